@@ -175,7 +175,7 @@ def _restore(ids: Sequence[str]) -> None:
 
 def _title(run_id: str) -> str:
     """What a run is called that is there, also another tool's."""
-    return imported.load(run_id).label if is_import(run_id) else title(lab().store.run(run_id))
+    return imported.label(run_id) if is_import(run_id) else title(lab().store.run(run_id))
 
 
 def _purge(chosen: Sequence[Entry]) -> None:

@@ -52,7 +52,8 @@ def test_a_sentence_calls_runs_by_their_titles(store):
 
 
 @pytest.mark.parametrize("said", ["/home/{0}/worker.log", "{0}.capsule.zip", "base:{0}", "llm?run={0}&x=1/{0}-merged",
-                                  "python -m labcore fork {0} --set beta=0", "grpo-sort-0000000", "No run here."])
+                                  "python -m labcore fork {0} --set beta=0", "Its id {0} was taken.",
+                                  "grpo-sort-0000000", "No run here."])
 def test_what_is_no_prose_keeps_its_ids(store, said):
     sentence = said.format(store.create(grpo()))
     assert with_titles(sentence, lambda: store) == sentence
