@@ -56,7 +56,7 @@ class Chosen:
         return [trace.run for trace in self.traces]
 
     @property
-    def called(self) -> dict[str, str]:
+    def titles(self) -> dict[str, str]:
         """Run -> its title."""
         return {trace.run: trace.title for trace in self.traces}
 
@@ -233,7 +233,9 @@ def look_of(chosen: Chosen) -> list[dict]:
 def _without_parent(group: Group) -> str:
     """A group's label, which of a fork says the step alone."""
     first = group.traces[0]
-    return group.label.replace(forked(first), f"fork at step {first.spec.parent[1]}") if forked(first) else group.label
+    if first.spec is None or first.spec.parent is None:
+        return group.label
+    return group.label.replace(forked(first), f"fork at step {first.spec.parent[1]}")
 
 
 def _algorithm(group: Group) -> str:

@@ -94,7 +94,7 @@ def _lines(store: Store, entries: Sequence[Entry]) -> list[str]:
     wide = min(MOST_TITLE, max(len(entry.title) for entry in entries))
     waiting = store.runs("queued") if any(entry.state == "queued" for entry in entries) else []
     going = places.going(store, waiting)
-    said = {run.id: places.waits(run.message, places.holders(run, going)) for run in waiting}
+    said = {run.id: places.waiting_sentence(run.message, places.holders(run, going)) for run in waiting}
     return [_line(entry, wide, titles.with_titles(said.get(entry.id, entry.message), lambda: store))
             for entry in entries]
 

@@ -43,11 +43,11 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     rows = {name: store.run(name) for name in own}
     parents = {name: row.spec.parent[0] for name, row in rows.items() if row.spec.parent}
     known = titles(store, parents.values())
-    called = {name: known.get(parent, parent) for name, parent in parents.items()}
+    parent_of = {name: known.get(parent, parent) for name, parent in parents.items()}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
         traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec),
-                         called.get(name, ""))]
+                         parent_of.get(name, ""))]
                    for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))
@@ -58,7 +58,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             spec = rows[name].spec
             traces[name] = [Trace(name, spec, rows[name].state, axes_of(*counted, logged), logged,
                                   *changes_of(spec, store.events_after(name)), origin=origin(store, spec),
-                                  title=title(rows[name]), parent=called.get(name, ""))]
+                                  title=title(rows[name]), parent=parent_of.get(name, ""))]
     return [each for name in names for each in traces[name]]
 
 

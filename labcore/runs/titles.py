@@ -18,8 +18,8 @@ from labcore.store.store import Store
 
 # An id that the lab made, with the step of a checkpoint or without. In commands, paths and names of files it stays, and
 # where the sentence is of the id itself.
-_NAMED = re.compile(r"python -m labcore[^,;()\n]*|\bid [\w.-]+|(?<![\w./@:=-])(?P<run>\w[\w.-]*-[0-9a-f]{4,})(?:@(?P<step>\d{1,9}))?"
-                    r"(?![\w/@-]|\.\w)")
+_NAMED = re.compile(r"python -m labcore[^,;()\n]*|\bid [\w.-]+|"
+                    r"(?<![\w./@:=-])(?P<run>\w[\w.-]*-[0-9a-f]{4,})(?:@(?P<step>\d{1,9}))?(?![\w/@-]|\.\w)")
 
 
 def title(run: RunRow) -> str:

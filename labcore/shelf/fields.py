@@ -55,6 +55,7 @@ _ALL = (
 FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
 GROUPS = ("algorithm", "task", "model", "kind", "state", "seed", "tag", "star", "sweep", "parent", "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
+TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
 
 
 def value(entry: Entry, key: str) -> Any:

@@ -156,6 +156,17 @@ def test_the_usual_order_has_a_name_and_leaves_the_newest_first_to_the_other_one
     assert "order" not in ran(test).query_params and rows(test) == [going, ended]
 
 
+@pytest.mark.parametrize("before, key, after", [
+    (None, "algorithm", "algorithm"), (None, "id", "id"), (None, "last", "-last"), ("-last", "task", "task"),
+    ("-last", "best", "-best"), ("last", "best", "best"), ("-task", "algorithm", "-algorithm"),
+    ("task", "seed", "-seed")])
+def test_texts_begin_with_a_and_numbers_with_the_largest(page, lab, before, key, after):
+    seed(lab.store, "finished")
+    test = page("runs", **({"order": before} if before else {}))
+    next(box for box in test.selectbox if box.label == "Order by").set_value(key)
+    assert link(ran(test))["order"] == after
+
+
 def test_a_run_is_found_by_its_title_and_by_its_id(page, lab):
     runs = [seed(lab.store, "finished") for _ in range(10)]
     assert rows(page("runs", find="GRPO sort #1")) == rows(page("runs", find=runs[0])) == [runs[0]]
