@@ -42,11 +42,11 @@ def keys(kind: Kind, begun: Iterable[Mix] = (), task: Task | None = None) -> lis
 
 def words(kind: Kind) -> Callable[[str], str]:
     """How a key is called in a list."""
-    def called(key: str) -> str:
+    def label(key: str) -> str:
         if key == MIX:
             return "Mix your own …"
         return f"Your mixes: {key.removeprefix(MIX)}" if key.startswith(MIX) else kind.algorithms[key].label
-    return called
+    return label
 
 
 def saved() -> tuple[list[Mix], list[str]]:

@@ -93,10 +93,10 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
-    told = naming.message(run)
-    plain = html.escape(places.waits(told, holders))
-    said = (f' · <span title="{plain}">{places.waits(html.escape(told), holders, linked)}</span>'
-            if told and run.state != "finished" else "")
+    message = naming.message(run)
+    plain = html.escape(places.waiting_sentence(message, holders))
+    said = (f' · <span title="{plain}">{places.waiting_sentence(html.escape(message), holders, linked)}</span>'
+            if message and run.state != "finished" else "")
     bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
     details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "

@@ -95,11 +95,11 @@ def worded(sentence: str, own: Iterable[Knob]) -> str:
     """
     knobs = {knob.key: knob for knob in own}
 
-    def called(found: re.Match[str]) -> str:
+    def renamed(found: re.Match[str]) -> str:
         knob = knobs.get(found["key"])
         return found["key"] if knob is None else knob.name if found["first"] is None else knob.title
 
-    return without_folders(_NAMED.sub(called, sentence))
+    return without_folders(_NAMED.sub(renamed, sentence))
 
 
 def message(run: RunRow) -> str:

@@ -13,6 +13,7 @@ from app.components.figure_chart import figure_chart
 from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
+from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
 CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
@@ -120,7 +121,7 @@ def _filmed(run: RunRow, feed: Feed, step: int, part: str) -> dict[str, Any] | N
 
 def _of(run: RunRow, step: int) -> str:
     """What stands on a saved picture."""
-    return f"{run.id}, step {step:,}"
+    return f"{title(run)}, step {step:,}"
 
 
 def _has(panel: str):

@@ -63,9 +63,9 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
             "questions", "answers", ids, ids, polled)
     if found is None:
         return
-    called = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
-              for run in runs}
-    above.html(CSS + table(found, called, colours or {}))
+    heads = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
+             for run in runs}
+    above.html(CSS + table(found, heads, colours or {}))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
                   f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
@@ -106,24 +106,24 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
     return [Model(runs[0].id, BASE).name] if len(found) == 1 and None not in found else []
 
 
-def table(found: dict[str, Any], called: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
+def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
     """Questions down, models across, and each one's share of right answers below: HTML.
 
-    `called` has a run's name and what is said below it; it and the colours are by run.
+    `heads` has a run's name and what is said below it; it and the colours are by run.
     """
-    heads = "".join(f"<th>{_head(column['model'], called, colours)}</th>" for column in found["columns"])
+    models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
                    + "".join(f"<td>{_cell(column['answers'][row])}</td>" for column in found["columns"]) + "</tr>"
                    for row, question in enumerate(found["questions"][:SHOWN]))
     shares = "".join(f"<td>{share(column, _colour(column['model'], colours))}</td>" for column in found["columns"])
-    return (f'<div class="rl-scroll"><table class="rl-table rl-answers"><thead><tr><th>question</th>{heads}</tr>'
+    return (f'<div class="rl-scroll"><table class="rl-table rl-answers"><thead><tr><th>question</th>{models}</tr>'
             f"</thead><tbody>{rows}</tbody><tfoot><tr><td>right</td>{shares}</tr></tfoot></table></div>")
 
 
-def _head(name: str, called: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
+def _head(name: str, heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
     """A model: a run by its name and step, or the base; its id, as links have it, is hovered."""
     model = parse(name)
-    first, second = (title(name), "") if model.stage else called[model.run]
+    first, second = (title(name), "") if model.stage else heads[model.run]
     step = "" if model.step is None else f"step {model.step:,} · "
     return (f'<span title="{html.escape(name)}"><b><span class="rl-dot" style="background:{_colour(name, colours)}">'
             f"</span>{html.escape(first)}</b><small>{html.escape(step + second)}</small></span>")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from labcore.catalog.panels import PANELS
 from labcore.compare import imported, tree
 from labcore.compare.budget import EQUAL
 from labcore.compare.reader import Reader
-from labcore.compare.table import Group, groups
+from labcore.compare.table import Group, forked, groups
 from labcore.compare.traces import AXES, Trace
 from labcore.errors import LabError, cut
 from labcore.runs import sweep
@@ -57,7 +56,7 @@ class Chosen:
         return [trace.run for trace in self.traces]
 
     @property
-    def called(self) -> dict[str, str]:
+    def titles(self) -> dict[str, str]:
         """Run -> its title."""
         return {trace.run: trace.title for trace in self.traces}
 
@@ -220,7 +219,7 @@ def look_of(chosen: Chosen) -> list[dict]:
     `short` is the name without a fork's parent; `end`, for which there is little room at the end of the line, leaves
     out the algorithm of a long one as well where others have the same.
     """
-    short = [re.sub(r"from .+ at step", "fork at step", group.label) for group in chosen.groups]
+    short = [_without_parent(group) for group in chosen.groups]
     short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
     algorithms = [_algorithm(group) for group in chosen.groups]
     return [{"label": group.label, "short": short[place],
@@ -229,6 +228,14 @@ def look_of(chosen: Chosen) -> list[dict]:
              "note": note(group, chosen.metric), "colour": [LIGHT[place % 6], DARK[place % 6]],
              "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
             for place, group in enumerate(chosen.groups)]
+
+
+def _without_parent(group: Group) -> str:
+    """A group's label, which of a fork says the step alone."""
+    first = group.traces[0]
+    if first.spec is None or first.spec.parent is None:
+        return group.label
+    return group.label.replace(forked(first), f"fork at step {first.spec.parent[1]}")
 
 
 def _algorithm(group: Group) -> str:

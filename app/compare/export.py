@@ -50,7 +50,7 @@ def table(found: Table, chosen: Chosen) -> bytes:
                       keyed[against] if comparison else "", "" if comparison is None else comparison.p, verdict,
                       "" if row.seconds is None else row.seconds.mean, "" if row.memory is None else row.memory.mean,
                       " ".join(row.models), where if comparison else "",
-                      ", ".join(chosen.called[run] for run in row.runs)])
+                      ", ".join(chosen.titles[run] for run in row.runs)])
     return tables.written(header, lines)
 
 
@@ -84,7 +84,7 @@ def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
             for column, xs, ys in _columns(said, line):
                 for x, y in zip(xs, ys, strict=True):
                     yield [label, run, column, look.metric, AXES[look.axis], x, y, smoothing,
-                           chosen.called.get(run, "")]
+                           chosen.titles.get(run, "")]
 
 
 def _columns(said: str, line: Line) -> list[tuple[str, list[float], list[float]]]:

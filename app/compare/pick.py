@@ -37,8 +37,7 @@ def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
 def _box(sources: Sequence[Source]) -> None:
     offered = lab().store.runs(limit=OFFERED)
     words = {run.id: title(run) for run in offered}
-    words |= {each.id: f"{each.label} · imported · {each.id.rpartition('-')[2]}"
-              for each in imported.listed(lab().store)}
+    words |= {each.id: imported.title(each.id, each.label) for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
     shown = held("compare:runs", present, tuple(words.items()))

@@ -108,7 +108,7 @@ def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane
             why = plane.open.get(group.label, "")
             lines |= kept.lines((place, reward, plane.ways), (version(group), family_version(chosen, group), why),
                                 lambda group=group, place=place, point=point, why=why: _group(
-                                    group, place, point, reward, plane.ways, why, chosen.called))
+                                    group, place, point, reward, plane.ways, why, chosen.titles))
     if has_front(points):
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
         x, y = [point.cost for point in front], [point.reward for point in front]
@@ -133,7 +133,7 @@ def room(lines: Lines, axis: str) -> list[float] | None:
 
 
 def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why: str,
-           called: Mapping[str, str]) -> Lines:
+           titles: Mapping[str, str]) -> Lines:
     lines: Lines = {}
     for trace in group.traces if ways else ():
         x, y = frontier.path(trace, reward, COST, SMOOTHING, MOST)
@@ -148,7 +148,7 @@ def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why:
     seeds = () if why and len(point.runs) == 1 else point.runs  # a single one would fill the open marker
     lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in seeds],
                               "y": [value for _, _, value in seeds],
-                              "text": [words(called.get(run, run), cost, value) for run, cost, value in seeds]}
+                              "text": [words(titles.get(run, run), cost, value) for run, cost, value in seeds]}
     count = wording.seeds(len(point.runs))
     mean = words(f"mean of {count}", point.cost, point.reward)
     lines[f"{place}:centre"] = {"kind": "centre", "group": place, "x": [point.cost], "y": [point.reward],

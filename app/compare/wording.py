@@ -267,19 +267,19 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
     algorithms = table.config.get("algorithm", ("",) * len(table.rows))
     order = sorted(range(len(table.rows)), key=lambda place: algorithms.index(algorithms[place]))
     labels = [table.rows[place].label for place in order]
-    called = {spec.algorithm: spec.row.label for spec in specs}
+    algorithm_labels = {spec.algorithm: spec.row.label for spec in specs}
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
     body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(_setting(key, values[place], cells[place], called) for place in order)}</tr>"
+                   f"{''.join(_setting(key, values[place], cells[place], algorithm_labels) for place in order)}</tr>"
                    for key, values in table.config.items() for cells in [value_words(key, values)])
     return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
 
 
-def _setting(key: str, value: Any, words: str, called: Mapping[str, str]) -> str:
+def _setting(key: str, value: Any, words: str, algorithm_labels: Mapping[str, str]) -> str:
     """A cell: a choice in its words with its key to hover, an algorithm or a run by its title with its own."""
     if key == "algorithm":
-        words = called.get(str(value), words)
+        words = algorithm_labels.get(str(value), words)
     if key == "parent":
         words = titled(words)
     hidden = key in naming.FAMILIES or key in ("algorithm", "parent")

@@ -59,7 +59,7 @@ def _form(asked: Bench, spec: RunSpec) -> None:
                        format_func=lambda key: TABLE.algorithms[key].label)
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
             knobs = ["", *VALUES]
-            st.selectbox("Knob", knobs, knobs.index(asked.knob), key=f"{name}:knob", width=280, format_func=_called,
+            st.selectbox("Knob", knobs, knobs.index(asked.knob), key=f"{name}:knob", width=280, format_func=_knob_words,
                          help="Every algorithm is measured at each of these values.")
             st.selectbox("Batches of each", BATCHES, BATCHES.index(asked.batches), key=f"{name}:batches", width=130,
                          help="More: narrower intervals, a longer wait.")
@@ -68,7 +68,7 @@ def _form(asked: Bench, spec: RunSpec) -> None:
             st.form_submit_button("Measure", icon=":material/straighten:", on_click=_ask, args=(name,))
 
 
-def _called(knob: str) -> str:
+def _knob_words(knob: str) -> str:
     if not knob:
         return "none: as they are"
     said = (charts.value({"value": each}) for each in VALUES[knob])

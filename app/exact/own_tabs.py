@@ -45,7 +45,7 @@ def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
                 st.markdown(f"Prompt **{prompt['prompt']}**")
                 figure_chart(policy_figure(prompt, kind), f"exact:{prompt['prompt']}", alt=words(prompt),
                              title=f"π, π_ref and π* after the prompt {prompt['prompt']}",
-                             caption=f"{title_of(run)}, {run.spec.row.label}, step {samples['step']}")
+                             caption=f"{title_of(run)}, step {samples['step']:,}")
     at = next((row.metrics for row in reversed(feed.steps) if row.step == samples["step"]), {})
     distance = f" KL(π‖π*) = {number(at['exact/distance'])} nats/completion." if "exact/distance" in at else ""
     optimum = f" β = {exact['beta']:g}." if "optimum" in keys else f" {NO_OPTIMUM}"

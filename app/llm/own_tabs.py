@@ -12,6 +12,7 @@ from app.surrogate import explorer, tokens
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
+from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
 NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
@@ -29,7 +30,7 @@ def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
             st.caption("The line through an update appears with the first step.")
             return
         figure_chart(charts.line_figure(line, kind), "line", title="Line through an update",
-                     caption=f"{run.id}, step {line['step']:,}",
+                     caption=f"{title(run)}, step {line['step']:,}",
                      alt="Mean KL and the surrogates along the line from the old to the new parameters")
         tokens_used = f" on {line['tokens']:,} tokens of its batch" if line.get("tokens") else ""
         st.caption(f"{files.of_step(line['step'], step)}{tokens_used}. α = 0 is the policy before the update, 1 after "
@@ -47,7 +48,7 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
         return
     dots = charts.token_dots(samples)
     figure_chart(charts.surrogate_figure(dots, samples["surrogate"], kind), "clip",
-                 title="Surrogate against the ratio", caption=f"{run.id}, step {samples['step']:,}",
+                 title="Surrogate against the ratio", caption=f"{title(run)}, step {samples['step']:,}",
                  alt="The surrogate against the ratio, one dot per token")
     counts, updates = charts.counts_of(dots), feed.knobs(samples["step"])["updates_per_batch"]
     part = f" of {groups}" if (groups := files.of_groups(samples)) else ""

@@ -46,7 +46,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
             (right, "Proxy and gold against √KL", proxy_figures.over_distance(points, means, at, apart, kind))):
         with place:
             st.markdown(f"**{title}**")
-            figure_chart(figure, f"proxy:{title}", title=title, caption=f"{title_of(run)}, {run.spec.row.label}",
+            figure_chart(figure, f"proxy:{title}", title=title, caption=title_of(run),
                          alt=f"{title}. {proxy.words(means)}")
 
 

@@ -121,8 +121,8 @@ def _station(key: str, title: str, run: RunRow | None, found: Chain, values: Map
         return here
     colour, state, _ = STATES[run.state]
     going = f"step {run.step:,} of {run.spec.steps:,}" if active(run) and run.step else state.lower()
-    called = title_of(run) if key == RL else f"#{run.number}"  # beside the others' names there is no room for more
-    return here | {"run": run.id, "run_title": title_of(run), "colour": colour, "note": f"{called} · {going}",
+    name = title_of(run) if key == RL else f"#{run.number}"  # beside the others' names there is no room for more
+    return here | {"run": run.id, "run_title": title_of(run), "colour": colour, "note": f"{name} · {going}",
                    "numbers": numbers(key, values.get(run.id, {}))}
 
 

@@ -171,11 +171,11 @@ def titles(names: Sequence[str]) -> list[str]:
 def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
     """By run, what it learnt by as Compare says it: "GRPO β 0.2"; with the seed where nothing else differs."""
     rows = [row for row in map(lab().find, dict.fromkeys(run_ids)) if row is not None]
-    called = {}
+    learnt = {}
     store = lab().store
     traces = [trace(row, (), store.events_after(row.id), parent=parent_title(store, row.spec)) for row in rows]
     for group in groups(traces, naming.setting):
         of = {row.id: row.spec.seed for row in rows if row.id in (*group.repeats, *(each.run for each in group.traces))}
         several = len({*of.values()}) > 1
-        called |= {run: f"{group.label}{f' seed {seed}' if several else ''}" for run, seed in of.items()}
-    return called
+        learnt |= {run: f"{group.label}{f' seed {seed}' if several else ''}" for run, seed in of.items()}
+    return learnt

@@ -84,9 +84,9 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     question, *sides = ballots[state["round"] % len(ballots)]
     if random.Random(f"{state['salt']}:{state['seed']}:{state['round']}").random() < 0.5:
         sides.reverse()
-    called = _called(names)
-    _ballot(question["prompt"], sides, called, settings | {"seed": state["seed"]}, len(ballots))
-    _tally(called)
+    badged = _badged(names)
+    _ballot(question["prompt"], sides, badged, settings | {"seed": state["seed"]}, len(ballots))
+    _tally(badged)
 
 
 def _turns(models: int, questions: int, luck: str) -> list[tuple[int, int]]:
@@ -97,7 +97,7 @@ def _turns(models: int, questions: int, luck: str) -> list[tuple[int, int]]:
     return turns
 
 
-def _called(names: list[str]) -> dict[str, str]:
+def _badged(names: list[str]) -> dict[str, str]:
     """Each model by the letter of its first slot and in words: HTML."""
     return {name: f"{badge(names.index(name))}<b>{html.escape(title)}</b>"
             for name, title in zip(names, titles(names), strict=True)}
@@ -113,15 +113,15 @@ def _state(of: tuple) -> dict[str, Any]:
     return state
 
 
-def _ballot(prompt: str, sides: list[tuple[str, dict]], called: dict[str, str], about: dict[str, Any],
+def _ballot(prompt: str, sides: list[tuple[str, dict]], badged: dict[str, str], about: dict[str, Any],
             ballots: int) -> None:
-    """The two answers; after the vote what the models are `called`, and the verifier's verdicts."""
+    """The two answers; after the vote who wrote them, as `badged` says, and the verifier's verdicts."""
     state = st.session_state[STATE]
     choice = state["choice"]
     st.html(f'{CSS}<div class="rl-status"><span class="rl-muted" style="margin:0 .5rem 0 0">Prompt</span>'
             f'<code class="rl-mono" style="font-size:17px">{readable(prompt)}</code></div>')
     for place, (column, (model, answer)) in enumerate(zip(st.columns(2, gap="medium"), sides, strict=True)):
-        column.html(_card(place, model, called[model], answer, choice))
+        column.html(_card(place, model, badged[model], answer, choice))
     with st.container(horizontal=True, gap="small", key="vote_buttons"):
         if choice is None:
             for words, value, shortcut in (("1 is better", 0, "1"), ("Tie", "tie", "0"), ("2 is better", 1, "2")):
@@ -132,12 +132,12 @@ def _ballot(prompt: str, sides: list[tuple[str, dict]], called: dict[str, str], 
                       on_click=_next, args=(ballots, _where(state)), width="stretch")
 
 
-def _card(place: int, model: str, called: str, answer: dict, choice: int | str | None) -> str:
+def _card(place: int, model: str, badged: str, answer: dict, choice: int | str | None) -> str:
     cut = ' <span class="rl-muted">(cut)</span>' if answer["truncated"] else ""
     line = ""
     if choice is not None:
         verdict = {None: "", True: ' · <span class="rl-pos">✓ right</span>', False: " · ✗ wrong"}[answer["exact"]]
-        line = f'<p>{called} <span class="rl-muted">{html.escape(model)}</span>{verdict}</p>'
+        line = f'<p>{badged} <span class="rl-muted">{html.escape(model)}</span>{verdict}</p>'
     won = " rl-won" if choice == place else ""
     return (f'<div class="rl-ballot{won}"><h4>{place + 1}{" · your choice" if won else ""}</h4>'
             f"<code>{readable(answer['text'])}</code>{cut}{line}</div>")
@@ -175,28 +175,28 @@ def _next(ballots: int, where: tuple) -> None:
         state["round"], state["seed"] = 0, state["seed"] + 1
 
 
-def _tally(called: dict[str, str]) -> None:
+def _tally(badged: dict[str, str]) -> None:
     """The votes so far of all pairs, whichever answers next, so that it gives nothing away."""
-    pairs = [(pair, votes.tally(*pair)) for pair in combinations(called, 2)]
+    pairs = [(pair, votes.tally(*pair)) for pair in combinations(badged, 2)]
     voted = [(pair, found) for pair, found in pairs if found.decided or found.ties]
     if not voted:
         st.caption("Names are shown after each vote. The keys 1, 0 and 2 vote as well.")
         return
-    st.html("".join(_duel(called, *pair, found, alone=len(pairs) == 1) for pair, found in voted))
+    st.html("".join(_duel(badged, *pair, found, alone=len(pairs) == 1) for pair, found in voted))
     if len(pairs) > 1:
         st.caption("95 % intervals: exact binomial, ties left out.")
 
 
-def _duel(called: dict[str, str], first: str, second: str, found: votes.Tally, alone: bool) -> str:
+def _duel(badged: dict[str, str], first: str, second: str, found: votes.Tally, alone: bool) -> str:
     """The votes between two models, who leads first, with how sure they make it: HTML. Drawn where it is `alone`."""
     ties = f"{found.ties} tie{'s' if found.ties > 1 else ''}" if found.ties else ""
     if not found.decided:
-        return f'<div class="rl-status"><span>So far {ties} between {called[first]} and {called[second]}.</span></div>'
+        return f'<div class="rl-status"><span>So far {ties} between {badged[first]} and {badged[second]}.</span></div>'
     wins = max(found.first, found.second)
     winner, loser = (first, second) if wins == found.first else (second, first)
     low, high = interval(wins, found.decided)
     said = "So far no winner." if low <= 0.5 else "That is more than chance."
-    line = (f'<div class="rl-status"><span>{called[winner]} preferred to {called[loser]} in {wins} of {found.decided} '
+    line = (f'<div class="rl-status"><span>{badged[winner]} preferred to {badged[loser]} in {wins} of {found.decided} '
             f"vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: {wins / found.decided:.0%} "
             f'<span class="rl-muted">95 % interval {low:.0%} to {high:.0%}'
             f"{', exact binomial, ties left out' if alone else ''}.</span> {said}</span></div>")

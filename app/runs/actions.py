@@ -9,11 +9,13 @@ import streamlit as st
 from app.held import held
 from app.lab import in_words, lab
 from app.runs import details
-from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said, shelf
+from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
-from labcore.files.paths import read_only
+from labcore.compare import imported
+from labcore.files.paths import is_import, read_only
+from labcore.runs.titles import title
 from labcore.shelf import marks
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.store.rows import ACTIVE, RESUMABLE
@@ -165,10 +167,15 @@ def _of_deleted(chosen: Sequence[Entry]) -> None:
 
 
 def _restore(ids: Sequence[str]) -> None:
-    there = [entry for entry in shelf().trashed(seconds=0) if entry.id in ids]
-    marks.restore(lab().store, ids)  # says so where one is not there any more
+    """They may be out of the trash already: another tab can have brought them back."""
+    marks.restore(lab().store, ids)  # says so where one was deleted for good
     st.session_state[PICKED] = []
-    said(f"{_runs(there)} restored.")
+    said(f"{f'{len(ids)} runs' if len(ids) > 1 else _title(ids[0])} restored.")
+
+
+def _title(run_id: str) -> str:
+    """What a run is called that is there, also another tool's."""
+    return imported.label(run_id) if is_import(run_id) else title(lab().store.run(run_id))
 
 
 def _purge(chosen: Sequence[Entry]) -> None:

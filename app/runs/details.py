@@ -51,7 +51,7 @@ def _content(entry: Entry) -> None:
 def _message(run: RunRow) -> str:
     """What the run says of itself, with links to the runs that it waits for: Markdown."""
     found = places.holders(run, places.going(lab().store, [run]))
-    return places.waits(literal(naming.message(run)), found, lambda other: (
+    return places.waiting_sentence(literal(naming.message(run)), found, lambda other: (
         f"[{literal(title(other))}]({other.spec.kind}?run={other.id})"))
 
 

@@ -35,7 +35,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.shelf.entries import Entry
-from labcore.shelf.fields import FIELDS, ORDERS, grouped
+from labcore.shelf.fields import FIELDS, ORDERS, TEXTS, grouped
 from labcore.shelf.marks import purge
 from labcore.shelf.shelf import complete
 
@@ -204,8 +204,11 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
 
 
 def _order_by(key: str, now: View) -> None:
-    """Order by a field, in the direction of the one before: after the usual order the newest or the largest first."""
-    put(order=key if key == USUAL else f"-{key}" if now.order.startswith(("-", USUAL)) else key)
+    """Order by a field: texts begin with A, all else with the newest or the largest. A direction that was chosen stays
+    from one text to another, and from one number to another."""
+    before, text = now.order.removeprefix("-"), key in TEXTS
+    descending = not text if before == USUAL or (before in TEXTS) != text else now.order.startswith("-")
+    put(order=f"-{key}" if descending and key != USUAL else key)
 
 
 def _nothing(now: View) -> None:

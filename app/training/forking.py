@@ -257,7 +257,7 @@ def family(run: RunRow, above: list[RunRow]) -> None:
     there = dot.format(palette[(len(above) - 1) % 6]) if above else ""
     state = f", {STATES[above[0].state][1].lower()}" if above else ", which was deleted"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="family"):
-        name = parent_title(lab().store, run.spec)
+        name = title(above[0]) if above else parent_title(lab().store, run.spec)
         st.html(f'<div class="rl-status">{own}This run, forked from {there} <b>{html.escape(name)}</b>'
                 f"{state}, at step {step:,}</div>", width="content")
         if above:

@@ -102,7 +102,7 @@ def _name(draft: Draft) -> None:
         return
     there = algorithms.saved_as(name)
     if there is None:
-        _text(draft, "Name of your mix", lambda new: _called(draft, new))
+        _text(draft, "Name of your mix", lambda new: _give_name(draft, new))
         st.button("Save this mix", icon=":material/save:", key="mix:save", width="stretch",
                   on_click=_save, args=(draft,), disabled=read_only(),
                   help="Keeps it among the algorithms, under Your mixes")
@@ -142,7 +142,7 @@ def _or_told(do) -> None:
         tell(str(error))
 
 
-def _called(draft: Draft, new: str) -> None:
+def _give_name(draft: Draft, new: str) -> None:
     """Give the draft's mix another name, its knobs along with it."""
     mixed.check_name(new)
     kept = draft.fields["knobs"].pop(draft.place)
@@ -152,7 +152,7 @@ def _called(draft: Draft, new: str) -> None:
 
 def _renamed(draft: Draft, new: str) -> None:
     mixes.rename(draft.fields["mix"], new)
-    _called(draft, new)
+    _give_name(draft, new)
 
 
 def _made(draft: Draft) -> Mix | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import re
 import time
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from app.naming import message
 from app.status import STATES, duration
 from app.theme import number
 from app.training.feed import Feed, headline, rounded, tiles
-from labcore.runs.places import waits
+from labcore.runs.places import waiting_sentence
 from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
@@ -50,7 +50,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     to one row, so that nothing below moves, and those that find no room there are left out whole.
     """
     colour, name, following = STATES[run.state]
-    ink, said, step = html.escape, message(run), run.step
+    said, step = message(run), run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running" and feed.steps:
         parts, said, step = progress(run, feed), "", feed.last_step
@@ -62,14 +62,14 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
         said = "" if run.state == "finished" and step == run.spec.steps else said
         done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
         parts = [part for part in (said.rstrip("."), done, *outcome(feed)) if part] or [""]
-    texts = [waits(ink(part), holders, linked) for part in parts]
+    texts = [waiting_sentence(escape(part), holders, linked) for part in parts]
     texts[0] = f"<b>{name}</b> {texts[0]}"
     if stage:
-        texts.insert(0, f"<b>{ink(stage)}</b>")
+        texts.insert(0, f"<b>{escape(stage)}</b>")
     dot = f'<i class="rl-dot" style="background:{colour}"></i>'
     shown = [f"<span>{dot}{texts[0]}</span>", *(f"<span>{APART}{part}</span>" for part in texts[1:])]
     if following and not stage:
-        shown.append(f'<span class="rl-muted">{APART}{ink(following)}</span>')
+        shown.append(f'<span class="rl-muted">{APART}{escape(following)}</span>')
     whole = re.sub(r"<[^>]+>", "", "".join(shown))  # where there is no room for all of it
     share = min(1.0, step / run.spec.steps) if run.spec.steps else 0
     return (f'<div class="rl-status rl-run{"" if said else " rl-one-row"}" role="status" title="{whole}">'
@@ -80,7 +80,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
 def linked(run: RunRow) -> str:
     """The title of a run as a link to it: HTML."""
     return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" style="color:inherit">'
-            f"{html.escape(title(run))}</a>")
+            f"{escape(title(run))}</a>")
 
 
 def _waking(run: RunRow) -> str:

@@ -94,7 +94,7 @@ def _lines(store: Store, entries: Sequence[Entry]) -> list[str]:
     wide = min(MOST_TITLE, max(len(entry.title) for entry in entries))
     waiting = store.runs("queued") if any(entry.state == "queued" for entry in entries) else []
     going = places.going(store, waiting)
-    said = {run.id: places.waits(run.message, places.holders(run, going)) for run in waiting}
+    said = {run.id: places.waiting_sentence(run.message, places.holders(run, going)) for run in waiting}
     return [_line(entry, wide, titles.with_titles(said.get(entry.id, entry.message), lambda: store))
             for entry in entries]
 
@@ -201,4 +201,4 @@ def _natural(value: float, name: str) -> float:
 
 def _named(store: Store, ids: Sequence[str]) -> str:
     """Runs by their titles, and by their ids for the next command; metrics of other tools by their ids."""
-    return ", ".join(titles.with_titles(run_id, lambda: store, ids=True) for run_id in ids)
+    return ", ".join(titles.with_ids(store, ids))

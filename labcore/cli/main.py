@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except LabError as error:
-        print(f"labcore: {with_titles(str(error), Store, ids=True)}", file=sys.stderr)
+        # a store that is not there, or is of an earlier version, is left as it is
+        print(f"labcore: {with_titles(str(error), lambda: Store(reads=True), ids=True)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("labcore: interrupted.", file=sys.stderr)

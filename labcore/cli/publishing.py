@@ -8,7 +8,7 @@ from labcore.errors import LabError, quoted
 from labcore.files.artifacts import deletion, object_store, publish, things
 from labcore.files.artifacts.publisher import unpublished
 from labcore.files.paths import check_writable
-from labcore.runs.titles import with_titles
+from labcore.runs.titles import with_ids
 from labcore.store.store import Store
 from labcore.workers.publishing import active
 
@@ -29,7 +29,8 @@ def publish_runs(options: argparse.Namespace) -> int:
                        "gs://BUCKET/FOLDER or file:///FOLDER.")
     if options.again and not options.runs:
         raise LabError("publish --again sends all files of a run again: name the runs.")
-    going = active(Store())
+    store = Store()
+    going = active(store)
     for run in options.runs:
         if not things.is_run(run) or things.unit_with(things.folder(run)) != run or not things.folder(run).is_dir():
             raise LabError(f"This machine has no files of a run {quoted(run)}: publish it where it was made.")
@@ -37,9 +38,9 @@ def publish_runs(options: argparse.Namespace) -> int:
             raise LabError(f"The run {run} is going or waits: its worker publishes it.")
     deletion.clear(target)
     units = [unit for unit in options.runs or unpublished(target) if unit not in going]
-    for unit in units:
+    for unit, named in zip(units, with_ids(store, units), strict=True):
         publish.publish(target, unit, add=True, sent=publish.Sent(again=options.again))
-        print(f"{with_titles(unit, Store, ids=True)} is published.", flush=True)
+        print(f"{named} is published.", flush=True)
     if not units:
         print(f"All that this machine has is in {target.url}.")
     return 0

@@ -167,7 +167,7 @@ def _first_in_line(store: Store, sweep_id: str) -> str:
     first = list(store.queued(sweep_id))[:1]
     found = list(store.runs_named(first).values())  # none where it has just been deleted
     going = places.going(store, found)
-    return "".join(places.waits(run.message, places.holders(run, going)) for run in found)
+    return "".join(places.waiting_sentence(run.message, places.holders(run, going)) for run in found)
 
 
 def far(store: Store, sweep_id: str) -> Progress:
@@ -199,7 +199,7 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         print(why)
     going = places.going(store, found.runs)
     for run in found.runs[:LARGE]:
-        said = places.waits(run.message, places.holders(run, going))
+        said = places.waiting_sentence(run.message, places.holders(run, going))
         why = f"  {titles.with_titles(said, lambda: store)}" if run.state not in ("finished", "running") else ""
         print(f"{run.id:<24} {titles.title(run):<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")

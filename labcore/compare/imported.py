@@ -59,8 +59,8 @@ _KEPT = [name for name in Imported.__dataclass_fields__ if name not in Marks.__d
 def read_file(path: Path) -> list[Trace]:
     """The runs in a CSV file, not kept. Raises LabError as `parse`, or where the file cannot be read."""
     found = foreign.parse(path.name, read_bytes(path))
-    return [_trace(f"{path}" if len(found) == 1 else f"{path} {run.label}", run.label, run)
-            for run in found]
+    names = [f"{path}" if len(found) == 1 else f"{path} {run.label}" for run in found]
+    return [_trace(name, name, run) for name, run in zip(names, found, strict=True)]
 
 
 def keep(store: Store, name: str, content: bytes, label: str = "") -> list[Imported]:
@@ -147,11 +147,7 @@ def trashed(store: Store) -> list[Imported]:
 def _all(store: Store) -> Iterator[Imported]:
     marks = store.marks()
     for run_id in _names():
-        try:
-            about = _about(run_id)
-        except LabError as error:
-            about = Imported(run_id, run_id, "", 0.0, 0, {}, (), (str(error),))
-        yield replace(about, **vars(marks.get(run_id, Marks())))
+        yield replace(_about_or_fault(run_id), **vars(marks.get(run_id, Marks())))
 
 
 def _names() -> list[str]:
@@ -185,6 +181,16 @@ def check(store: Store, run_id: str) -> None:
         raise in_the_trash(run_id)
 
 
+def label(run_id: str) -> str:
+    """The group that an imported run is compared in; its id where its files are damaged."""
+    return _about_or_fault(run_id).label
+
+
+def title(run_id: str, label: str) -> str:
+    """What an imported run is called beside others, which may have its label: "TRL (imported, 3fa1b2)"."""
+    return f"{label} (imported, {run_id.rpartition('-')[2]})"
+
+
 def load(run_id: str) -> Trace:
     """An imported run as a trace, in the trash or not.
 
@@ -192,7 +198,7 @@ def load(run_id: str) -> Trace:
         LabError: there is none, or its files are damaged.
     """
     about = _about(run_id)
-    return _trace(run_id, about.label, replace(_rows(run_id), notes=about.notes))
+    return _trace(run_id, title(run_id, about.label), replace(_rows(run_id), label=about.label, notes=about.notes))
 
 
 def rows(run_id: str) -> tuple[Step, ...]:
@@ -203,6 +209,14 @@ def rows(run_id: str) -> tuple[Step, ...]:
 def place(run_id: str) -> Path:
     """The folder of an imported run."""
     return path_of(run_id, imports())
+
+
+def _about_or_fault(run_id: str) -> Imported:
+    """What is kept of an imported run; of one that is damaged a note that says so."""
+    try:
+        return _about(run_id)
+    except LabError as error:
+        return Imported(run_id, run_id, "", 0.0, 0, {}, (), (str(error),))
 
 
 def _about(run_id: str) -> Imported:
@@ -249,7 +263,7 @@ def _damaged(run_id: str, file: str) -> LabError:
     return LabError(f"The imported run {run_id} has no {file} that can be read: delete it, then import the CSV again.")
 
 
-def _trace(name: str, label: str, run: foreign.Foreign) -> Trace:
+def _trace(name: str, title: str, run: foreign.Foreign) -> Trace:
     metrics = dict(run.metrics)
     axes = axes_of(*(run.columns[key] for key in COUNTERS), metrics)
-    return Trace(name, None, "imported", axes, metrics, label=label, notes=run.notes, title=label)
+    return Trace(name, None, "imported", axes, metrics, label=run.label, notes=run.notes, title=title)

@@ -12,7 +12,7 @@ from labcore.compare import foreign, imported
 from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
 from labcore.files.paths import path_of
-from labcore.runs.titles import parent_title, title
+from labcore.runs.titles import title, titles
 from labcore.spec.run_spec import RunSpec
 from labcore.store import columns
 from labcore.store.rows import COUNTERS
@@ -41,10 +41,13 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
         else:
             traces[name] = imported.read_file(path_of(name))
     rows = {name: store.run(name) for name in own}
+    parents = {name: row.spec.parent[0] for name, row in rows.items() if row.spec.parent}
+    known = titles(store, parents.values())
+    parent_of = {name: known.get(parent, parent) for name, parent in parents.items()}
     if metrics is None:
         found = store.steps_after_many(dict.fromkeys(own, 0))
         traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec),
-                         parent_title(store, rows[name].spec))]
+                         parent_of.get(name, ""))]
                    for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))
@@ -55,7 +58,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             spec = rows[name].spec
             traces[name] = [Trace(name, spec, rows[name].state, axes_of(*counted, logged), logged,
                                   *changes_of(spec, store.events_after(name)), origin=origin(store, spec),
-                                  title=title(rows[name]), parent=parent_title(store, spec))]
+                                  title=title(rows[name]), parent=parent_of.get(name, ""))]
     return [each for name in names for each in traces[name]]
 
 

@@ -174,10 +174,10 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
                       if pinned and pinned is not group else {}, spent[group.label])
                  for group, numbers in zip(found, values, strict=True))
     leaders = {measure: _leader(rows, measure, comparisons[measure], better) for measure in comparisons}
-    called = {trace.run: trace.title or trace.run for trace in traces}
-    left_out = [f"{called[trace.run]} ({trace.state})" for trace in traces if trace not in with_rows]
+    titles = {trace.run: trace.title or trace.run for trace in traces}
+    left_out = [f"{titles[trace.run]} ({trace.state})" for trace in traces if trace not in with_rows]
     return Table(key, better, pinned.label if pinned else None, rows, equal, differing(found), comparisons, leaders,
-                 tuple(verdicts), tuple(_notes(key, found, _of(leaders, verdicts), left_out, called)))
+                 tuple(verdicts), tuple(_notes(key, found, _of(leaders, verdicts), left_out, titles)))
 
 
 def differing(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
@@ -241,13 +241,20 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
-        above = first.spec.parent and f"from {first.parent or first.spec.parent[0]} at step {first.spec.parent[1]}"
-        parts = ", ".join(above if key == _PARENT else words(key, config[key], first.spec)
+        parts = ", ".join(forked(first) if key == _PARENT else words(key, config[key], first.spec)
                           for key in [key for key in apart if key != _CHANGED][:3])
         changed = "(knobs changed)" if _CHANGED in apart else ""
         labels.append(" ".join(filter(None, (first.spec.row.label, parts, changed))))
     return [label if labels.count(label) == 1 else f"{label} ({first.title or first.run})"
             for label, first in zip(labels, firsts, strict=True)]
+
+
+def forked(trace: Trace) -> str:
+    """Of which run it is a fork, as the label of its group says it; empty for a run that is none."""
+    if trace.spec is None or trace.spec.parent is None:
+        return ""
+    run_id, step = trace.spec.parent
+    return f"from {trace.parent or run_id} at step {step}"
 
 
 def _algorithm(config: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -341,9 +348,9 @@ def _leader(rows: Sequence[Row], measure: str, comparisons: Mapping[str, Mapping
 
 
 def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str, tuple[str, ...]]],
-           left_out: Sequence[str], called: Mapping[str, str]) -> list[str]:
+           left_out: Sequence[str], titles: Mapping[str, str]) -> list[str]:
     """What a reader must know: few seeds, runs left out or not finished, groups that do not compare, who wins when.
-    `called` are the titles of the runs."""
+    `titles` are the titles of the runs."""
     notes = []
     if few := [group.label for group in found if len(group.traces) < statistics.FEWEST]:
         notes.append(f"{', '.join(few)}: fewer than {statistics.FEWEST} seeds are no evidence; run more seeds.")
@@ -353,11 +360,11 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
         notes.append(f"{', '.join(left_out)}: no rows, left out.")
     for group in found:
         if group.repeats:
-            again = ", ".join(called[run] for run in group.repeats)
+            again = ", ".join(titles[run] for run in group.repeats)
             notes.append(f"{group.label}: {again} repeats a seed and is left out.")
         if going := [trace for trace in group.traces if trace.state not in ("finished", "imported")]:
             states = dict.fromkeys(trace.state for trace in going)
-            runs = ", ".join(called[trace.run] for trace in going)
+            runs = ", ".join(titles[trace.run] for trace in going)
             notes.append(f"{group.label}: {runs} not finished ({', '.join(states)}).")
         notes += dict.fromkeys(f"{group.label}: {note}" for trace in group.traces for note in trace.notes)
     for key in ("kind", "task"):

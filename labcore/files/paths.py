@@ -23,15 +23,16 @@ def home() -> Path:
     return Path(os.environ.get("RL_LAB_HOME") or "runs").absolute()
 
 
-def store_url() -> str:
+def store_url(reads: bool = False) -> str:
     """The database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
 
-    The folder is made, but by a lab that is shared for reading: the files of runs lie there.
+    The folder is made, but by a lab that is shared for reading, or where the store is only to be read (`reads`): the
+    files of runs lie there.
 
     Raises:
         LabError: the folder cannot be made.
     """
-    folder = home() if read_only() else made(home())
+    folder = home() if reads or read_only() else made(home())
     return os.environ.get("RL_LAB_STORE") or f"sqlite:///{folder / 'lab.db'}"
 
 

@@ -70,13 +70,13 @@ class Estimate:
             return f"It may not fit: it needs {need}, {there}, and the estimate may be a third off."
         return f"It fits: it needs {need}, and {there}."
 
-    def advice(self, called: Callable[[str], str] = str) -> str:
-        """What to change so that it fits, in a sentence; empty where nothing has to. `called` names a knob."""
+    def advice(self, name_of: Callable[[str], str] = str) -> str:
+        """What to change so that it fits, in a sentence; empty where nothing has to. `name_of` names a knob."""
         if self.sure is not False:
             return ""
         if not self.ways:
             return "No smaller batch makes it fit: choose a smaller model, or a device with more memory."
-        ways = [" and ".join(f"{called(key)} to {shown(value)}{_first(value)}" for key, value in way)
+        ways = [" and ".join(f"{name_of(key)} to {shown(value)}{_first(value)}" for key, value in way)
                 for way in self.ways]
         return f"So that it fits, set {', or '.join(ways)}."
 

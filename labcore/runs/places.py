@@ -26,14 +26,14 @@ def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
     return found[::-1] if limit and len(found) == int(limit[1]) else []
 
 
-def waits(message: str, holders: Sequence[RunRow], called: Callable[[RunRow], str] = title) -> str:
+def waiting_sentence(message: str, holders: Sequence[RunRow], name_of: Callable[[RunRow], str] = title) -> str:
     """The message of a run with those that hold the places: "waiting for a free place: GRPO sort #1 (paused) holds it
-    (RL_LAB_MAX_RUNS=1)". `called` says how one is written: as a link, say."""
-    return message.replace(NO_PLACE, f"{NO_PLACE}: {_hold(holders, called)}", 1) if holders else message
+    (RL_LAB_MAX_RUNS=1)". `name_of` says how one is written: as a link, say."""
+    return message.replace(NO_PLACE, f"{NO_PLACE}: {_holders_sentence(holders, name_of)}", 1) if holders else message
 
 
-def _hold(holders: Sequence[RunRow], called: Callable[[RunRow], str]) -> str:
-    named = [f"{called(run)} ({run.state})" for run in holders[:NAMED]]
+def _holders_sentence(holders: Sequence[RunRow], name_of: Callable[[RunRow], str]) -> str:
+    named = [f"{name_of(run)} ({run.state})" for run in holders[:NAMED]]
     others = len(holders) - NAMED
     if others > 0:
         named.append(f"{others} other{'s' if others > 1 else ''}")

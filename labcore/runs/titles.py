@@ -7,16 +7,19 @@ its id, such as grpo-sort-8606, which says it in every lab and every folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 
-# An id that the lab made, with the step of a checkpoint or without. In commands, paths and names of files it stays.
-_NAMED = re.compile(r"python -m labcore[^,;()\n]*|(?<![\w./@:=-])(?P<run>\w[\w.-]*-[0-9a-f]{4,})(?:@(?P<step>\d{1,9}))?"
-                    r"(?![\w/@-]|\.\w)")
+# An id that the lab made, with the step of a checkpoint or without. In commands, paths and names of files it stays, and
+# where the sentence is of the id itself.
+_NAMED = re.compile(r"python -m labcore[^,;()\n]*|\bid [\w.-]+|"
+                    r"(?<![\w./@:=-])(?P<run>\w[\w.-]*-[0-9a-f]{4,})(?:@(?P<step>\d{1,9}))?(?![\w/@-]|\.\w)")
 
 
 def title(run: RunRow) -> str:
@@ -30,6 +33,12 @@ def title(run: RunRow) -> str:
 def with_id(run: RunRow) -> str:
     """The title, and the id for the next command: "GRPO sort #3 (grpo-sort-8606)"."""
     return f"{title(run)} ({run.id})"
+
+
+def with_ids(store: Store, run_ids: Sequence[str]) -> list[str]:
+    """The same of each of these runs, in the trash or not; the id alone of one that is not there."""
+    known = store.runs_named(run_ids, in_trash=True)
+    return [with_id(known[run_id]) if run_id in known else run_id for run_id in run_ids]
 
 
 def titles(store: Store, run_ids: Iterable[str]) -> dict[str, str]:
@@ -48,20 +57,18 @@ def with_titles(sentence: str, store: Callable[[], Store], ids: bool = False) ->
     """What the lab says, with runs by their titles where it has their ids; with `ids` these follow in brackets.
 
     `store` opens the store, which few sentences need. Where it cannot be read, which the sentence may be about, the ids
-    stay.
+    stay: no fault may come in the place of what was to be said.
     """
     named = {found["run"] for found in _NAMED.finditer(sentence) if found["run"]}
     try:
         known = titles(store(), named) if named else {}
-    except LabError:
+    except (LabError, SQLAlchemyError, OSError):
         return sentence
 
-    def called(found: re.Match[str]) -> str:
-        return _called(found, known, ids) if found["run"] in known else found[0]
+    def words(found: re.Match[str]) -> str:
+        if found["run"] not in known:
+            return found[0]
+        step = f" at step {int(found['step']):,}" if found["step"] else ""
+        return f"{known[found['run']]}{step}" + (f" ({found[0]})" if ids else "")
 
-    return _NAMED.sub(called, sentence) if known else sentence
-
-
-def _called(found: re.Match[str], known: Mapping[str, str], ids: bool) -> str:
-    step = f" at step {int(found['step']):,}" if found["step"] else ""
-    return f"{known[found['run']]}{step}" + (f" ({found[0]})" if ids else "")
+    return _NAMED.sub(words, sentence) if known else sentence

@@ -15,7 +15,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.shelf.entries import Entry
 
 MEGABYTE, DAY = 1e6, 86_400.0
-DIGITS = 12  # of the numbers in texts that are put in order
+DIGITS = 12  # of the numbers of runs, in the order of titles
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ _ALL = (
 FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
 GROUPS = ("algorithm", "task", "model", "kind", "state", "seed", "tag", "star", "sweep", "parent", "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
+TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
 
 
 def value(entry: Entry, key: str) -> Any:
@@ -116,4 +117,4 @@ def _rank(of: Any) -> tuple[int, float, str]:
     if isinstance(of, (int, float)):
         return (0, float(of) if math.isfinite(of) else 0.0, "")
     text = ", ".join(of) if isinstance(of, tuple) else str(of)
-    return (1, 0.0, re.sub(r"\d+", lambda digits: digits[0].zfill(DIGITS), text.casefold()))
+    return (1, 0.0, re.sub(r"(?<=#)\d+", lambda digits: digits[0].zfill(DIGITS), text.casefold()))

@@ -18,23 +18,23 @@ from labcore.store.rows import Garbled
 
 class Database:
     """Opened at `url`, else at `RL_LAB_STORE`, else as SQLite in the lab's folder; brought up to this version. A lab
-    that is shared for reading opens it as it is, and refuses every write.
+    that is shared for reading opens it as it is, and refuses every write; with `reads` any lab opens it as it is.
 
     Raises LabError where the database cannot be used; the message says what to do.
     """
 
-    def __init__(self, url: str | None = None):
-        self.url = url or store_url()
+    def __init__(self, url: str | None = None, *, reads: bool = False):
+        self._reads = reads or read_only()
+        self.url = url or store_url(self._reads)
         self._file: tuple[str, int | None] | None = None
         self._open()
-        reads = read_only()
-        with self._reading() if reads else self._writing() as connection:
-            (migrations.check if reads else migrations.prepare)(connection, self.url)
+        with self._reading() if self._reads else self._writing() as connection:
+            (migrations.check if self._reads else migrations.prepare)(connection, self.url)
             path = dialects.of(connection).file(connection)
         self._file = (path, _inode(path)) if path else None
 
     def _open(self) -> None:
-        self._engine = dialects.open_engine(self.url)
+        self._engine = dialects.open_engine(self.url, self._reads)
         self._writers = {turn: self._engine.execution_options(**{dialects.TURN: turn})
                          for turn in (dialects.ALONE, dialects.BESIDE)}
         self._process = os.getpid()

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError, first_line
-from labcore.files.paths import read_only
 from labcore.store.schema import steps
 
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
@@ -32,10 +31,10 @@ class Dialect:
         return {}
 
     def check_there(self, url: sa.URL) -> None:
-        """Raises LabError where a database that is only to be read would be made by opening it."""
+        """Raises LabError where opening the database would make it."""
 
-    def connect(self, raw: Any, _record: object) -> None:
-        """A connection of the driver was opened."""
+    def connect(self, raw: Any, reads: bool) -> None:
+        """A connection of the driver was opened; one that only `reads` writes nothing."""
 
     def begin(self, connection: sa.Connection) -> None:
         """A transaction begins."""
@@ -60,13 +59,12 @@ class SQLite(Dialect):
         return {"connect_args": {"timeout": BUSY_SECONDS}, "poolclass": sa.QueuePool}
 
     def check_there(self, url: sa.URL) -> None:
-        if read_only() and url.database and "uri" not in url.query and not Path(url.database).exists():
+        if url.database and "uri" not in url.query and not Path(url.database).exists():
             raise LabError(f"There is no store {url.database} to read: set RL_LAB_HOME or RL_LAB_STORE to those of the "
                            "lab that is shared.")
 
-    def connect(self, raw: Any, _record: object) -> None:
+    def connect(self, raw: Any, reads: bool) -> None:
         raw.isolation_level = None  # the driver must not open transactions of its own
-        reads = read_only()
         mode, = raw.execute("PRAGMA journal_mode" if reads else "PRAGMA journal_mode=WAL").fetchone()
         if mode == "memory":
             raise LabError("RL_LAB_STORE names a database in memory, where every run would be lost: give the URL of a "
@@ -119,23 +117,25 @@ def of(connection: sa.Connection) -> Dialect:
     return _DIALECTS.get(connection.dialect.name, _OTHER)
 
 
-def open_engine(url: str) -> sa.Engine:
-    """An engine on `url`.
+def open_engine(url: str, reads: bool = False) -> sa.Engine:
+    """An engine on `url`; one that only `reads` neither makes the database nor writes to it.
 
     Raises:
-        LabError: the URL is none, its driver is missing, or the database cannot be opened.
+        LabError: the URL is none, its driver is missing, or the database cannot be opened, or is to be read and not
+            there.
     """
     try:
         dialect = _DIALECTS.get(sa.make_url(url).get_backend_name(), _OTHER)
         engine = sa.create_engine(url, **dialect.options())
-        dialect.check_there(engine.url)
+        if reads:
+            dialect.check_there(engine.url)
     except ModuleNotFoundError as error:
         raise LabError(f"RL_LAB_STORE asks for a database whose driver {error.name} is not installed: run pip install "
                        "-r requirements-cluster.txt, or leave RL_LAB_STORE unset.") from error
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise LabError(f"RL_LAB_STORE is not a database that can be used here ({first_line(error)}): give an "
                        "SQLAlchemy URL such as sqlite:////path/lab.db, or leave it unset.") from error
-    sa.event.listen(engine, "connect", dialect.connect)
+    sa.event.listen(engine, "connect", lambda raw, _record: dialect.connect(raw, reads))
     sa.event.listen(engine, "begin", dialect.begin)
     return engine
 

@@ -88,6 +88,11 @@ def drawn(test) -> dict[str, dict]:
     return {each["title"]: each["figure"] for each in data if "figure" in each}
 
 
+def saved_as(test) -> dict[str, str]:
+    """What stands below the figures of a page where they are saved, by their titles."""
+    return {each["title"]: each["caption"] for each in components(test) if "figure" in each}
+
+
 def link(test) -> dict[str, str]:
     """What the address says."""
     return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}

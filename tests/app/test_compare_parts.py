@@ -257,6 +257,14 @@ def test_the_end_of_a_line_has_room_for_what_sets_it_apart_from_others_of_its_al
         "GRPO beta 0.1", "GRPO beta 0.2", "PPO", "GRPO beta 0.3, fork at step 1"]
 
 
+def test_what_a_mix_is_called_is_no_fork():
+    store = Store()
+    plain, above = (tools.stored(store, [0.1, 0.2], mix=name) for name in ("far from home at step 2", "from A at step"))
+    fork = tools.stored(store, [0.3], mix="far from home at step 2", parent=(above, 1))
+    assert [look["short"] for look in look_of(chosen_of([plain, above, fork]))] == [
+        "far from home at step 2", "from A at step", "far from home at step 2 fork at step 1"]
+
+
 def test_a_baseline_gives_every_number_a_delta_and_a_verdict(three):
     table = compare(load(Store(), three), "reward", three[0])
     looks = {look["label"]: look for look in look_of(chosen_of(three, three[0]))}

@@ -11,7 +11,7 @@ from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
 from labcore.spec.record import Record
 from labcore.store.rows import Event
-from tests.app.seeding import ran, seed
+from tests.app.seeding import html, ran, seed
 
 
 def checkpointed(store, state="finished", at=(0, 2, 5), **more) -> str:
@@ -55,6 +55,21 @@ def marker(store, run_id) -> Event:
     return next(event for event in store.events_after(run_id) if event.kind == "knob")
 
 
+def test_the_parent_of_an_open_fork_is_named_by_the_row_that_is_there(page, lab, monkeypatch):
+    """The page draws the line anew twice a second."""
+    child = child_of(lab.store, checkpointed(lab.store))
+    monkeypatch.setattr(forking, "parent_title", None)
+    assert "<b>GRPO sort #1</b>" in html(page("llm", run=child))
+
+
+def test_the_parent_that_was_deleted_keeps_its_title(page, lab):
+    parent = checkpointed(lab.store)
+    child = child_of(lab.store, parent)
+    lab.store.trash([parent])
+    shown = html(page("llm", run=child))
+    assert "<b>GRPO sort #1</b>" in shown and "which was deleted" in shown
+
+
 def box(test, words):
     [found] = [box for box in test.selectbox if box.label == words]
     return found
@@ -75,8 +90,7 @@ def test_the_button_forks_from_before_the_last_marker_and_opens_the_child(page, 
     assert child.spec == fork_spec(lab.store, parent, 2) and child.spec.twin
     assert test.query_params["run"] in (child.id, [child.id])
     assert forking.OPEN not in test.session_state
-    shown = [each.proto.body for each in test.get("html")]
-    assert any("forked from" in html and "<b>GRPO sort #1</b>" in html for html in shown)
+    assert "forked from" in html(test) and "<b>GRPO sort #1</b>" in html(test)
 
 
 def test_a_marker_asks_what_if_with_the_value_of_before(page, lab):

@@ -156,6 +156,17 @@ def test_the_usual_order_has_a_name_and_leaves_the_newest_first_to_the_other_one
     assert "order" not in ran(test).query_params and rows(test) == [going, ended]
 
 
+@pytest.mark.parametrize("before, key, after", [
+    (None, "algorithm", "algorithm"), (None, "id", "id"), (None, "last", "-last"), ("-last", "task", "task"),
+    ("-last", "best", "-best"), ("last", "best", "best"), ("-task", "algorithm", "-algorithm"),
+    ("task", "seed", "-seed")])
+def test_texts_begin_with_a_and_numbers_with_the_largest(page, lab, before, key, after):
+    seed(lab.store, "finished")
+    test = page("runs", **({"order": before} if before else {}))
+    next(box for box in test.selectbox if box.label == "Order by").set_value(key)
+    assert link(ran(test))["order"] == after
+
+
 def test_a_run_is_found_by_its_title_and_by_its_id(page, lab):
     runs = [seed(lab.store, "finished") for _ in range(10)]
     assert rows(page("runs", find="GRPO sort #1")) == rows(page("runs", find=runs[0])) == [runs[0]]
@@ -241,6 +252,16 @@ def test_deleted_runs_come_back_by_one_click(page, lab):
     assert rows(test) == [other] and "2 runs deleted." in said(test)
     press(test, "act:Undo")
     assert set(rows(test)) == {one, two, other} and lab.store.trashed() == []
+
+
+@pytest.mark.parametrize("of_another_tool", [False, True])
+def test_what_another_tab_restored_is_restored(page, lab, of_another_tool):
+    run_id = imported.keep(lab.store, "trl.csv", CSV)[0].id if of_another_tool else seed(lab.store, "finished")
+    called = "trl" if of_another_tool else title(lab.store.run(run_id))
+    test = press(select(page("runs"), run_id), "act:Delete")
+    lab.store.restore([run_id])
+    press(test, "act:Undo")
+    assert rows(test) == [run_id] and f"{called} restored." in said(test)
 
 
 def test_the_trash_lists_restores_and_empties(page, lab):

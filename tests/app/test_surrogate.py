@@ -11,7 +11,8 @@ from app.surrogate.tokens import of_run
 from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.files.paths import run_folder
-from tests.app.seeding import link, ran, samples, seed
+from labcore.runs.titles import title
+from tests.app.seeding import link, ran, samples, saved_as, seed
 from tests.app.test_cartpole_page import seed as cartpole
 
 
@@ -52,6 +53,14 @@ def test_a_run_brings_its_tokens_and_knobs_and_the_tab_leads_there(page, lab):
     tab = page("llm", run=run, tab="Surrogate")
     there, = [each.proto for each in tab.get("page_link") if each.proto.label == "Open in the surrogate explorer"]
     assert (there.page, there.query_string) == ("surrogate", f"run={run}&at=6")
+
+
+@pytest.mark.parametrize("kind, seeded", [("llm", seed), ("cartpole", cartpole)])
+def test_a_saved_picture_names_its_run_by_the_title(page, lab, kind, seeded):
+    run = seeded(lab.store, "finished")
+    found = saved_as(page(kind, run=run, tab="Surrogate"))
+    assert found["Surrogate against the ratio"].startswith(f"{title(lab.store.run(run))}, step ")
+    assert not [caption for caption in found.values() if run in caption]
 
 
 def test_a_step_in_the_link_is_the_one_shown(page, lab):

@@ -13,6 +13,7 @@ from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.files import jsonl
 from labcore.files.paths import home
+from labcore.store import schema
 from labcore.store.store import Store
 from tests.runs import fake
 
@@ -97,6 +98,24 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(capsys, tmp
 def test_a_run_that_there_is_not(capsys, command, tmp_path):
     rest = {"set": ("beta=1",), "export": ("--out", str(tmp_path / "out"))}.get(command[0], ())
     assert "There is no run 'nobody'" in refused(capsys, *command, "nobody", *rest)
+
+
+def test_what_is_wrong_is_said_without_making_a_store(capsys, lab_home):
+    assert "'foo-dead'" in refused(capsys, "run", "--algorithm", "grpo", "--task", "foo-dead")
+    assert not (lab_home / "lab.db").exists()
+
+
+def test_what_is_wrong_is_said_with_ids_where_the_store_is_of_an_earlier_version(capsys):
+    store, version = Store(), schema.meta.c.key == "version"
+    run_id = store.create(fake.grpo(5))
+    words = "run", "--algorithm", "grpo", "--task", run_id
+    assert f"GRPO sort #1 ({run_id})" in refused(capsys, *words)
+    with store._writing() as connection:
+        connection.execute(schema.meta.update().where(version), {"value": "7"})
+    said = refused(capsys, *words)
+    assert f"'{run_id}'" in said and "#1" not in said
+    with store._reading() as connection:
+        assert connection.scalar(schema.meta.select().with_only_columns(schema.meta.c.value).where(version)) == "7"
 
 
 def test_a_finished_run_is_neither_resumed_nor_steered(capsys):

@@ -29,6 +29,23 @@ def test_what_was_within_the_limits_can_be_read_although_it_is_kept_in_more_byte
     assert [row.metrics["reward"] for row in imported.rows(about.id)] == [1e9] * 50
 
 
+def test_runs_of_one_label_are_told_apart(store, tmp_path):
+    """In sentences, and in the box of Compare; in the table they are the seeds of one group."""
+    found = imported.keep_all(store, [("a.csv", CSV), ("b.csv", CSV[:-1] + b"1\n")], "mine")
+    assert [imported.load(run.id).title for run in found] == [f"mine (imported, {run.id[-6:]})" for run in found]
+    assert len({run.id for run in found}) == 2 and len({imported.load(run.id).label for run in found}) == 1
+    (tmp_path / "log.csv").write_bytes(CSV)
+    read, = imported.read_file(tmp_path / "log.csv")
+    assert (read.title, read.label) == (str(tmp_path / "log.csv"), "log")
+
+
+def test_what_is_damaged_is_called_by_its_id(store):
+    (about,) = imported.keep(store, "m.csv", CSV)
+    assert imported.label(about.id) == "m"
+    (imported.place(about.id) / "about.json").write_text("{")
+    assert imported.label(about.id) == about.id
+
+
 DAMAGED = {"empty": b"", "zeros": b"\0" * 100, "header": b"step,reward\n", "stepless": b"reward\n1\n",
            "text": b"step,reward\n1,x\n"}
 

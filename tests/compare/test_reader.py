@@ -33,6 +33,17 @@ def same(one, other):
             np.testing.assert_array_equal(column, theirs[key])
 
 
+@pytest.mark.parametrize("metrics", [None, ["reward"]])
+def test_the_parents_of_all_forks_are_named_by_one_query(metrics, monkeypatch):
+    store, asked, read = Store(), [], Store.runs_named
+    above, gone = (tools.stored(store, [1, 2]) for _ in range(2))
+    forks = [tools.stored(store, [3], seed=seed, parent=(parent, 1)) for seed in range(3) for parent in (above, gone)]
+    store.delete(gone)
+    monkeypatch.setattr(Store, "runs_named", lambda *given, **named: (asked.append(1), read(*given, **named))[1])
+    assert [trace.parent for trace in load(store, [above, *forks], metrics)] == ["", *["GRPO sort #1", gone] * 3]
+    assert len(asked) == 1
+
+
 def test_a_growing_run_is_what_the_store_says_and_read_once():
     store = Counting()
     run = tools.stored(store, [0.1, 0.2, 0.3], state="running", kl=[1.0, 2.0, 3.0])

@@ -28,10 +28,12 @@ def trace(values: Sequence[float], x: Sequence[float] | None = None, *, axis: st
 
 def stored(store: Store, rewards: Sequence[float], *, algorithm: str = "grpo", seed: int = 0, tokens: int = 100,
            seconds: float = 1.0, state: str = "finished", changes: Sequence[tuple[int, str, float]] = (),
-           kl: Sequence[float] | None = None, parent: tuple[str, int] | None = None, **knobs) -> str:
+           kl: Sequence[float] | None = None, parent: tuple[str, int] | None = None, mix: str = "",
+           **knobs) -> str:
     """A run in the store with one row per reward: `tokens` and `seconds` are of one step; `changes` are made after
     theirs."""
-    spec = make(algorithm_key=algorithm, task_key="sort", steps=500, seed=seed, knobs=PLAIN | knobs, parent=parent)
+    spec = make(algorithm_key=algorithm, task_key="sort", steps=500, seed=seed, knobs=PLAIN | knobs, parent=parent,
+                mix=mix)
     if parent:  # there must be something that it begins from
         checkpoint.save(run_folder(parent[0]), parent[1], lambda folder: None)
     run_id = store.create(spec, mine=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from labcore.runs.places import going, holders, waits
+from labcore.runs.places import going, holders, waiting_sentence
 from labcore.spec.run_spec import make
 from labcore.store.rows import NO_PLACE
 from labcore.store.store import Store
@@ -30,7 +30,7 @@ def test_those_that_hold_all_places_are_named_oldest_first(store):
 
     def said(**changed):
         at = replace(run, **changed)
-        return waits(at.message, holders(at, going(store, [at])))
+        return waiting_sentence(at.message, holders(at, going(store, [at])))
     assert said() == run.message, "of two places one: another lab's runs hold the other, or it is free by now"
     create(store, "running")
     assert said() == ("waiting for a free place: GRPO sort #2 (paused) and GRPO sort #3 (running) hold all "
@@ -49,7 +49,7 @@ def test_those_of_another_machine_hold_none_of_these_places(store):
     waiting = replace(store.run(create(store)), message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)")
     found = going(store, [waiting])
     assert [run.id for run in holders(waiting, found)] == [there]
-    assert waits(waiting.message, found, lambda run: run.id) == (
+    assert waiting_sentence(waiting.message, found, lambda run: run.id) == (
         f"waiting for a free place: {there} (running) holds it (RL_LAB_MAX_RUNS=1)")
     assert holders(waiting, [replace(run, host="elsewhere") for run in found]) == []
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.runs.titles import parent_title, title, titles, with_id, with_titles
+from labcore.runs.titles import parent_title, title, titles, with_id, with_ids, with_titles
 from labcore.shelf.search import search
 from labcore.shelf.shelf import Shelf
 from labcore.spec.run_spec import make
@@ -51,15 +52,28 @@ def test_a_sentence_calls_runs_by_their_titles(store):
 
 
 @pytest.mark.parametrize("said", ["/home/{0}/worker.log", "{0}.capsule.zip", "base:{0}", "llm?run={0}&x=1/{0}-merged",
-                                  "python -m labcore fork {0} --set beta=0", "grpo-sort-0000000", "No run here."])
+                                  "python -m labcore fork {0} --set beta=0", "Its id {0} was taken.",
+                                  "grpo-sort-0000000", "No run here."])
 def test_what_is_no_prose_keeps_its_ids(store, said):
     sentence = said.format(store.create(grpo()))
     assert with_titles(sentence, lambda: store) == sentence
 
 
-def test_a_sentence_without_an_id_opens_no_store_and_one_about_a_broken_store_keeps_them():
+def test_runs_are_named_with_their_ids_by_one_query(store, monkeypatch):
+    one, two = store.create(grpo()), store.create(grpo())
+    store.trash([two])
+    asked, read = [], Store.runs_named
+    monkeypatch.setattr(Store, "runs_named", lambda *given, **named: (asked.append(1), read(*given, **named))[1])
+    assert with_ids(store, [two, "imported-a-1234", one]) == [
+        f"GRPO sort #2 ({two})", "imported-a-1234", f"GRPO sort #1 ({one})"]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("fault", [LabError("The store cannot be read."), PermissionError(13, "no"),
+                                   OperationalError("SELECT", {}, Exception("no such function"))])
+def test_a_sentence_without_an_id_opens_no_store_and_one_about_a_broken_store_keeps_them(fault):
     def broken():
-        raise LabError("The store cannot be read.")
+        raise fault
     assert with_titles("The learning rate is 0.1.", broken) == "The learning rate is 0.1."
     assert with_titles("The run grpo-sort-8606 is gone.", broken) == "The run grpo-sort-8606 is gone."
 

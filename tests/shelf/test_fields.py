@@ -2,7 +2,7 @@
 
 import pytest
 
-from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, grouped, knobs, ordered
+from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, TEXTS, grouped, knobs, ordered
 from tests.shelf.tools import entry
 
 LOW = entry("a", knobs={"beta": 0.02, "group_size": 8}, last=0.4, best=0.5)
@@ -44,5 +44,13 @@ def test_titles_are_in_the_order_of_their_numbers():
         "GRPO sort #9", "GRPO sort #10", "GRPO sort #100", "PPO sort #8"]
 
 
+def test_numbers_in_texts_that_are_no_numbers_of_runs_are_in_the_order_of_their_letters():
+    """Padded to whole numbers 0.5 would come before 0.25."""
+    found = [entry(word, knobs={"schedule": word}) for word in ("0.5", "0.25", "1.5")]
+    assert [each.id for each in ordered(found, "schedule", False)] == ["0.25", "0.5", "1.5"]
+
+
 def test_what_can_be_chosen_is_there():
-    assert {*GROUPS, *ORDERS} <= set(FIELDS)
+    assert {*GROUPS, *ORDERS} <= set(FIELDS) and set(ORDERS) > TEXTS
+    there = entry("a", last=0.4, best=0.5)
+    assert {key for key in ORDERS if isinstance(FIELDS[key].read(there), str)} == TEXTS

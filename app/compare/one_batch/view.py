@@ -87,7 +87,7 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
     _effects(found, batch, kind, hues)
 
 
-def _called(name: str, runs: Sequence[RunRow]) -> str:
+def _model_name(name: str, runs: Sequence[RunRow]) -> str:
     """A model by its run's name: "GRPO sort #3, step 40"."""
     model = parse(name)
     run = next((title_of(run) for run in runs if run.id == model.run), model.run)
@@ -104,7 +104,7 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="one_batch_controls"):
         model = held("one_batch:model", batch.model, tuple(names))
         st.selectbox("Batch sampled from", names, names.index(model.value), key=model.key, width=320,
-                     format_func=lambda each: _called(each, runs),
+                     format_func=lambda each: _model_name(each, runs),
                      on_change=lambda: to(model=model.taken()))
         updates = held("one_batch:updates", batch.updates)
         st.segmented_control("Updates on it before", UPDATES, default=updates.value, key=updates.key, required=True,

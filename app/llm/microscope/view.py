@@ -17,6 +17,7 @@ from app.llm.microscope.arithmetic import AFTER, MET
 from app.training import equation, files, terms
 from app.training.feed import Feed
 from labcore.catalog.knob import Value
+from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
 PART, SORT, FILTER = Param("part", ""), Param("sort", ""), Param("filter", "")
@@ -96,6 +97,6 @@ def _sampler(run: RunRow, samples: Mapping[str, Any]) -> None:
         return
     with folded:
         figure_chart(scatter.figure(dots, theme.ground()), "scope_scatter", title="Sampler against trainer",
-                     caption=f"{run.id}, step {samples['step']:,}",
+                     caption=f"{title(run)}, step {samples['step']:,}",
                      alt="The trainer's log-prob of each token against the sampler's, and their difference")
         st.caption(scatter.caption(dots, samples))

@@ -69,7 +69,7 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
     now, last, manifest = time.time(), capsule.rows[-1], capsule.manifest
     origin = f"Imported from {capsule.name}."
     if run_id != capsule.run:
-        origin += " It has another id here than where it comes from: its own cannot be used again."
+        origin += f" Its id {capsule.run} was taken here, so it has a new one."
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,))

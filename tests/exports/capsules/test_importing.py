@@ -19,6 +19,7 @@ from labcore.files import uploads
 from labcore.files.paths import home, run_folder
 from labcore.jobs import jobs
 from labcore.runs.fork import fork_spec
+from labcore.runs.titles import with_titles
 from labcore.shelf import disk, unused_uploads
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -84,6 +85,8 @@ def test_a_name_that_is_taken(store, tmp_path):
     assert second != run_id and second.startswith("q_learning-corridors-")
     assert store.steps_after(second) == store.steps_after(run_id)
     assert store.run(run_id).tags == ()
+    assert with_titles(store.run(second).message, lambda: store) == (
+        f"Imported from run.zip. Its id {run_id} was taken here, so it has a new one.")
 
 
 def test_a_name_that_no_run_may_have(store, packed):
@@ -99,8 +102,8 @@ def test_a_name_of_a_model_that_comes_with_the_lab(capsys, packed, name):
     printed = capsys.readouterr()
     run_id = printed.out.strip()
     assert run_id.startswith("grpo-sort-") and Store().run(run_id).message == (
-        f"Imported from {packed.name}. It has another id here than where it comes from: its own cannot be used again.")
-    assert printed.err.startswith("labcore: GRPO sort #1: Imported from ") and "another id" in printed.err
+        f"Imported from {packed.name}. Its id {name} was taken here, so it has a new one.")
+    assert printed.err.startswith("labcore: GRPO sort #1: Imported from ") and "it has a new one." in printed.err
 
 
 def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
