@@ -18,7 +18,6 @@ from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
 from labcore.runs.places import going, holders
-from labcore.runs.titles import title
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow, Step
 
@@ -92,9 +91,8 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
-    titles = {each.id: title(each) for each in (shown, *above)}
     data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
-                   at=at, unfolded=view.researcher() and not stage, titles=titles)
+                   at=at, unfolded=view.researcher() and not stage, named={each.id: each for each in (shown, *above)})
     holding = holders(shown, going(lab().store, [shown]))
     data |= {"status": line(shown, feed, stage, holding), "tiles": numbers(feed)}
     with curves or st.container():
