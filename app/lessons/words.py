@@ -29,10 +29,10 @@ PART = {"holds": "holds", "fails": "does not hold", "close": "too close to call"
 
 def state(attempts: Sequence[Attempt]) -> tuple[str, str]:
     """(colour of the dot, words) of a lesson in the list."""
-    told = [each for each in attempts if each.says or not each.closed]
-    if not told:
+    counted = [each for each in attempts if each.says or not each.closed]
+    if not counted:
         return "#8A939D", "Not started"
-    last = told[-1]
+    last = counted[-1]
     if not last.says:
         return ("#56B4E9", "Runs started") if last.sweep else ("#8A939D", "Prediction made")
     if last.says == "close":

@@ -12,7 +12,7 @@ from app.components.live_chart import live_chart
 from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
-from app.session import SMOOTH, Draft, axis, tell
+from app.session import SMOOTH, Draft, axis, show_error
 from app.training import clock, doctor_line, forking, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
@@ -121,7 +121,7 @@ def _steered_elsewhere(run: RunRow) -> bool:
     refused = [event for event in feed.events if event.kind == "refused" and event.id > reported]
     if refused:
         st.session_state[f"reported:{run.id}"] = refused[-1].id
-        tell(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
+        show_error(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
         st.session_state.pop(f"values:{run.id}", None)
         return True
     current, seen = feed.knobs(), st.session_state[key]
