@@ -71,7 +71,7 @@ def _run_live() -> None:
     try:
         run_id = lab().launcher.start(spec())
     except LabError as error:
-        session.tell(str(error))
+        session.show_error(str(error))
         st.rerun()
     st.switch_page(session.page_of(spec().kind), query_params={"run": run_id})
 

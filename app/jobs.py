@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app.lab import errors_shown, in_words, lab
-from app.session import tell
+from app.session import show_error
 from app.status import duration
 from app.tokens import literal
 from labcore.errors import LabError
@@ -148,4 +148,4 @@ def _try(do, *args: Any) -> None:
     try:
         do(*args)
     except LabError as error:
-        tell(str(error))
+        show_error(str(error))

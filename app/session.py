@@ -278,9 +278,12 @@ def follow(run: RunRow | None, kind: str) -> Draft | None:
     return None if active(run) else Draft(run, kind)
 
 
-def tell(sentence: str) -> None:
-    """Say this on top of the page at the next run of the script."""
+def show_error(sentence: str) -> None:
+    """Show this error on top of the page at the next run of the script."""
     st.session_state[PROBLEM] = sentence
+
+
+tell = show_error
 
 
 def problem() -> None:

@@ -45,8 +45,8 @@ def processor() -> str:
 def exact_processor() -> str:
     """The same with its family and model, which a virtual machine may leave out of the name: between two of them,
     numbers may differ in their last bits."""
-    told = _cpuinfo()
-    kind = [f"{key.removeprefix('cpu ')} {told[key]}" for key in ("cpu family", "model") if key in told]
+    info = _cpuinfo()
+    kind = [f"{key.removeprefix('cpu ')} {info[key]}" for key in ("cpu family", "model") if key in info]
     return ", ".join([processor(), *kind])
 
 
@@ -67,11 +67,11 @@ def bf16(device: str = "auto") -> Bf16:
     if kind == "cuda" and (found := gpus()):
         able = {gpu.capability >= BF16_CAPABILITY for gpu in found}
         return Bf16(f"this GPU ({found[0].name})", able.pop() if len(able) == 1 else None)
-    told = _cpuinfo() if kind == "cpu" else {}
-    listed = next((name for name in BF16 if name in told), None)
+    info = _cpuinfo() if kind == "cpu" else {}
+    listed = next((name for name in BF16 if name in info), None)
     if listed is None:
         return Bf16("this device", None)
-    names = [name for flag, name in BF16[listed].items() if flag in told[listed].split()]
+    names = [name for flag, name in BF16[listed].items() if flag in info[listed].split()]
     return Bf16(f"this processor ({processor()})", bool(names), ", ".join(names))
 
 

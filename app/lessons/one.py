@@ -15,7 +15,7 @@ from app.lessons import curves, drawing, words
 from app.lessons.place import go
 from app.link import written
 from app.naming import apart, message
-from app.session import page_of, tell
+from app.session import page_of, show_error
 from app.status import STATES
 from app.tokens import literal
 from labcore.catalog.kinds import KINDS
@@ -138,7 +138,7 @@ def _try(do: Callable[..., Any], *args: Any) -> None:
     try:
         do(*args)
     except LabError as error:
-        tell(str(error))
+        show_error(str(error))
 
 
 def _before(lesson: Lesson) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from math import exp
 
 from app.theme import number
 from labcore.catalog.metrics import METRICS
@@ -13,7 +12,7 @@ from labcore.lessons.course import Course
 from labcore.lessons.expression import FEW
 from labcore.lessons.lesson import Lesson
 from labcore.lessons.progress import Attempt
-from labcore.lessons.verdict import Compared, Verdict
+from labcore.lessons.verdict import Compared, Verdict, margin_text
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # verdict: (colour of its dot, what is said of the claim)
@@ -29,10 +28,10 @@ PART = {"holds": "holds", "fails": "does not hold", "close": "too close to call"
 
 def state(attempts: Sequence[Attempt]) -> tuple[str, str]:
     """(colour of the dot, words) of a lesson in the list."""
-    told = [each for each in attempts if each.says or not each.closed]
-    if not told:
+    counted = [each for each in attempts if each.says or not each.closed]
+    if not counted:
         return "#8A939D", "Not started"
-    last = told[-1]
+    last = counted[-1]
     if not last.says:
         return ("#56B4E9", "Runs started") if last.sweep else ("#8A939D", "Prediction made")
     if last.says == "close":
@@ -94,17 +93,6 @@ def shown(value: float) -> str:
     return number(value, 3 if abs(value) < 100 else 1 if abs(value) < 10_000 else 0)
 
 
-def interval(part: Compared) -> str:
-    """The mean difference with its interval: "0.21 (0.15 to 0.27)"; where seeds make no difference there is none. Of
-    two logarithms it is a factor: "× 1.4 (1.1 to 1.9)"."""
-    middle, low, high = (None if each is None else shown(exp(each) if part.logarithms else each)
-                         for each in (part.mean, part.low, part.high))
-    middle = f"× {middle}" if part.logarithms else middle
-    if low is None:
-        return f"{middle} (one seed: no interval)"
-    return f"{middle} (all seeds agree)" if low == high else f"{middle} ({low} to {high})"
-
-
 def sentences(lesson: Lesson) -> list[str]:
     """What is checked, a sentence for each comparison; where the lesson has none, the comparison in words."""
     return [*lesson.sentences] or [readable(text, lesson) for text in lesson.check.comparisons]
@@ -136,9 +124,11 @@ def table(lesson: Lesson, verdict: Verdict) -> str:
     head = "".join(f"<th>{cell}</th>" for cell in ("What is checked", "", "Margin, 95 % interval"))
     rows = []
     for sentence, part in zip(sentences(lesson), verdict.parts, strict=True):
-        said = f"{html.escape(sentence)}: {numbers(part).replace(' ', UNBROKEN)}."
+        read = f": {numbers(part).replace(' ', UNBROKEN)}" if part.read else ""
+        said = f"{html.escape(sentence)}{read}."
         wide = f'<td style="min-width:13rem">{said}</td>'  # on a phone the table scrolls
-        rows.append(f"<tr>{wide}<td>{PART[part.says]}</td><td>{interval(part).replace(' ', UNBROKEN)}</td></tr>")
+        margin = margin_text(part, shown)
+        rows.append(f"<tr>{wide}<td>{PART[part.says]}</td><td>{margin.replace(' ', UNBROKEN)}</td></tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 

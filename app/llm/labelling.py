@@ -18,7 +18,7 @@ from app.lab import active, in_words, lab
 from app.link import Param
 from app.llm import chain
 from app.naming import worded
-from app.session import show_run, tell
+from app.session import show_error, show_run
 from app.tokens import readable
 from labcore.errors import LabError
 from labcore.jobs import label_log, labels
@@ -121,7 +121,7 @@ def _choose(spec: RunSpec, pair: dict[str, Any], pick: str | None, where: tuple[
         try:
             label_log.add(spec, pair, pick)
         except LabError as error:
-            tell(str(error))
+            show_error(str(error))
             st.session_state[MOVED] = True
             return
     state["place"] += 1
@@ -173,7 +173,7 @@ def _train(spec: RunSpec, there: Sequence[dict[str, Any]], fresh: bool) -> None:
         opened = lab().launcher.start(chain.reward_model_spec(spec, labelled_pairs=kept,
                                                               labelled_share=0.5 if fresh else 1.0))
     except LabError as error:
-        tell(worded(str(error), knobs_of(spec.row, spec.task_row)))
+        show_error(worded(str(error), knobs_of(spec.row, spec.task_row)))
     else:
         close()
         show_run(opened, spec.kind)

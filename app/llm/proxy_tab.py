@@ -10,7 +10,7 @@ from app.lab import lab
 from app.llm import chain, labelling, proxy, proxy_figures
 from app.llm.proxy import Point
 from app.naming import worded
-from app.session import runs_of, show_run, tell
+from app.session import runs_of, show_error, show_run
 from app.tokens import literal
 from app.training import forking, reward_line
 from app.training.feed import Feed
@@ -122,7 +122,7 @@ def _ensemble(run: RunRow, start: int, members: list[str]) -> None:
                 if len(members) > 1 else chain.another_reward_model(run.spec, len(members)))
         opened = lab().launcher.start(spec)
     except LabError as error:
-        tell(worded(str(error), knobs_of(run.spec.row, run.spec.task_row)))
+        show_error(worded(str(error), knobs_of(run.spec.row, run.spec.task_row)))
     else:
         show_run(opened, run.spec.kind)
     st.session_state[labelling.MOVED] = True

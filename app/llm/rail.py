@@ -18,7 +18,7 @@ from app.llm import chain, labelling, own_prompts
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.naming import model as model_name
 from app.naming import worded
-from app.session import Draft, runs_of, show_run, tell
+from app.session import Draft, runs_of, show_error, show_run
 from app.status import STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
@@ -95,7 +95,7 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
     try:
         opened = said.get("run") or lab().launcher.start(starts[said["start"]]())
     except LabError as error:
-        tell(worded(str(error), knobs_of(spec.row, spec.task_row)))
+        show_error(worded(str(error), knobs_of(spec.row, spec.task_row)))
     else:
         labelling.close()
         show_run(opened, spec.kind)

@@ -75,10 +75,10 @@ def _right(answers: list[dict]) -> str:
 
 def _favoured(sampled: list[dict]) -> str:
     """Where no right answer is known: what becomes of the likeliest of the answers with the highest reward."""
-    told = [answer for answer in sampled if answer["reward"] is not None and answer["after"] is not None]
-    if len({answer["reward"] for answer in told}) < 2:
+    known = [answer for answer in sampled if answer["reward"] is not None and answer["after"] is not None]
+    if len({answer["reward"] for answer in known}) < 2:
         return ""
-    best = max(told, key=lambda answer: (answer["reward"], answer["before"]))
+    best = max(known, key=lambda answer: (answer["reward"], answer["before"]))
     return f"After the update the answer with the highest reward {moved(best['before'], best['after'])}."
 
 

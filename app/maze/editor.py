@@ -14,7 +14,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from app.components.maze_board import maze_board
 from app.held import held
 from app.maze import drawing
-from app.session import Draft, tell
+from app.session import Draft, show_error
 from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
 from labcore.envs.maze_presets import build
 from labcore.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished
@@ -184,7 +184,7 @@ def _change(draft: Draft, change: Callable[[Maze, object], Maze]) -> Callable[[o
         try:
             text = to_text(change(_maze_or_empty(draft), value))
         except LabError as error:
-            tell(str(error))
+            show_error(str(error))
             return
         here = _here(draft)
         if (OWN, text) == here or (here[0] != OWN and text == to_text(maze_of(draft))):

@@ -15,7 +15,7 @@ from app.held import held
 from app.lab import titled
 from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
-from app.session import begin, page_of, tell
+from app.session import begin, page_of, show_error
 from app.tokens import readable
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
@@ -161,7 +161,7 @@ def _vote(choice: int | str, where: tuple, prompt: str, sides: list[tuple[str, d
             chosen, rejected = (other, one) if choice else (one, other)
             votes.prefer(prompt, chosen, rejected, **about)
     except LabError as error:
-        tell(str(error))
+        show_error(str(error))
         return
     state["choice"] = choice
 
@@ -229,7 +229,7 @@ def _train(name: str) -> None:
         found = source(parse(name))
         kept = keep_file(votes.pairs_file(), LIMIT)
     except LabError as error:
-        session.tell(str(error))
+        session.show_error(str(error))
         st.rerun()
     begin("llm", algorithm="dpo", task="preferences", data={"preferences": str(kept)},
           model=str(found.checkpoint / "policy") if found.checkpoint else found.weights or found.spec.model)

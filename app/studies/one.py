@@ -98,7 +98,7 @@ def _launch(specs: list) -> None:
         plan.queue(lab().store, specs)
         lab().launcher.wake()
     except LabError as error:
-        session.tell(str(error))
+        session.show_error(str(error))
 
 
 def _going(study: Study, runs: Runs) -> None:
@@ -119,7 +119,7 @@ def _stop(rows: tuple[RunRow, ...]) -> None:
         for sweep_id in dict.fromkeys(row.sweep for row in rows if row.sweep and row.state in ACTIVE):
             sweep.cancel(lab().store, sweep_id)
     except LabError as error:
-        session.tell(str(error))
+        session.show_error(str(error))
 
 
 def _compared(runs: Runs) -> ComparePlace | None:

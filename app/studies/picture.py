@@ -13,7 +13,7 @@ from math import isfinite
 from labcore.studies.recorded import Recorded
 from labcore.studies.result import Result
 from labcore.studies.study import Contrast, Measure, Study
-from labcore.studies.verdict import WORDS, Estimate, Verdict, told
+from labcore.studies.verdict import WORDS, Estimate, Verdict, interval_text
 
 CSS = """<style>
 .rl-verdict{font-size:13px;font-weight:600;padding:1px 8px;border-radius:9px;white-space:nowrap;
@@ -61,7 +61,7 @@ def _row(contrast: Contrast, own: tuple[Estimate, Verdict] | None, kept: tuple[E
     said = measured if unit.lower() in measured.lower() else f"{measured}, in {unit}"
     what = (f"{title}<small>{html.escape(said)}. "
             f"Claimed: {contrast.region}{aside}</small>")
-    cells = "".join(f'<div class="rl-{name} rl-numbers-cell">{told(found, contrast.measure.digits)}</div>'
+    cells = "".join(f'<div class="rl-{name} rl-numbers-cell">{interval_text(found, contrast.measure.digits)}</div>'
                     for name, found, _ in there)
     verdicts = "".join(f"<div>{badge(verdict)}</div>" for _, _, verdict in there)
     shown = "" if contrast.decides else ' class="rl-shown"'
@@ -88,7 +88,7 @@ def drawing(contrast: Contrast, there: Sequence[tuple[str, Estimate]]) -> str:
     parts += [f'<em style="left:{x(edge)}%"></em><span style="left:{x(edge)}%">{_edge(edge)}</span>' for edge in edges]
     parts += [_bar(name, found, x, 5 + 12 * place if len(there) > 1 else 11)
               for place, (name, found) in enumerate(there)]
-    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {told(found, contrast.measure.digits)}"
+    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {interval_text(found, contrast.measure.digits)}"
                       for name, found in there) or "no runs yet"
     return (f'<div class="rl-interval" role="img" aria-label="{html.escape(contrast.label)}: {html.escape(words)} '
             f'{html.escape(contrast.measure.unit)}; claimed {contrast.region}">{"".join(parts)}</div>')

@@ -13,7 +13,7 @@ from app.held import held
 from app.lab import active, lab
 from app.naming import to_choose, worded
 from app.plan import sweep_from
-from app.session import Draft, close_run, runs_of, show_run, tell
+from app.session import Draft, close_run, runs_of, show_error, show_run
 from app.status import STATES
 from app.training import clock, forking
 from labcore.errors import LabError
@@ -139,7 +139,7 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
         action.do(run, kind)
     except LabError as error:
         draft = Draft(run, kind)
-        tell(worded(str(error), knobs_of(draft.row, draft.task_row)))
+        show_error(worded(str(error), knobs_of(draft.row, draft.task_row)))
 
 
 def _picker(run: RunRow | None, kind: str) -> None:

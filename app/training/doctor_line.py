@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.lab import active, lab
-from app.session import tell
+from app.session import show_error
 from app.tokens import literal
 from app.training import forking
 from app.training.feed import Feed
@@ -111,7 +111,7 @@ def _set(run_id: str, finding: Finding, since: int) -> None:
     try:
         lab().store.ask(run_id, "set", {"knob": finding.knob, "value": finding.value})
     except LabError as error:  # the run has just ended, say
-        tell(str(error))
+        show_error(str(error))
 
 
 def _fork(run_id: str, finding: Finding, since: int) -> None:

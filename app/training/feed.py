@@ -15,8 +15,9 @@ from labcore.catalog.switched import with_switched
 from labcore.doctor import doctor
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import Event, Step
+from labcore.store.rows import Event, RunRow, Step
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
 MOST = 1500  # rows of a run that are drawn; beyond, every k-th
@@ -220,23 +221,27 @@ def _scale(metrics: list[Metric]) -> str:
 
 
 def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool, at: int | None = None,
-            unfolded: bool = False, titles: Mapping[str, str] | None = None) -> dict[str, Any]:
+            unfolded: bool = False, named: Mapping[str, RunRow] | None = None) -> dict[str, Any]:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
-    `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open; `titles` are
-    what the runs are called, by their ids.
+    `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open; `named` are the
+    runs by their ids, for what they are called: in full, and shortly at the end of a line.
     All rows where `full`, else those that the browser may lack. Several runs are drawn over each other; the first
     one's algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it
     begins with its parent's row there, and the parent's line steps back.
     """
     specs = [feed.spec for feed in feeds.values()]
+    parent_id = specs[0].parent[0] if specs[0].parent else None
     runs, markers = {}, []
     for place, (run_id, feed) in enumerate(feeds.items()):
         after = 0 if full else max(0, feed.sent - OVERLAP * feed.stride)
         parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
         root = feed.root(parent)
         colour = depth(feed, feeds) if any(spec.parent for spec in specs) else place
-        runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": (titles or {}).get(run_id, run_id),
+        row = (named or {}).get(run_id)
+        runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": title(row) if row else run_id,
+                        "short": "this run" if not place else "parent" if run_id == parent_id
+                        else f"#{row.number}" if row else run_id,
                         "total": feed.spec.steps,
                         "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
                         "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],

@@ -9,7 +9,7 @@ import streamlit as st
 from app import algorithms, memory, naming
 from app.held import held
 from app.lab import errors_shown, lab
-from app.session import Draft, tell
+from app.session import Draft, show_error
 from app.tokens import literal
 from app.training import base_line, controls, mix
 from app.training.uploads import uploader
@@ -159,7 +159,7 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
 
     if base_line.waits_for_sft(run, lab().store):
         st.caption(f":material/hourglass_top: They take effect once {spec.row.label} starts.")
-    target = controls.Target(run.id, values, send, going=True, refused=tell)
+    target = controls.Target(run.id, values, send, going=True, refused=show_error)
     _draw(target, mix.in_use(spec.row, spec.task_row, values, spec.mix), first=set())
 
 

@@ -12,13 +12,12 @@ from app.components.live_chart import live_chart
 from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
-from app.session import SMOOTH, Draft, axis, tell
+from app.session import SMOOTH, Draft, axis, show_error
 from app.training import clock, doctor_line, forking, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers
 from labcore.runs.places import going, holders
-from labcore.runs.titles import title
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow, Step
 
@@ -92,9 +91,8 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     feeds = {each.id: feed_of(each) for each in (shown, *above)}
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
     st.session_state["charted"] = [*feeds]
-    titles = {each.id: title(each) for each in (shown, *above)}
     data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
-                   at=at, unfolded=view.researcher() and not stage, titles=titles)
+                   at=at, unfolded=view.researcher() and not stage, named={each.id: each for each in (shown, *above)})
     holding = holders(shown, going(lab().store, [shown]))
     data |= {"status": line(shown, feed, stage, holding), "tiles": numbers(feed)}
     with curves or st.container():
@@ -123,7 +121,7 @@ def _steered_elsewhere(run: RunRow) -> bool:
     refused = [event for event in feed.events if event.kind == "refused" and event.id > reported]
     if refused:
         st.session_state[f"reported:{run.id}"] = refused[-1].id
-        tell(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
+        show_error(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
         st.session_state.pop(f"values:{run.id}", None)
         return True
     current, seen = feed.knobs(), st.session_state[key]

@@ -13,7 +13,7 @@ import streamlit as st
 
 from app import algorithms
 from app.held import held
-from app.session import Draft, tell
+from app.session import Draft, show_error
 from app.tokens import literal
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
@@ -127,19 +127,19 @@ def _text(draft: Draft, title: str, take) -> None:
     def changed() -> None:
         new = (box.taken() or "").strip()
         if new and new != draft.fields["mix"]:
-            _or_told(lambda: take(new))
+            _or_error(lambda: take(new))
         if draft.fields["mix"] != new:
             box.back()
 
     st.text_input(title, box.value, max_chars=mixed.LONGEST, key=box.key, on_change=changed)
 
 
-def _or_told(do) -> None:
+def _or_error(do) -> None:
     """Every fault is one sentence on the page."""
     try:
         do()
     except LabError as error:
-        tell(str(error))
+        show_error(str(error))
 
 
 def _give_name(draft: Draft, new: str) -> None:
@@ -164,11 +164,11 @@ def _made(draft: Draft) -> Mix | None:
 
 
 def _save(draft: Draft, replacing: bool = False) -> None:
-    _or_told(lambda: mixes.save(mixes.of_spec(draft.spec(), draft.fields["mix"]), replacing))
+    _or_error(lambda: mixes.save(mixes.of_spec(draft.spec(), draft.fields["mix"]), replacing))
 
 
 def _deleted(draft: Draft) -> None:
-    _or_told(lambda: mixes.delete(draft.fields["mix"]))
+    _or_error(lambda: mixes.delete(draft.fields["mix"]))
 
 
 # ---- beside the knobs ----------------------------------------------------------------------------------------------

@@ -54,13 +54,13 @@ def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], s
           step: int) -> dict[str, Any]:
     """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
     knob = next((each for each in row.knobs if each.key == term.knob), None)
-    told = {metric: words for metric in (*term.own, *term.about) if (words := _metric(metric, feed, step)) and
+    numbers = {metric: words for metric in (*term.own, *term.about) if (words := _metric(metric, feed, step)) and
             not (term.ranges and metric in DURING_UPDATES)}
-    own = next((told[metric] for metric in term.own if metric in told), "")
+    own = next((numbers[metric] for metric in term.own if metric in numbers), "")
     now = _knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else own
     return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,
             "panel": term.panel(row), "view": term.view,
-            "more": [f"{METRICS[metric].label} {told[metric]}" for metric in term.about if metric in told][:SAID]}
+            "more": [f"{METRICS[metric].label} {numbers[metric]}" for metric in term.about if metric in numbers][:SAID]}
 
 
 def _beside(knob: Knob, values: Mapping[str, Value]) -> dict[str, str]:

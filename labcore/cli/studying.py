@@ -21,8 +21,7 @@ from labcore.studies import plan, recorded
 from labcore.studies.result import Result, needed, result
 from labcore.studies.rows import STUDIES
 from labcore.studies.study import Study
-from labcore.studies.verdict import WORDS
-from labcore.studies.verdict import told as interval
+from labcore.studies.verdict import WORDS, interval_text
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
 
@@ -75,7 +74,7 @@ def study(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(chosen, found), ensure_ascii=False, indent=2))
     else:
-        print(told(chosen, found))
+        print(summary(chosen, found))
     return 0
 
 
@@ -137,12 +136,12 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def told(chosen: Study, found: Result) -> str:
+def summary(chosen: Study, found: Result) -> str:
     """The result for the eye."""
     lines = [chosen.title, f"  claim    {chosen.claim} ({chosen.source})", f"  setting  {chosen.setting}",
              f"  verdict  {WORDS[found.verdict]}", ""]
     for each in found.findings:
-        numbers = interval(each.estimate, each.contrast.measure.digits)
+        numbers = interval_text(each.estimate, each.contrast.measure.digits)
         lines.append(f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: {numbers} "
                      f"{each.contrast.measure.unit}: {WORDS[each.verdict]}")
     return "\n".join([*lines, "", "  * decides; intervals are Welch's, those that decide hold together with 95 %."])

@@ -143,13 +143,14 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
     wait for. Returns their states."""
     said: dict[str, int] = {}
     reason = ""
-    woken = told = -math.inf
+    woken = printed = -math.inf
     while True:
         states = store.tally(sweep_id)
         over = not set(states) & set(ACTIVE)
-        if states != said and (over or time.monotonic() - told > (SAY_SECONDS if sum(states.values()) > LARGE else 0)):
+        pause = SAY_SECONDS if sum(states.values()) > LARGE else 0
+        if states != said and (over or time.monotonic() - printed > pause):
             print(f"{sweep_id}: {progress_words(far(store, sweep_id))}", file=sys.stderr)
-            said, told = states, time.monotonic()
+            said, printed = states, time.monotonic()
         if over:
             return set(states)
         if time.monotonic() - woken > WAKE_SECONDS:

@@ -9,7 +9,7 @@ import sys
 from labcore.errors import LabError
 from labcore.lessons import course as courses
 from labcore.lessons import folders, progress
-from labcore.lessons.verdict import Verdict
+from labcore.lessons.verdict import Verdict, margin_text
 from labcore.runs.titles import title
 from labcore.store.store import Store
 
@@ -65,16 +65,17 @@ def lesson(options: argparse.Namespace) -> int:
         return 0
     print(f"{found.title}\n{found.claim}\n")
     for sentence, part in zip(found.sentences or found.check.comparisons, verdict.parts, strict=True):
-        interval = "" if part.low is None else f", 95 % interval {part.low:.4g} to {part.high:.4g}"
         read = "".join(f"    {text}: {sum(values) / len(values):.4g}\n" for text, values in part.read)
         print(f"{sentence}: {SAYS[part.says].removeprefix('the claim ')}\n{read}"
-              f"    {part.text}\n    margin {part.mean:.4g}{interval}")
+              f"    {part.text}\n    margin, 95 % interval: {margin_text(part, '{:.4g}'.format)}")
     print(f"\nOver {verdict.seeds} seeds: {SAYS[verdict.says]}.")
     return 0
 
 
 def described(verdict: Verdict) -> dict[str, object]:
-    """A verdict as plain data."""
+    """A verdict as plain data. `difference` is left less right with its interval; where both sides are `logarithms`, it
+    is the logarithm of a factor."""
     return {"verdict": verdict.says, "seeds": verdict.seeds, "comparisons": [
-        {"text": part.text, "read": dict(part.read), "left": part.left, "right": part.right, "difference": part.mean,
-         "low": part.low, "high": part.high, "says": part.says} for part in verdict.parts]}
+        {"text": part.text, "read": dict(part.read), "left": part.left, "right": part.right,
+         "logarithms": part.logarithms, "difference": part.mean, "low": part.low, "high": part.high,
+         "says": part.says} for part in verdict.parts]}

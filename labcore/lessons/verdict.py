@@ -11,8 +11,9 @@ Source: Student 1908. The percentile bootstrap of `labcore.compare.statistics` i
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from labcore.lessons.expression import COMPARED, Check, Runs, comparison, compar
 Says = Literal["holds", "fails", "close"]
 
 FEWEST = 2
+FAR = 1_000  # a factor beyond it, or below its inverse, is not written out
 EQUAL = 1e-9  # relative difference of numbers that count as equal
 # 97.5 % quantiles of Student's t with 1, 2, … degrees of freedom; beyond, that of the last.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -64,6 +66,28 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float | None,
         return middle, None, None
     half = STUDENT[min(found.size - 1, len(STUDENT)) - 1] * float(found.std(ddof=1)) / found.size ** 0.5
     return middle, middle - half, middle + half
+
+
+def margin_text(part: Compared, shown: Callable[[float], str]) -> str:
+    """The mean difference with its interval, "0.21 (0.15 to 0.27)"; where seeds make no difference there is none.
+
+    Of two logarithms it is a factor: "× 1.4 (1.1 to over 1,000)". `shown` writes a number.
+    """
+    middle = f"× {_factor(part.mean, shown)}" if part.logarithms else shown(part.mean)
+    if part.low is None or part.high is None:
+        return f"{middle} (one seed: no interval)"
+    low, high = (_factor(each, shown) if part.logarithms else shown(each) for each in (part.low, part.high))
+    if low != high:
+        return f"{middle} ({low} to {high})"
+    if part.logarithms and part.low != part.high and abs(part.low) > log(FAR):
+        return middle  # the whole interval is as far, which says nothing of the seeds
+    return f"{middle} (all seeds agree)"
+
+
+def _factor(logarithm: float, shown: Callable[[float], str]) -> str:
+    if abs(logarithm) > log(FAR):
+        return f"over {FAR:,}" if logarithm > 0 else f"under {1 / FAR}"
+    return shown(exp(logarithm))
 
 
 def judge(check: Check, runs: Runs) -> Verdict:

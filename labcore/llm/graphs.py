@@ -77,7 +77,7 @@ class Graphs:
 
     def __init__(self, recorder: Recorder, budget: int):
         self.notes: list[str] = []
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self._recorder, self._budget, self._batches, self._short = recorder, budget, 0, False
         self._kept: dict[tuple[int, str, Shape], _Kept] = {}  # by the model's id, which is kept with its decoder
         self._stepwise: WeakKeyDictionary[nn.Module, set[Shape | None]] = WeakKeyDictionary()  # None: in any shape
@@ -180,8 +180,8 @@ class Graphs:
     def _give_up(self, model: Network, shape: Shape | None, reason: str) -> None:
         self._stepwise[model].add(shape)
         self._drop([key for key in self._kept if key[0] == id(model) and shape in (None, key[2])])
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._noted:
+            self._noted.add(reason)
             self.notes.append(f"This model decodes step by step, not by a CUDA graph: {reason}.")
 
 

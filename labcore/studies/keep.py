@@ -91,7 +91,7 @@ def _line(contrast: Contrast, each: Recorded) -> str:
     found, said = each.findings[contrast.label]
     words = f"**{WORDS[said]}**" if contrast.decides else WORDS[said]
     return (f"| {contrast.label} | {contrast.measure.words} | {contrast.region} | "
-            f"{verdict.told(found, contrast.measure.digits)} {contrast.measure.unit} | {words} |")
+            f"{verdict.interval_text(found, contrast.measure.digits)} {contrast.measure.unit} | {words} |")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ class Estimate:
     seeds: int
 
 
-def told(found: Estimate, digits: int) -> str:
+def interval_text(found: Estimate, digits: int) -> str:
     """
-    >>> told(Estimate(-0.5, -0.75, 0.25, 3), 2), told(Estimate(4.0, 4.0, 4.0, 3), 0)
+    >>> interval_text(Estimate(-0.5, -0.75, 0.25, 3), 2), interval_text(Estimate(4.0, 4.0, 4.0, 3), 0)
     ('−0.50 [−0.75, 0.25]', '4')
     """
     said = f"{found.mean:.{digits}f}"

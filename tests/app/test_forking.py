@@ -1,5 +1,7 @@
 """Forking from the page: where it begins, what it says it will show, and the tree that the charts draw."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.training import forking
@@ -183,6 +185,18 @@ def test_parent_and_child_are_drawn_as_one_tree(lab):
     assert [(mark["run"], mark["text"], mark["step"]) for mark in data["markers"]] == [
         (child, "fork: β 0.1", 2), (parent, "β 0.04 → 0.2", 2)]
     assert data["markers"][0]["event"] is None and data["markers"][1]["event"] == marker(lab.store, parent).id
+
+
+def test_what_stands_at_the_ends_of_lines_is_this_run_its_parent_and_the_numbers_of_the_others(lab):
+    oldest = checkpointed(lab.store)
+    parent = child_of(lab.store, oldest)
+    child = lab.store.create(fork_spec(lab.store, oldest, 2), mine=True)
+    spec = replace(lab.store.run(child).spec, parent=(parent, 4))
+    feeds = {child: Feed(spec), parent: feed_of(lab.store, parent), oldest: feed_of(lab.store, oldest)}
+    named = {run_id: lab.store.run(run_id) for run_id in feeds}
+    runs = payload(feeds, full=True, x="updates", smooth=0, ended=False, named=named)["runs"]
+    assert [each["short"] for each in runs.values()] == ["this run", "parent", "#1"]
+    assert runs[oldest]["label"] == "GRPO sort #1"
 
 
 def test_later_rows_come_without_the_root_and_before_the_first_row_with_it(lab):

@@ -11,9 +11,10 @@ import pytest
 from app.components.draw_curve import sound
 from app.lessons import words
 from labcore.lessons import folders, progress
+from labcore.lessons.expression import parse
 from labcore.lessons.folders import VARIABLE
 from labcore.lessons.progress import Attempt
-from labcore.lessons.verdict import Compared, interval, judge
+from labcore.lessons.verdict import Compared, interval, judge, margin_text
 from labcore.workers.worker import drive
 from tests.app.seeding import html, ran
 from tests.lessons.lesson_text import TEXT
@@ -125,13 +126,30 @@ def test_how_far_the_reader_is(attempts, said):
     ((0.3, 0.4), "0.350 (−0.285 to 0.985)"), ((0.353,), "0.353 (one seed: no interval)")])
 def test_an_interval_is_shown_where_seeds_differ(values, said):
     part = Compared("a > b", (), False, values, (0.0,) * len(values), *interval(values), "holds")
-    assert words.interval(part) == said
+    assert margin_text(part, words.shown) == said
 
 
 def test_the_margin_of_two_logarithms_is_a_factor():
     values = (log(2), log(2))
     part = Compared("log(a) > log(b)", (), True, values, (0.0, 0.0), *interval(values), "holds")
-    assert words.interval(part) == "× 2.000 (all seeds agree)"
+    assert margin_text(part, words.shown) == "× 2.000 (all seeds agree)"
+
+
+@pytest.mark.parametrize("values, said", [
+    ((0.0, log(10)), "× 3.162 (under 0.001 to over 1,000)"),
+    ((2000.0, 900.0), "× over 1,000 (under 0.001 to over 1,000)"),
+    ((2000.0, 2001.0), "× over 1,000"), ((-2000.0, -2000.0), "× under 0.001 (all seeds agree)"),
+    ((log(2),), "× 2.000 (one seed: no interval)")])
+def test_a_large_factor_is_not_written_out(values, said):
+    part = Compared("log(a) > log(b)", (), True, values, (0.0,) * len(values), *interval(values), "close")
+    assert margin_text(part, words.shown) == said
+
+
+def test_a_comparison_that_reads_nothing_is_a_sentence_too():
+    lesson = folders.find("cliff")
+    lesson = replace(lesson, check=parse("1 < 2", ["sarsa"]), sentences=())
+    verdict = judge(lesson.check, {"sarsa": [{}, {}]})
+    assert '<td style="min-width:13rem">1 &lt; 2.</td>' in words.table(lesson, verdict)
 
 
 def test_a_comparison_is_a_sentence_with_the_numbers_that_it_reads():

@@ -90,7 +90,7 @@ def test_tiles_have_their_first_number_and_a_unit_where_it_is_a_new_one():
     tiles = {tile["key"]: tile for tile in status_line.numbers(feed(5))}
     assert (tiles["reward"]["first"], tiles["reward"]["digits"], tiles["reward"]["unit"]) == (0.1, 3, "")
     assert tiles["kl"]["unit"] == "nats/token" and tiles["kl"]["first"] is None
-    assert tiles["tokens_per_second"]["first"] is None, "no training is told by it"
+    assert tiles["tokens_per_second"]["first"] is None, "speed says nothing of learning"
 
 
 def test_the_rows_of_a_run_have_the_numbers_of_its_tiles():

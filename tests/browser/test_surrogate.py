@@ -155,7 +155,7 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: Page, server: Server,
                                                                           run: str) -> None:
     page.goto(f"{server.url}/surrogate?run={run}&at=6")  # as the run's tab Surrogate has it
-    words = page.locator(".rl-su-told p")
+    words = page.locator(".rl-su-words p")
     expect(words.nth(2)).to_contain_text("18 tokens of step 5", timeout=SLOW)
     expect(words.nth(2)).to_contain_text("8 (44.4 %) are cut off")
     expect(page.get_by_role("slider", name="β of the KL penalty")).to_have_attribute("aria-valuetext", "0.04")
@@ -181,7 +181,7 @@ def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: 
 
 def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, server: Server, run: str) -> None:
     page.goto(f"{server.url}/surrogate?run={run}&at=6&clip_high=0.37")
-    words = page.locator(".rl-su-told p")
+    words = page.locator(".rl-su-words p")
     expect(words.nth(2)).to_contain_text("0 (0.0 %) are cut off", timeout=SLOW)
     ratio = page.get_by_role("slider", name="Ratio ρ, A > 0")
     ratio.focus()

@@ -21,5 +21,11 @@ def test_a_lesson_is_listed_and_run_to_its_verdict(tmp_path, monkeypatch, capsys
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], found["seeds"], len(Store().runs("finished"))) == ("holds", 2, 4)
     assert {run.spec.steps for run in Store().runs()} == {2}
+    made = (tmp_path / "both.md").read_text("utf-8").replace(
+        'last(q, "start_value/best") == last(sarsa, "start_value/best")',
+        'log(last(q, "start_value/best")) > log(0.5 * last(sarsa, "start_value/best"))')
+    (tmp_path / "both.md").write_text(made, "utf-8")
+    assert main(["lesson", "both", "--short"]) == 0
+    assert "\n    margin, 95 % interval: × 2 (all seeds agree)\n" in capsys.readouterr().out
     assert main(["lesson", "bath"]) == 1
     assert "did you mean 'both'" in capsys.readouterr().err

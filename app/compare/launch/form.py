@@ -254,6 +254,6 @@ def _launch(specs: list[RunSpec], view: str, stopping: Halving | None) -> None:
         sweep_id = sweep.queue(lab().store, specs, early=stopping)
         lab().launcher.wake()
     except LabError as error:
-        session.tell(str(error))
+        session.show_error(str(error))
         return
     go(Place(sweep=sweep_id, view=view))

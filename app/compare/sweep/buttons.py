@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.lab import lab
-from app.session import tell
+from app.session import show_error
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.runs import sweep
@@ -35,7 +35,7 @@ def _cancel(sweep_id: str) -> None:
     try:
         sweep.cancel(lab().store, sweep_id)
     except LabError as error:
-        tell(str(error))
+        show_error(str(error))
 
 
 def _resume(sweep_id: str, states: Sequence[str]) -> None:
@@ -43,4 +43,4 @@ def _resume(sweep_id: str, states: Sequence[str]) -> None:
         sweep.resume(lab().store, sweep_id, states)
         lab().launcher.wake()
     except LabError as error:
-        tell(str(error))
+        show_error(str(error))

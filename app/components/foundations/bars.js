@@ -22,7 +22,7 @@ function one(picture, chart, of, i) {
   const value = shape("text", { "text-anchor": "middle", "aria-hidden": true }), hit = shape("rect", { class: "rl-f-hit" });
   const node = shape("g", {}, bar, top, value, hit);
   chart.hands.append(node);
-  const tell = grip(picture, node, { label: of.label(i), low: 0, high: 1, step: 0.01, read: () => of.read()[i],
+  const announce = grip(picture, node, { label: of.label(i), low: 0, high: 1, step: 0.01, read: () => of.read()[i],
     write: (to) => of.write(i, to), at: (event) => chart.at(event).y, text: () => of.read()[i].toFixed(3) });
   const [from, to] = of.inset ?? [0.14, 0.86];
   return { node, show(p) {
@@ -33,6 +33,6 @@ function one(picture, chart, of, i) {
     set(value, { x: x + width / 2, y: y - 7 });
     value.textContent = width < 18 ? "" : width < 34 ? p.toFixed(2).replace(/^0/, "") : p.toFixed(2);
     set(hit, { x, width, y: Math.max(0, y - REACH), height: Math.max(0, floor - y) + REACH });
-    tell();
+    announce();
   } };
 }

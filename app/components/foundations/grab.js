@@ -4,7 +4,7 @@ const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
 // Makes `node` a grip. `of`: label, low, high, step; read() and write(value); text() is the value in words with its
 // unit; at(event) is the value under the hand. A grip that moves in two directions has `up` with the same fields, which
-// ArrowUp and ArrowDown move. Call the result after each draw: it tells the value to screen readers.
+// ArrowUp and ArrowDown move. Call the result after each draw: it gives the value to screen readers.
 function grip(picture, node, of) {
   const put = (each, value) => {
     each.write(clamp(value, each.low, each.high));

@@ -5,10 +5,10 @@ function knob(picture, chart, of) {
   const node = shape("g", {}, shape("circle", { class: "rl-f-hit", r: 18 }),
     shape("circle", { class: `rl-f-knob ${of.class ?? ""}`, r: 6.5 }));
   chart.hands.append(node);
-  const tell = grip(picture, node, of);
+  const announce = grip(picture, node, of);
   return { node, show(x, y) {
     set(node, { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
-    tell();
+    announce();
   } };
 }
 

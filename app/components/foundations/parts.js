@@ -10,6 +10,6 @@ const inParts = (...made) => (picture) => {
   });
   return { draw() {
     say(picture, parts.map((draw) => draw()).join(" "));
-    picture.words.hidden = true; // each part shows its own; all of them are told to screen readers
+    picture.words.hidden = true; // each part shows its own; screen readers get all of them
   } };
 };

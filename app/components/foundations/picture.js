@@ -68,7 +68,7 @@ function rest(picture) {
   picture.calm = setTimeout(() => { picture.live.textContent = picture.words.textContent; }, CALM);
 }
 
-// What the picture shows, in a sentence or two: seen at once, and told to screen readers when the hand rests.
+// What the picture shows, in a sentence or two: seen at once, and read out by screen readers when the hand rests.
 function say(picture, words) {
   picture.words.textContent = words;
 }

@@ -101,7 +101,8 @@ function marksFor(chart) {
     const { run, event, text, step, verdict } = marker, asks = event !== null;
     const click = () => asks && chart.trigger("marker", { run, event, at: Date.now() });
     const hovertext = escaped(text) + (asks ? "<br>What if? Fork from before this change" : "");
-    return { x: markerAt(chart, marker), text, click, verdict, when: verdict ? `at step ${step}` : `from step ${step + 1}`,
+    const when = verdict ? `at step ${step}` : `from step ${step + 1}`;
+    return { x: markerAt(chart, marker), text, click, verdict, when,
       more: { captureevents: asks, hoverlabel, hovertext } };
   });
 }
@@ -125,7 +126,7 @@ function refresh(chart) {
     Object.assign(panel, { made, marks, changed: true, endings: panel.labels.map(({ text }) => text),
       height: heightOf(chart, panel) });
   });
-  tell(chart);
+  sendRow(chart);
   if (waits) later(chart);
 }
 
@@ -136,8 +137,8 @@ export async function update(component) {
   if (!chart.scene) {
     enter(chart, newScene());
     chart.drawn = (panel) => { drawEndings(chart, panel); placeCursor(chart, panel); };
-    const deaf = [hearSteps(chart), hearAsked(chart)];
-    chart.ended = () => { deaf.forEach((each) => each()); clearTimeout(chart.later); };
+    const stops = [onStep(chart), onRowAsked(chart)];
+    chart.ended = () => { stops.forEach((stop) => stop()); clearTimeout(chart.later); };
   }
   if (fresh) {
     Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined, tiles: undefined,

@@ -3,7 +3,7 @@
 
 const SETTLING = 1000; // milliseconds in which the server may still say the step of before
 
-function hearSteps(chart) {
+function onStep(chart) {
   const moved = ({ detail: { run, step } }) => {
     if (!chart.runs?.[run]) return;
     Object.assign(chart, { at: step, moved: performance.now() });
@@ -31,7 +31,7 @@ function showStep(chart) {
     describe(chart, panel);
     placeCursor(chart, panel);
   });
-  tell(chart);
+  sendRow(chart);
 }
 
 function placeCursor(chart, panel) {

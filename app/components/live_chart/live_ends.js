@@ -21,9 +21,8 @@ function endingsOf(chart, panel) {
   if (panel.metrics.length > 1) {
     return panel.metrics.map(({ key, label, short }) => ({ run: runs[0][0], metric: key, label, text: short }));
   }
-  const names = (id) => (id === runs[0][0] ? "this run" : id === runs[0][1].parent ? "parent" : chart.runs[id].label.split(" ").at(-1));
   const [{ key }] = panel.metrics;
-  return runs.length > 1 ? runs.map(([id]) => ({ run: id, metric: key, label: chart.runs[id].label, text: names(id) })) : [];
+  return runs.length > 1 ? runs.map(([run, { label, short }]) => ({ run, metric: key, label, text: short })) : [];
 }
 
 // The place of a line's last point that is seen, in pixels of the plot.

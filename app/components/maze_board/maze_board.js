@@ -70,10 +70,10 @@ function build(board) {
 
 function listenToSpeed(label) {
   const [text, slider] = label.children;
-  const tell = () => { text.textContent = `${prefs.speed}/s`; };
+  const showSpeed = () => { text.textContent = `${prefs.speed}/s`; };
   slider.value = SPEEDS.indexOf(prefs.speed);
-  slider.addEventListener("input", () => { prefs.speed = SPEEDS[slider.value]; tell(); });
-  tell();
+  slider.addEventListener("input", () => { prefs.speed = SPEEDS[slider.value]; showSpeed(); });
+  showSpeed();
 }
 
 export function update(component) {

@@ -35,16 +35,16 @@ function build(scope) {
   listenTokens(scope);
 }
 
-// The server keeps a choice in the link; a count makes the same choice heard twice.
-function tell(scope, choice) {
+// The server keeps a choice in the link; the count lets the same choice be sent twice.
+function sendChoice(scope, choice) {
   scope.times = (scope.times ?? 0) + 1;
   scope.trigger("choice", { ...choice, times: scope.times });
 }
 
-// What the browser shows by itself, and only then tells. It holds until the server has said the same.
+// A choice that the browser shows at once and then sends. It holds until the server has answered with the same.
 function view(scope, change) {
   Object.assign(scope.mine, change);
-  tell(scope, change);
+  sendChoice(scope, change);
   draw(scope);
 }
 
@@ -73,7 +73,7 @@ function chips(place, options, chosen, choose) {
 function draw(scope) {
   const { data } = scope;
   chips(scope.kinds, data.kinds.length > 1 ? data.kinds : [], data.kind,
-    (key) => tell(scope, { part: key, prompt: null, completion: null, sort: null, filter: null }));
+    (key) => sendChoice(scope, { part: key, prompt: null, completion: null, sort: null, filter: null }));
   const { part, cards } = data, of = part ? ` of ${cards.length}` : "";
   chips(scope.filters, data.filters.length > 1 ? data.filters.map(([key, label, kept]) =>
     key === "all" && part ? [key, part, null] : [key, label, kept.length, of]) : [],
@@ -141,7 +141,7 @@ function rowOf(scope, place, row) {
   button.setAttribute("aria-current", String(chosen[0] === place && of.includes(chosen[1])));
   button.addEventListener("click", () => {
     scope.pinned = null;
-    tell(scope, { prompt: place, completion: row.at });
+    sendChoice(scope, { prompt: place, completion: row.at });
   });
   const text = made("code", "", visible(row.text) + (row.cut ? "…" : ""));
   if (row.cut) text.title = "Cut at the length limit";

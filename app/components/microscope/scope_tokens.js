@@ -75,7 +75,7 @@ function drawTokens(scope) {
   scope.colour.parentElement.hidden = !keys.length;
   if (seen) scope.colour.value = seen;
   chips(scope.moments, one.moments ? [["update", "In the last update", null], ["after", "After the step", null]] : [],
-    one.when, (key) => tell(scope, { moment: key }));
+    one.when, (key) => sendChoice(scope, { moment: key }));
   const view = views.find(([key]) => key === seen);
   const reach = Math.max(1e-12, ...sides.flatMap((side) => side.tokens.map(({ values }) =>
     Math.abs((values[seen] ?? view?.[4] ?? 0) - (view?.[4] ?? 0)))));

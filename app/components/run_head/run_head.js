@@ -1,11 +1,12 @@
-// The status line and the tiles above the charts of a run. The charts tell what stands there ("rl-told" on the
-// document: { status, tiles }) at the moment in which their own numbers change; who is new asks for it ("rl-tell").
+// The status line and the tiles above the charts of a run. The charts send what stands there ("rl-row" on the
+// document: { status, tiles }) when their own numbers change; a head that has just been mounted asks for it
+// ("rl-row-asked").
 
 const heads = new WeakMap();
 
 const DRAW = {
   status(root, { status }) {
-    if (root.told !== status) root.innerHTML = root.told = status; // the server's HTML
+    if (root.shown !== status) root.innerHTML = root.shown = status; // the server's HTML
   },
   tiles(root, { tiles }) {
     while (root.children.length > tiles.length) root.lastChild.remove();
@@ -31,10 +32,10 @@ export function update({ data, parentElement }) {
   if (heads.has(parentElement)) return;
   const root = parentElement.querySelector(".rl-run-head");
   root.dataset.part = data.part;
-  const told = ({ detail }) => DRAW[data.part](root, detail);
-  heads.set(parentElement, told);
-  document.addEventListener("rl-told", told);
-  document.dispatchEvent(new CustomEvent("rl-tell"));
+  const show = ({ detail }) => DRAW[data.part](root, detail);
+  heads.set(parentElement, show);
+  document.addEventListener("rl-row", show);
+  document.dispatchEvent(new CustomEvent("rl-row-asked"));
 }
 
-export const dispose = disposing(heads, (told) => document.removeEventListener("rl-told", told));
+export const dispose = disposing(heads, (show) => document.removeEventListener("rl-row", show));

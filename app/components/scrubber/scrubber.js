@@ -1,7 +1,7 @@
 // The scrubber: which step the page shows.
 //
-// Charts move with the hand: they listen for "rl-step" on the document. All else comes with the server's answer. How far
-// the run is, the charts tell ("rl-told"), so that both are of one step.
+// Charts move with the hand: they listen for "rl-step" on the document. All else comes with the server's answer. The
+// charts send the run's last step ("rl-row"), so that both show the same one.
 
 const scrubbers = new WeakMap();
 const ASK = 140; // ms between two questions to the server while the slider is dragged
@@ -27,8 +27,8 @@ function build(bar) {
   bar.input.addEventListener("input", () => choose(bar, Number(bar.input.value)));
   bar.pressed = (event) => pressed(bar, event);
   document.addEventListener("keydown", bar.pressed);
-  bar.told = ({ detail: { run, last } }) => { if (run === bar.data.run) reach(bar, last); };
-  document.addEventListener("rl-told", bar.told);
+  bar.onRow = ({ detail: { run, last } }) => { if (run === bar.data.run) reach(bar, last); };
+  document.addEventListener("rl-row", bar.onRow);
 }
 
 function reach(bar, last) {
@@ -114,5 +114,5 @@ export function update(component) {
 export const dispose = disposing(scrubbers, (bar) => {
   clearTimeout(bar.asking);
   document.removeEventListener("keydown", bar.pressed);
-  document.removeEventListener("rl-told", bar.told);
+  document.removeEventListener("rl-row", bar.onRow);
 });

@@ -53,7 +53,7 @@ function rewardBars(picture, parent) {
     const value = shape("text", { "text-anchor": "middle", "aria-hidden": true }), hit = shape("rect", { class: "rl-f-hit" });
     const node = shape("g", { "data-hand": `reward-${letter}` }, bar, top, value, hit);
     chart.hands.append(node);
-    const tellNow = grip(picture, node, { label: `Reward of ${letter}`, low: -1, high: 2, step: 0.05,
+    const announce = grip(picture, node, { label: `Reward of ${letter}`, low: -1, high: 2, step: 0.05,
       read: () => picture.now.rewards[i], text: () => `${letter}: ${inShort(picture.now.rewards[i])}`, at: (event) => chart.at(event).y,
       write: (to) => write(picture, "rewards", picture.now.rewards.map((each, k) => (k === i ? Number(to.toFixed(3)) : each))) });
     return () => {
@@ -63,7 +63,7 @@ function rewardBars(picture, parent) {
       set(value, { x, y: reward < 0 ? y + 16 : y - 7 });
       value.textContent = reward.toFixed(2).replace("-", "−");
       set(hit, { x: x - wide / 2, width: wide, y: Math.min(y, floor) - 16, height: Math.abs(floor - y) + 32 });
-      tellNow();
+      announce();
     };
   });
   return { draw() {

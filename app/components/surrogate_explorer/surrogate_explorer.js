@@ -16,9 +16,9 @@ function buildExplorer(picture) {
   top.append(charts);
   const panels = [panel(picture, charts, 1), panel(picture, charts, -1)];
   const words = [el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" })];
-  const told = el("div", { class: "rl-su-told" }, el("div", {}, ...words));
-  top.append(told);
-  const rows = surrogateTable(picture, told);
+  const wordsBox = el("div", { class: "rl-su-words" }, el("div", {}, ...words));
+  top.append(wordsBox);
+  const rows = surrogateTable(picture, wordsBox);
   under.append(el("h3", {}, "A policy small enough to be exact"), el("p", {}, INTRO));
   const small = below(picture, under);
   return { receive: () => receive(picture), draw() {
@@ -34,7 +34,7 @@ function buildExplorer(picture) {
     const said = topWords(picture, words), stepped = anew.below ? small.draw() : picture.stepped;
     picture.stepped = stepped;
     say(picture, picture.below ? stepped : said);
-    tell(picture);
+    sendChanges(picture);
   } };
 }
 

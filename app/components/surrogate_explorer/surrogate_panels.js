@@ -105,7 +105,7 @@ function ratioHand(picture, chart, words) {
   const rule = shape("line", { class: "rl-su-rule" }), point = shape("circle", { class: "rl-f-knob", r: 7 });
   const hit = shape("rect", { class: "rl-f-hit", width: 30 }), node = shape("g", { "data-hand": "rho" }, rule, point, hit);
   chart.hands.append(node);
-  const tellNow = grip(picture, node, { label: `Ratio ρ, ${words}`, low: 0, high: 1e6, step: 0.01,
+  const announce = grip(picture, node, { label: `Ratio ρ, ${words}`, low: 0, high: 1e6, step: 0.01,
     read: () => picture.now.rho, at: (event) => Number(clamp(chart.at(event).x, chart.x.low, chart.x.high).toPrecision(4)),
     write: (value) => write(picture, "rho", Number(Math.max(0, value).toPrecision(6))),
     text: () => `ρ = ${inShort(picture.now.rho)}` });
@@ -115,7 +115,7 @@ function ratioHand(picture, chart, words) {
     set(rule, { x1: x, x2: x, y1: chart.top, y2: chart.height - chart.bottom });
     set(point, { cx: x, cy: y });
     set(hit, { x: x - 15, y: chart.top + 26, height: chart.height - chart.bottom - chart.top - 26 });
-    tellNow();
+    announce();
   };
 }
 
@@ -126,7 +126,7 @@ function edgeHand(picture, chart, [name, label, sign]) {
   const node = shape("g", { "data-hand": name }, mark, words, hit), from = name === "dual_clip" ? 0 : 1;
   const high = name === "clip_low" ? 1 : 100;
   chart.hands.append(node);
-  const tellNow = grip(picture, node, { label, low: 0, high, step: picture.data.usual[name] < NARROW ? 0.001 : 0.01,
+  const announce = grip(picture, node, { label, low: 0, high, step: picture.data.usual[name] < NARROW ? 0.001 : 0.01,
     read: () => picture.now[name], write: (value) => write(picture, name, Number(value.toPrecision(3))),
     at: (event) => sign * (clamp(chart.at(event).x, chart.x.low, chart.x.high) - from), text: () => `${label} = ${inShort(picture.now[name])}` });
   return () => {
@@ -140,6 +140,6 @@ function edgeHand(picture, chart, [name, label, sign]) {
     set(words, { x, y: y - 7 });
     words.textContent = label;
     set(hit, { x: x - 17, y: y - 14 });
-    tellNow();
+    announce();
   };
 }

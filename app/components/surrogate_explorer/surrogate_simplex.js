@@ -130,7 +130,7 @@ function policyHand(picture, one) {
   const put = (policy) => write(picture, "old", normalised(policy.map((each) => Math.max(LEAST, each)))
     .map((each) => Number(each.toPrecision(4))));
   const old = () => picture.now.old;
-  const tellNow = grip(picture, node, {
+  const announce = grip(picture, node, {
     label: "Old policy π_old: left and right between A and B, up and down towards C", low: 0, high: 1, step: 0.02,
     read: () => old()[1] / (old()[0] + old()[1]), text: () => LETTERS3.map((each, i) => `${each} ${old()[i].toFixed(3)}`).join(", "),
     write: (share) => put([(1 - old()[2]) * (1 - share), (1 - old()[2]) * share, old()[2]]),
@@ -147,6 +147,6 @@ function policyHand(picture, one) {
     const [x, y] = one.at(old());
     for (const each of [point, hit]) set(each, { cx: x, cy: y });
     set(words, { x: x - 12, y: y + 4, "text-anchor": "end" });
-    tellNow();
+    announce();
   };
 }

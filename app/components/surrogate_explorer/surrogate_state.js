@@ -29,7 +29,7 @@ function receive(picture) {
   settle(picture);
 }
 
-function tell(picture) {
+function sendChanges(picture) {
   if (picture.busy || !Object.keys(picture.pending).length) return;
   picture.times += 1;
   picture.trigger?.("grab", { ...picture.pending, times: picture.times });

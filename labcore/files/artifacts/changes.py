@@ -30,10 +30,10 @@ def changed(path: Path, marked: Container[int] = ()) -> None:
     unit = things.unit_with(path) if chosen() else None
     if unit:
         state.set_changed(unit)
-        tell(unit, marked)
+        notify(unit, marked)
 
 
-def tell(unit: str, marked: Container[int] = ()) -> bool:
+def notify(unit: str, marked: Container[int] = ()) -> bool:
     """Say it of a unit; whether anybody hears it in this process."""
     for hearer in _hearers:
         hearer(unit, marked)

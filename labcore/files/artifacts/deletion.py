@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from labcore.files.artifacts import fetch, manifest, object_store, state, things
-from labcore.files.artifacts.changes import tell
+from labcore.files.artifacts.changes import notify
 from labcore.files.artifacts.object_store import Away, ObjectStore
 
 
@@ -28,7 +28,7 @@ def deleted(path: Path) -> None:
     state.forget(thing)
     state.set_changed(unit)
     fetch.forget_answers()
-    if not tell(unit):
+    if not notify(unit):
         with suppress(Away):  # the note stays
             clear(store)
 

@@ -135,7 +135,7 @@ class Publisher:
             except (LabError, OSError) as error:
                 self._sent.pop(unit, None)
                 failed.add(unit)
-                self._tell(unit, str(error))
+                self._report(unit, str(error))
             else:
                 self._done(unit)
         return failed
@@ -146,9 +146,9 @@ class Publisher:
         publish.publish(store, unit, self._marked.get(unit, ()), add=add, mark=unit not in self.live, sent=sent)
 
     def _done(self, unit: str) -> None:
-        self._tell(unit, "")
+        self._report(unit, "")
 
-    def _tell(self, unit: str, why: str) -> None:
+    def _report(self, unit: str, why: str) -> None:
         """Say it once when a unit cannot be published, and once when it can be again."""
         if bool(why) == (unit in self.said):
             return

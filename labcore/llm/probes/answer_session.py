@@ -39,7 +39,7 @@ def session_on(found: Source, knobs: Mapping[str, Any], seed: int) -> LlmSession
         policy, tokenizer = _loaded(str(weights), device)
     else:
         tokenizer = character_tokenizer(task.characters)
-        policy = _asked(build(MODELS[spec.model], tokenizer, spec.seed), device)
+        policy = frozen_on(build(MODELS[spec.model], tokenizer, spec.seed), device)
     return LlmSession(spec, task, tokenizer, device, {"policy": policy}, {}, torch.Generator(device).manual_seed(seed),
                    np.random.default_rng(seed), {**spec.knobs, **knobs}, prompt_seed=seed)
 
@@ -47,10 +47,10 @@ def session_on(found: Source, knobs: Mapping[str, Any], seed: int) -> LlmSession
 @lru_cache(maxsize=2)  # a model and the base that all are compared with: nobody writes to them, or moves them
 def _loaded(weights: str, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     model, tokenizer = load(weights)
-    return _asked(model, device), tokenizer
+    return frozen_on(model, device), tokenizer
 
 
-def _asked(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+def frozen_on(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
     """The model on a device, to be asked and not to learn."""
     return model.to(device).eval().requires_grad_(False)
 

@@ -71,15 +71,15 @@ class _Run:
     began: bool = False
     host: str = ""
     node: str = ""
-    told: str = ""  # why it waits
+    waiting: str = ""  # why it waits, as the supervisor knows it
     lost: int = 0  # machines that were lost before it began there
 
 
 class Driver:
-    """Sees each run to its end. `tell` takes what the supervisor is to know."""
+    """Sees each run to its end. `send` takes what the supervisor is to know."""
 
-    def __init__(self, ray: Any, tell: Callable[..., None]):
-        self._ray, self._tell = ray, tell
+    def __init__(self, ray: Any, send: Callable[..., None]):
+        self._ray, self._send = ray, send
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._runs: dict[str, _Run] = {}
         self._closing = False
@@ -132,7 +132,7 @@ class Driver:
             self._end(run_id, **said["ended"])
             return
         (_, run.host), run.node, run.began = said["began"], said["node"], True
-        self._tell(run=run_id, began=said["began"])
+        self._send(run=run_id, began=said["began"])
         self._then(run.actor.wait.remote(), self._ended, run_id)
         if self._closing:
             run.actor.cut.remote(KILL_SECONDS)
@@ -168,7 +168,7 @@ class Driver:
         if error and not self._closing:
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
         self._ray.kill(self._runs.pop(run_id).actor)
-        self._tell(run=run_id, ended=how)
+        self._send(run=run_id, ended=how)
 
     def _say_why_they_wait(self, run_ids: Iterable[str]) -> None:
         """Of those that have not begun. Raises where the cluster is gone."""
@@ -178,9 +178,9 @@ class Driver:
             asks = run.asks.words
             why = (f"waiting for {asks} of the Ray cluster" if any(map(run.asks.fit, machines)) else
                    f"waiting for a machine with {asks}: none of the Ray cluster has as much")
-            if not run.began and why != run.told:
-                run.told = why
-                self._tell(run=run_id, waiting=why)
+            if not run.began and why != run.waiting:
+                run.waiting = why
+                self._send(run=run_id, waiting=why)
 
     def _close(self) -> None:
         """The lab is gone: runs that began checkpoint and end; those that wait stay in the lab's queue."""
@@ -192,15 +192,15 @@ class Driver:
                 self._ray.kill(run.actor)
 
 
-def _telling() -> Callable[..., None]:
+def _sender() -> Callable[..., None]:
     """What writes lines to the supervisor. Whatever Ray and others print goes where errors go."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def tell(**said: Any) -> None:
+    def send(**said: Any) -> None:
         print(json.dumps(said), file=out, flush=True)
 
-    return tell
+    return send
 
 
 def main() -> None:
@@ -213,16 +213,16 @@ def main() -> None:
             print(unreachable(address, str(error)))
             sys.exit(1)
         return
-    tell = _telling()
+    send = _sender()
     while True:
         try:
             ray = connect(address)
             break
         except ConnectionError as error:
-            tell(waiting=f"waiting for the Ray cluster ({address}), which does not answer ({error})")
+            send(waiting=f"waiting for the Ray cluster ({address}), which does not answer ({error})")
             time.sleep(AGAIN_SECONDS)
-    tell(connected=True)
-    Driver(ray, tell).serve()
+    send(connected=True)
+    Driver(ray, send).serve()
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
     verdict, following = statistics.comparison(first, second, now.metric.better).verdict, name(now, whole[1])
     if verdict == "B":
         return f"One or a few of its seeds lift its mean: most seeds of the next, {following}, are better."
-    told = "It is ahead of the next" if verdict == "A" else "Seeds alone can explain its lead over the next"
-    return f"{told}, {following}; the best of many settings owes part of its lead to luck."
+    lead = "It is ahead of the next" if verdict == "A" else "Seeds alone can explain its lead over the next"
+    return f"{lead}, {following}; the best of many settings owes part of its lead to luck."
 
 
 def _seeds(count: int) -> str:

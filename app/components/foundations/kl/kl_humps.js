@@ -38,15 +38,16 @@ function humpGrip(picture, chart, state, i) {
   const node = shape("circle", { r: 9, class: "rl-f-knob rl-f-hit" });
   chart.hands.append(node);
   const share = () => (i ? 1 - state.weight : state.weight);
-  const tell = grip(picture, node, { label: `Hump ${i + 1} of P: left and right its place, up and down its share`, low: -4,
-    high: 4, step: 0.1, read: () => state.means[i], text: () => `at ${fixed(state.means[i], 1)}, share ${share().toFixed(2)}`,
+  const announce = grip(picture, node, { label: `Hump ${i + 1} of P: left and right its place, up and down its share`,
+    low: -4, high: 4, step: 0.1, read: () => state.means[i],
+    text: () => `at ${fixed(state.means[i], 1)}, share ${share().toFixed(2)}`,
     write: (x) => { state.means[i] = x; }, at: (event) => chart.at(event).x,
     up: { low: 0.05, high: 0.95, step: 0.02, read: share, at: (event) => chart.at(event).y * state.width * SQRT_2PI,
       write: (value) => { state.weight = i ? 1 - value : value; } } });
   return () => {
     const peak = share() / (state.width * SQRT_2PI);
     set(node, { cx: chart.x(state.means[i]), cy: chart.y(Math.min(peak, chart.y.high)) });
-    tell();
+    announce();
   };
 }
 

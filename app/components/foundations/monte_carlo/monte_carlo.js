@@ -25,14 +25,14 @@ function buildMonteCarlo(picture) {
   const error = plot(picture, picture.root, { title: "", height: 218, left: 52, right: 24 });
   const end = shape("circle", { r: 8, class: "rl-f-knob rl-f-hit" });
   mean.hands.append(end);
-  const tell = grip(picture, end, { ...size, at: (event) => Math.log10(mean.at(event).x) });
+  const announce = grip(picture, end, { ...size, at: (event) => Math.log10(mean.at(event).x) });
   return { draw() {
     const problem = PROBLEMS[state.problem], words = WORDS[state.problem];
     top.forEach(({ show }) => show());
     const run = running(problem.draw, spacedTo(state.n, 240), state.seed), last = run.at(-1);
     drawMean(mean, run, problem, words);
     set(end, { cx: mean.x(state.n), cy: mean.y(clamp(last[1], ...problem.view)) });
-    tell();
+    announce();
     const repeats = picture.busy ? FEW : REPEATS;
     const found = errors(problem, doubledTo(state.n), repeats, state.seed), slope = slopeOf(found.slice(1));
     drawErrors(error, found, slope, problem, repeats, words.unit);

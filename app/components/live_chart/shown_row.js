@@ -1,12 +1,12 @@
-// What stands above the charts and the scrubber below them are of the same row as the charts: they are told ("rl-told"
-// on the document) at the moment in which the charts' own numbers change.
+// The status line, the tiles and the scrubber show the same row as the charts: it is sent to them ("rl-row" on the
+// document) at the moment in which the charts' own numbers change, and whenever one of them asks ("rl-row-asked").
 
 const signed = (value, digits) => (value > 0 ? "+" : "") + format(value, digits);
 
-function tell(chart) {
+function sendRow(chart) {
   if (!chart.tiles) return;
   const [[run, { last }]] = Object.entries(chart.runs);
-  document.dispatchEvent(new CustomEvent("rl-told", { detail: { run, last, status: chart.status,
+  document.dispatchEvent(new CustomEvent("rl-row", { detail: { run, last, status: chart.status,
     tiles: chart.tiles.map((tile) => tileOf(chart, chart.runs[run], tile)) } }));
 }
 
@@ -18,8 +18,8 @@ function tileOf(chart, run, { key, label, unit, help, digits, first }) {
     moved: moved ? `${signed(value - first, digits)} since start` : "" };
 }
 
-function hearAsked(chart) {
-  const asked = () => tell(chart);
-  document.addEventListener("rl-tell", asked);
-  return () => document.removeEventListener("rl-tell", asked);
+function onRowAsked(chart) {
+  const asked = () => sendRow(chart);
+  document.addEventListener("rl-row-asked", asked);
+  return () => document.removeEventListener("rl-row-asked", asked);
 }
