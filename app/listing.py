@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
 from app.lab import errors_shown, lab
-from app.session import page_of, tell
+from app.session import page_of, show_error
 from app.status import STATES, duration
 from app.theme import number
 from app.tokens import literal
@@ -46,7 +46,7 @@ def resume(ids: Iterable[str]) -> None:
         try:
             lab().launcher.resume(run_id)
         except LabError as error:
-            tell(str(error))
+            show_error(str(error))
 
 
 def going() -> None:

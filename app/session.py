@@ -283,9 +283,6 @@ def show_error(sentence: str) -> None:
     st.session_state[PROBLEM] = sentence
 
 
-tell = show_error
-
-
 def problem() -> None:
     """Show and forget what went wrong."""
     if sentence := st.session_state.pop(PROBLEM, None):
