@@ -25,7 +25,7 @@ from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from tests.app.asking import batch, trained
 from tests.app.seeding import samples, seed
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, wait_for
 from tests.browser.test_runs import table, tick
 
 pytestmark = pytest.mark.browser
@@ -126,10 +126,11 @@ def settled(page: Page) -> None:
 
 def shown_as_text(page: Page, where: str, *texts: str) -> None:
     """Nothing was made of a bad text, and each of `texts` can be read."""
-    assert page.evaluate(MADE) == [], where
-    if texts:
+    def all_read() -> bool:
         read = page.evaluate(READ)
-        assert [text for text in texts if text not in read] == [], where
+        return all(text in read for text in texts)
+    wait_for(all_read)  # components draw after the script is through
+    assert page.evaluate(MADE) == [], where
 
 
 def test_every_tab_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
