@@ -50,7 +50,7 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
             if measured:
                 yield None
             rollout = credit(session.in_force, batch.rollout)
-            if not rollout.advantages.any():  # the optimizer would make steps of what rounding alone leaves of the KL
+            if not rollout.advantages.any():  # rounding would be all of the gradient, and AdamW would scale it up
                 tape = None
             measured.append(update(session, rollout.select(part), met := tokens.next(), tape))
             tape = None  # of weights that are no more
