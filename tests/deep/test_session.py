@@ -7,11 +7,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from labcore.catalog.cartpole import ALGORITHMS
+from labcore.deep import session as sessions
 from labcore.deep.acting import choose
 from labcore.deep.evaluation import evaluate, play
 from labcore.deep.networks import MLP, parameters
 from labcore.deep.rollout import collect
 from labcore.deep.session import DeepSession
+from labcore.envs.cartpole import TorchCartPole
 from labcore.errors import Diverged, LabError
 from labcore.spec.run_spec import make
 
@@ -94,6 +96,29 @@ def test_a_checkpoint_of_another_kind_of_device_is_gone_on_with(start, tmp_path,
     assert records == list(two.run()) and [record.step for record in records] == [3, 4]
     assert [record.notes for record in records] == [
         ("This checkpoint was made on another kind of device, so random numbers restart here.",), ()]
+
+
+@pytest.mark.parametrize("onto_gpu", [True, False], ids=["onto a GPU", "off a GPU"])
+def test_the_episodes_of_one_kind_of_cartpole_are_played_on_by_the_other(start, tmp_path, monkeypatch, onto_gpu):
+    """On a GPU CartPole is computed in torch, elsewhere by Gymnasium."""
+    def of_a_gpu(spec, device, seed):
+        return TorchCartPole(int(spec.knobs["environments"]), seed, device)
+
+    def started(on_gpu, **given):
+        with monkeypatch.context() as patched:
+            if on_gpu:
+                patched.setattr(sessions, "_environments", of_a_gpu)
+            return start("ppo", **given)
+    saved = started(not onto_gpu, steps=2)
+    list(saved.run())
+    saved.save(tmp_path)
+    tensors = load_file(tmp_path / "tensors.safetensors")
+    save_file(tensors | {"generator": tensors["generator"][:16].clone()}, tmp_path / "tensors.safetensors")
+    resumed = started(onto_gpu, resume=tmp_path)
+    assert isinstance(resumed.environments, TorchCartPole) is onto_gpu
+    torch.testing.assert_close(torch.as_tensor(resumed.environments.observations),
+                               torch.as_tensor(saved.environments.observations))
+    assert [record.step for record in resumed.run()] == [3, 4]
 
 
 @pytest.mark.parametrize(("method", "knobs", "words"), [
