@@ -100,7 +100,7 @@ LOOK = """() => { window.looks = [];
     const text = (selector) => document.querySelector(selector)?.textContent;
     window.looking = setInterval(() => looks.push([
         text(".rl-tile b"), text(".rl-live-chart output"), step(document.querySelector(".rl-live-chart output")?.title),
-        step(text(".rl-run")), step(text(".rl-scrubber output"))]), 10); }"""
+        step(text(".rl-run")), step(text(".rl-scrubber output"))]), 20); }"""
 
 
 def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
@@ -109,11 +109,14 @@ def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
     store = Store()
     opened(page, server, run_id)
     page.evaluate(LOOK)
-    for step in range(5, 15):
+    for step in range(5, 30):
         store.append(run_id, Record(step, 100 * step, metrics(step)), 0.5 * step)
         page.wait_for_timeout(400)
-    looks = page.evaluate("() => { clearInterval(window.looking); return window.looks; }")
-    assert len({step for _, _, step, _, _ in looks}) > 4
+        looks = page.evaluate("() => window.looks")
+        if enough := len({step for _, _, step, _, _ in looks}) > 5:  # a busy machine draws less often
+            break
+    page.evaluate("() => clearInterval(window.looking)")
+    assert enough
     assert [look for look in looks if look[0] != look[1] or len({*look[2:]}) > 1] == []
 
     page.evaluate(MOVE, [run_id, 3])  # the tiles follow the hand as the charts do
