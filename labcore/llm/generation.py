@@ -15,7 +15,7 @@ from labcore.jobs.passes import Batch, way
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
 from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
 from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
-from labcore.llm.nets.tape import Tape
+from labcore.llm.nets.tape import LEAST_WIDTH, Tape
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
@@ -98,12 +98,13 @@ def _usable(session: LlmSession, model: Network, done: Batch) -> bool:
     """Whether an update on `done` can take the sampler's products: it runs the same equations on packed rows, in one
     micro-batch, so that its activations are the most that is ever held.
 
-    On a GPU it is not products that take the time. In bf16 sampler and trainer round differently, which is something to
-    see and to correct: there the trainer computes its own.
+    On a GPU, and in narrow networks, it is not products that take the time. In bf16 sampler and trainer round
+    differently, which is something to see and to correct: there the trainer computes its own.
     """
     layers, mode = layers_of(model), mode_of(model)
     alike = layers.own and not mode.recomputed and way(layers, done, mode) == "packed"
-    return (alike and session.device.type == "cpu" and session.knobs["dtype"] == "fp32"
+    slow = session.device.type == "cpu" and layers.hidden >= LEAST_WIDTH
+    return (alike and slow and session.knobs["dtype"] == "fp32"
             and at_once(model, done, session.room) == done.prompts)
 
 

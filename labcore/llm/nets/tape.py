@@ -25,6 +25,7 @@ from torch import Tensor
 
 from labcore.llm.nets.packed import Row
 
+LEAST_WIDTH = 128  # of the layers: the products of narrower ones take no longer than recording them and looking them up
 Multiply = Callable[..., Tensor]  # x (N, I), weight (O, I), residual (N, O) or none -> (N, O)
 
 

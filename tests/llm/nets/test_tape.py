@@ -72,6 +72,12 @@ def test_recording_changes_no_draw():
     assert torch.equal(sampled(model, asked, 4, 6)[0], drawn.ids)
 
 
+@pytest.fixture
+def narrow(monkeypatch):
+    """The tests' networks, too, are wide enough."""
+    monkeypatch.setattr(generation, "LEAST_WIDTH", 1)
+
+
 def tapes_of(monkeypatch, **given):
     """How many products were on the tape of each update of a run."""
     found, real = [], online.at_tokens
@@ -87,11 +93,17 @@ def tapes_of(monkeypatch, **given):
 OF_A_STEP = 7  # products of the tests' model, which has one layer
 
 
+@pytest.mark.usefixtures("narrow")
 def test_the_first_update_of_each_step_takes_it_and_no_other(monkeypatch):
     assert tapes_of(monkeypatch, algorithm="grpo", steps=2) == 2 * [OF_A_STEP]
     assert tapes_of(monkeypatch, algorithm="grpo", steps=2, updates_per_batch=3) == 2 * [OF_A_STEP, 0, 0]
 
 
+def test_narrow_networks_record_none(monkeypatch):
+    assert set(tapes_of(monkeypatch, algorithm="grpo", steps=1)) == {0}
+
+
+@pytest.mark.usefixtures("narrow")
 def test_where_nothing_is_to_be_learnt_rounding_moves_no_weight(monkeypatch):
     given = {"algorithm": "grpo", "letters": False, "steps": 2}  # random weights, which earn nothing
     assert set(tapes_of(monkeypatch, **given)) == {0}
@@ -101,6 +113,7 @@ def test_where_nothing_is_to_be_learnt_rounding_moves_no_weight(monkeypatch):
     assert torch.equal(weights(still.policy), before)
 
 
+@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("given", [
     {"algorithm": "grpo", "mini_batches": 2}, {"algorithm": "grpo", "dtype": "bf16"},
     {"algorithm": "dapo"}, {"algorithm": "grpo", "gradient_checkpointing": True}],
@@ -110,12 +123,14 @@ def test_runs_whose_updates_cannot_take_it_record_none(given, monkeypatch):
     assert set(tapes_of(monkeypatch, **given, steps=1)) == {0}
 
 
+@pytest.mark.usefixtures("narrow")
 def test_a_batch_of_several_micro_batches_records_none(monkeypatch):
     monkeypatch.setattr(held, "ON_PROCESSOR", 1)
     found = tapes_of(monkeypatch, algorithm="grpo", steps=1)
     assert len(found) == 4 and set(found) == {0}
 
 
+@pytest.mark.usefixtures("narrow")
 def test_an_attempt_that_broke_off_leaves_nothing_to_take(monkeypatch):
     started, real, calls = session("grpo", steps=1, prompts_per_step=1), llama.attend_rows, []
 
@@ -129,6 +144,7 @@ def test_an_attempt_that_broke_off_leaves_nothing_to_take(monkeypatch):
     assert started.halvings == 1 and record.metrics["grad_norm"] > 0 and sum(calls) == 2
 
 
+@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo", "remax"])
 def test_a_run_learns_the_same_with_and_without(algorithm, monkeypatch):
     given = {"algorithm": algorithm, "steps": 3, "learning_rate": 1e-3, "mini_batches": 1, "temperature": 0.8}
