@@ -100,7 +100,7 @@ LOOK = """() => { window.looks = [];
     const text = (selector) => document.querySelector(selector)?.textContent;
     window.looking = setInterval(() => looks.push([
         text(".rl-tile b"), text(".rl-live-chart output"), step(document.querySelector(".rl-live-chart output")?.title),
-        step(text(".rl-run")), step(text(".rl-scrubber output"))]), 20); }"""
+        step(text(".rl-run")), step(text(".rl-scrubber output"))]), 10); }"""
 
 
 def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
