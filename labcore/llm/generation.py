@@ -88,10 +88,11 @@ def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: in
         session.notes.extend(session.graphs.take_notes())
         if found is not None:
             return found
-    kept = tape if _usable(session, model, Batch(len(prompts), group_size, 0, prompts.ids.shape[1],
-                                                 how["max_new_tokens"])) else None
+    done = Batch(len(prompts), group_size, 0, prompts.ids.shape[1], how["max_new_tokens"])
+    if tape is not None and not _usable(session, model, done):
+        tape = None
     with precision(model, dtype):
-        return sample(model, prompts, group_size, **how, tape=kept)
+        return sample(model, prompts, group_size, **how, tape=tape)
 
 
 def _usable(session: LlmSession, model: Network, done: Batch) -> bool:

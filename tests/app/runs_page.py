@@ -1,7 +1,5 @@
 """How tests read the page Runs, and press on it."""
 
-
-
 from app.runs.state import PICKED
 from labcore.compare import imported
 from labcore.runs.titles import title
