@@ -78,12 +78,12 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
-    run_head("status")
+    run_head("status", shown.id)
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
     doctor_line.show(shown, feed, at, steered=not stage)
     with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
-        run_head("tiles")
+        run_head("tiles", shown.id)
         view.show(shown.spec.kind, feed.axes())
     above = forking.ancestors(shown)
     forking.family(shown, above)

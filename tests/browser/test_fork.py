@@ -15,7 +15,7 @@ from labcore.runs.titles import title
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from labcore.workers.worker import drive
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +50,7 @@ def learnt(store: Store, run_id: str) -> list[dict[str, float]]:
             for step in store.steps_after(run_id, 5)]
 
 
-def fork(page: Page, server: Server, parent: str, beta: str) -> str:
+def fork(page: Page, server: Server, store: Store, parent: str, beta: str) -> str:
     """Click the marker's words, give β another value, fork; wait for the child's end. Returns its id."""
     page.goto(f"{server.url}/llm?run={parent}")
     page.locator(".rl-live-chart .annotation-text-g").first.click(timeout=SLOW)
@@ -63,16 +63,23 @@ def fork(page: Page, server: Server, parent: str, beta: str) -> str:
     expect(dialog.get_by_text(f"β 0.04 → {beta}").last).to_be_visible(timeout=SLOW)
     dialog.get_by_role("button", name="Fork from step 5").click()
     expect(page.get_by_text("This run, forked from")).to_be_visible(timeout=SLOW)
+    child = re.search(r"run=([\w-]+)", page.url)[1]
+    wait_for(lambda: store.run(child).state == "finished")  # the parent's numbers may still be on the page
     expect(page.get_by_text("12 of 12 steps")).to_be_visible(timeout=SLOW)
-    return re.search(r"run=([\w-]+)", page.url)[1]
+    return child
 
 
 def test_a_fork_grows_from_its_parents_point_and_is_forked_compared_and_advised(
         page: Page, server: Server, parent: tuple[Store, str]) -> None:
     store, run_id = parent
-    other = fork(page, server, run_id, "2")
+    other = fork(page, server, store, run_id, "2")
     assert learnt(store, other)[0]["reward"] == learnt(store, run_id)[0]["reward"]  # sampled before β counted
     assert learnt(store, other) != learnt(store, run_id)
+    tiles = page.locator(".rl-tile").all_inner_texts()
+    page.evaluate("""() => document.dispatchEvent(new CustomEvent("rl-row", { detail:
+        { run: "another", last: 12, status: "Of another run", tiles: [] } }))""")
+    assert page.locator(".rl-tile").all_inner_texts() == tiles != []
+    expect(page.get_by_text("Of another run")).to_have_count(0)
     new, above = (title(store.run(each)) for each in (other, run_id))
     page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
     lines = page.evaluate(LINES)

@@ -13,6 +13,6 @@ from app.components.component import Component
 HEAD = Component(Path(__file__).parent)
 
 
-def run_head(part: Literal["status", "tiles"]) -> None:
-    """Mount a part, empty: the live charts fill it by what `app.training.live` gives them."""
-    HEAD(key=f"head_{part}", data={"part": part})
+def run_head(part: Literal["status", "tiles"], run_id: str) -> None:
+    """Mount a part of a run, empty: the live charts fill it by what `app.training.live` gives them."""
+    HEAD(key=f"head_{part}", data={"part": part, "run": run_id})

@@ -1,6 +1,6 @@
 // The status line and the tiles above the charts of a run. The charts send what stands there ("rl-row" on the
-// document: { status, tiles }) when their own numbers change; a head that has just been mounted asks for it
-// ("rl-row-asked").
+// document: { run, status, tiles }) when their own numbers change; a head that is mounted, or gets another run, asks for
+// it ("rl-row-asked").
 
 const heads = new WeakMap();
 
@@ -28,14 +28,23 @@ function drawTile(box, { help, name, value, moved }) {
   });
 }
 
-export function update({ data, parentElement }) {
-  if (heads.has(parentElement)) return;
+function listening(parentElement) {
   const root = parentElement.querySelector(".rl-run-head");
-  root.dataset.part = data.part;
-  const show = ({ detail }) => DRAW[data.part](root, detail);
-  heads.set(parentElement, show);
-  document.addEventListener("rl-row", show);
+  const head = { root, show: ({ detail }) => { if (detail.run === head.run) DRAW[root.dataset.part](root, detail); } };
+  document.addEventListener("rl-row", head.show);
+  heads.set(parentElement, head);
+  return head;
+}
+
+// Another run's numbers leave at once: its own come with the charts.
+export function update({ data, parentElement }) {
+  const head = heads.get(parentElement) ?? listening(parentElement);
+  if (head.run === data.run) return;
+  head.run = data.run;
+  head.root.dataset.part = data.part;
+  head.root.replaceChildren();
+  head.root.shown = undefined;
   document.dispatchEvent(new CustomEvent("rl-row-asked"));
 }
 
-export const dispose = disposing(heads, (show) => document.removeEventListener("rl-row", show));
+export const dispose = disposing(heads, ({ show }) => document.removeEventListener("rl-row", show));
