@@ -154,7 +154,7 @@ class Lab:
 
 
 def run(lab: Lab, case: Case) -> Any:
-    return _told(lab, case, json.loads(lab.worker(*_run_words(lab, case)))["run"])
+    return _outcome(lab, case, json.loads(lab.worker(*_run_words(lab, case)))["run"])
 
 
 def fork(lab: Lab, case: Case) -> Any:
@@ -165,7 +165,7 @@ def fork(lab: Lab, case: Case) -> Any:
         knobs = fresh | {key: value for key, value in parent["set"].items() if key in fresh} | knobs
     given = [f"--{key}={case[key]}" for key in ("step", "algorithm", "seed", "steps") if key in case]
     words = ["fork", lab.runs[case["of"]], *given, *(["--fresh"] if case.get("fresh") else []), *_set(knobs), "--json"]
-    return _told(lab, case, json.loads(lab.worker(*words))["run"])
+    return _outcome(lab, case, json.loads(lab.worker(*words))["run"])
 
 
 def hold(lab: Lab, words: Sequence[str], after: int) -> str:
@@ -209,13 +209,13 @@ def steer(lab: Lab, case: Case) -> Any:
         lab.worker("resume", run, *_set(case["change"]), "--json")
     else:
         turn(lab, run, case["change"])
-    return _told(lab, case, run)
+    return _outcome(lab, case, run)
 
 
 def resume(lab: Lab, case: Case) -> Any:
     """The run of another case, which diverged, with other knobs."""
     words = ["resume", lab.runs[case["of"]], *_set(case["change"]), "--json"]
-    return _told(lab, case, json.loads(lab.worker(*words))["run"])
+    return _outcome(lab, case, json.loads(lab.worker(*words))["run"])
 
 
 def ask(lab: Lab, case: Case) -> Any:
@@ -268,10 +268,10 @@ def _run_words(lab: Lab, case: Case) -> list[str]:
     return ["run", *given, *words, *model, *_set(_knobs(case)), "--device=cpu", "--threads=1", "--json"]
 
 
-# ---------------------------------------------------------------- what is told of it
+# ---------------------------------------------------------------- what came of it
 
 
-def _told(lab: Lab, case: Case, run: str) -> Any:
+def _outcome(lab: Lab, case: Case, run: str) -> Any:
     """State, steps, turns of knobs, samples and lines of a run, without what the machine did."""
     lab.runs[case["name"]] = run
     folder = lab.root / "export"

@@ -196,7 +196,7 @@ def opened_lab(home: Path) -> Iterator[tuple[BrowserContext, Server]]:
             lab.stop()
 
 
-def told(name: str, found: list[Taken], queries: int | None) -> None:
+def report(name: str, found: list[Taken], queries: int | None) -> None:
     """One line of the table."""
     first, again = found[0], found[1:]
     usual = Taken(*(statistics.median(getattr(each, key) for each in again) for key in ("wall", "cpu", "browser")))
@@ -238,11 +238,11 @@ def measure(home: Path, times: int) -> None:
                                                      f"() => ({DRAWN})(7, {-(-len(compared) // SEEDS)})"),
              f"Page Maze, {longest.step:,} steps": (f"maze?run={longest.id}", MAZE)}
     asked = {"Command runs": queries_of_command(), **{name: queries_of_page(page[0]) for name, page in pages.items()}}
-    told("Command runs", command(times), asked["Command runs"])
+    report("Command runs", command(times), asked["Command runs"])
     with opened_lab(home) as (browser, lab):
-        told("A page of text (Help)", in_browser(browser, lab, "help", HELP, times), None)
+        report("A page of text (Help)", in_browser(browser, lab, "help", HELP, times), None)
         for name, (address, drawn) in pages.items():
-            told(name, in_browser(browser, lab, address, drawn, times), asked[name])
+            report(name, in_browser(browser, lab, address, drawn, times), asked[name])
 
 
 if __name__ == "__main__":

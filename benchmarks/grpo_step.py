@@ -14,7 +14,7 @@ samples with `generate`, without vLLM. Beside the ratios it says tokens per seco
 would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), and the peak memory of tensors
 on the device. `--gradient-checkpointing` is for where TRL does not fit without.
 
-How the times are taken is told in `turns`.
+How the times are taken is said in `turns`.
 
 Left out: start-up, the worker's store and checkpoints, learning (the learning rate is too small for it),
 prompts of unequal length, and more than one machine.

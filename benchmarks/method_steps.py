@@ -10,7 +10,7 @@ text: prompts such as "47+85=" (six tokens) and sums of two or three digits with
     sft            64 prompts with their sums
 
 Gradient checkpointing, TRL's default, is off: that is the faster TRL. The lab's regular measurements by sampling,
-which TRL has not, are off too. How the times are taken is told in `turns`.
+which TRL has not, are off too. How the times are taken is said in `turns`.
 
 Left out: start-up, the worker's store and checkpoints, learning, and prompts of unequal length.
 """

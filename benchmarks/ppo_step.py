@@ -12,7 +12,7 @@ reward. "lab" asks for one completion of each prompt, as the PPOTrainer does; "g
 computes once. Gradient checkpointing, TRL's default, is off, and it rolls out all 256 at once: that is the faster
 TRL. Its reward is a network by design; here it gets one that computes next to nothing.
 
-How the times are taken is told in `turns`. Left out: start-up, the worker's store and checkpoints, and learning.
+How the times are taken is said in `turns`. Left out: start-up, the worker's store and checkpoints, and learning.
 """
 
 from __future__ import annotations

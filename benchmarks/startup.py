@@ -48,18 +48,18 @@ def cold(model: str, device: str, task: str) -> Seconds:
     """In a new Python process."""
     code = ("import json, sys; from benchmarks.startup import first_step; "
             "print(json.dumps(first_step(*sys.argv[1:4], float(sys.argv[4]))))")
-    told = subprocess.run([sys.executable, "-c", code, model, device, task, str(time.monotonic())], cwd=ROOT,
+    ran = subprocess.run([sys.executable, "-c", code, model, device, task, str(time.monotonic())], cwd=ROOT,
                           env={**os.environ, **QUIET}, stdout=subprocess.PIPE, text=True)
-    if told.returncode:
+    if ran.returncode:
         raise LabError("The process ended before its first step: see its error above.")
-    seconds: Seconds = json.loads(told.stdout)
+    seconds: Seconds = json.loads(ran.stdout)
     return seconds
 
 
 def warm(model: str, device: str, task: str) -> Seconds:
     """In a fork of the process that `forks` keeps."""
     ours, theirs = forks().Pipe()
-    process = forks().Process(target=_tell, args=(model, device, task, time.monotonic(), theirs))
+    process = forks().Process(target=_send, args=(model, device, task, time.monotonic(), theirs))
     process.start()
     theirs.close()
     try:
@@ -84,7 +84,7 @@ def _nothing() -> None:
     """What the first fork does, so that the preloading is over when the next one is timed."""
 
 
-def _tell(model: str, device: str, task: str, started: float, pipe: Connection) -> None:
+def _send(model: str, device: str, task: str, started: float, pipe: Connection) -> None:
     pipe.send(first_step(model, device, task, started))
 
 

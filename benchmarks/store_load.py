@@ -65,7 +65,7 @@ def read(url: str, run_ids: Sequence[str], start: Barrier, ended: Event, done: Q
     done.put((spent, rows))
 
 
-def told(name: str, seconds: Sequence[float]) -> None:
+def report(name: str, seconds: Sequence[float]) -> None:
     """One line of the table, in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100)
     print(f"{name:<28}" + "".join(f" {1000 * each:8.1f}" for each in (cuts[49], cuts[94], max(seconds)))
@@ -94,8 +94,8 @@ def measure(url: str, workers: int, rate: float, seconds: float) -> bool:
     bad = [run_id for run_id in ids if there[run_id] != whole or read_rows.get(run_id, whole) != whole]
     print(f"{shown(url)}: {workers} workers x {rate:g} rows/s x {seconds:g} s; {os.cpu_count()} cores, "
           f"load {os.getloadavg()[0]:.1f}\n{'milliseconds':<28} {'p50':>8} {'p95':>8} {'max':>8} {'count':>8}")
-    told("a page reads a run", reads)
-    told("a worker commits a row", [each for cost in costs for each in cost])
+    report("a page reads a run", reads)
+    report("a worker commits a row", [each for cost in costs for each in cost])
     print(f"rows: {sum(map(len, there.values())):,} of {workers * rows:,}; runs with a lost or doubled row: "
           f"{len(bad)}; the last worker ended {max(late):.2f} s late")
     for fault in {*faults} - {""}:

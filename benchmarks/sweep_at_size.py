@@ -27,7 +27,7 @@ import numpy as np
 
 import app.lab
 from benchmarks.compare_page import metrics
-from benchmarks.full_store import in_browser, opened_lab, queries_of_page, told
+from benchmarks.full_store import in_browser, opened_lab, queries_of_page, report
 from labcore.runs import digest, halving, sweep
 from labcore.runs.halving import Halving
 from labcore.spec.record import Record
@@ -162,7 +162,7 @@ def shown(home: Path, sweep_id: str, times: int) -> None:
     print(f"{'seconds':<24}" + "".join(f" {name:>8}" for name in (
         "first", "lab", "browser", "again", "lab", "browser", "queries")) + f" {'load':>6}", flush=True)
     with opened_lab(home) as (browser, lab):
-        told("Sweep view", in_browser(browser, lab, address, DRAWN, times), asked)
+        report("Sweep view", in_browser(browser, lab, address, DRAWN, times), asked)
 
 
 # ---- the real one -------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from labcore.store.rows import RunRow
 
 CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
 TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."
-PRICED = ("The method raises the unclipped surrogate less β KL; the clipped one is PPO’s other objective, for "
-          "comparison.")
+PENALISED = ("The method raises the unclipped surrogate less β KL; the clipped one is PPO’s other objective, for "
+             "comparison.")
 UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy costs β per nat, however far the ratio is."
 
 
@@ -42,7 +42,7 @@ def surrogate(run: RunRow, feed: Feed, step: int) -> None:
         figure_chart(charts.line_figure(line, theme.ground(), "nats"), "line", title="Line through an update",
                      caption=_of(run, line["step"]),
                      alt="Mean KL and the surrogates along the line from the old to the new parameters")
-        said = {"clip": CLIPPED, "kl_penalty": PRICED}.get(feed.knobs(line["step"]).get("objective"), TRUSTED)
+        said = {"clip": CLIPPED, "kl_penalty": PENALISED}.get(feed.knobs(line["step"]).get("objective"), TRUSTED)
         st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
                    + said)
 

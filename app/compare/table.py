@@ -1,4 +1,4 @@
-"""The view "Table": what each group reached, at what price and with what evidence, and the files to take it away."""
+"""The view "Table": what each group reached, at what cost and with what evidence, and the files to take it away."""
 
 from __future__ import annotations
 

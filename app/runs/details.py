@@ -56,7 +56,7 @@ def _message(run: RunRow) -> str:
 
 
 def _outcome(entry: Entry) -> None:
-    """What came of it so far, at what price, and what was turned by hand meanwhile."""
+    """What came of it so far, at what cost, and what was turned by hand meanwhile."""
     summary, rows = entry.summary, []
     if summary.last is not None:
         metric = METRICS[summary.metric]

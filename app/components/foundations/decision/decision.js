@@ -68,7 +68,7 @@ function valuesOf(critic, value) {
 function creditRows(credit, all) {
   const advantages = credit.states.map((state, t) => all.action[state][credit.tokens[t]] - all.value[state]);
   const row = (words, values, title) => [[words, "", title], ...values.map((each) => format(each, 3))];
-  return [row("Reward r", credit.paid, "what this token earns"), row("Bandit: R − b", credit.bandit, "the same for all tokens"),
+  return [row("Reward r", credit.rewards, "what this token earns"), row("Bandit: R − b", credit.bandit, "the same for all tokens"),
     row("MDP: Â", credit.steps, "what follows from this token on, compared with the critic"),
     row("Exact: Q(s, a) − V(s)", advantages, "the mean over all continuations, by enumeration")];
 }
@@ -88,8 +88,8 @@ function drawGradients(chart, row, { states }) {
 }
 
 // Â of the first token: Σ λ^k δ_k.
-function writtenCredit({ states, paid, steps }, values, lambda) {
-  const deltas = states.map((state, t) => paid[t] + (t + 1 < DEPTH ? values[states[t + 1]] : 0) - values[state]);
+function writtenCredit({ states, rewards, steps }, values, lambda) {
+  const deltas = states.map((state, t) => rewards[t] + (t + 1 < DEPTH ? values[states[t + 1]] : 0) - values[state]);
   const delta = (t) => `<msub><mi>δ</mi><mn>${t}</mn></msub>`;
   const signed = (value) => (value < 0 ? `${mo("(")}${mn(value, 3)}${mo(")")}` : mn(value, 3));
   return [`<msub><mi>Â</mi><mn>1</mn></msub>${mo("=")}${delta(1)}${mo("+")}${mi("λ")}${delta(2)}${mo("+")}${sup(mi("λ"), mn(2, 0))}${delta(3)}`,

@@ -44,14 +44,14 @@ function treeTruth(first, rewards) {
 // same for each token. As steps of an MDP: Â_t = Σ_k λ^k δ_{t+k}, δ_t = r_t + V(s_{t+1}) − V(s_t), with the critic's
 // `values` by state (0 behind the last token); without a critic all are 0.
 function creditOf(leaf, rewards, baseline, values, lambda) {
-  const { tokens, states } = walkOf(leaf), paid = states.map((state, t) => rewards[childOf(state, tokens[t])]);
-  const earned = total(paid), steps = Array(DEPTH).fill(0);
+  const { tokens, states } = walkOf(leaf), received = states.map((state, t) => rewards[childOf(state, tokens[t])]);
+  const earned = total(received), steps = Array(DEPTH).fill(0);
   for (let t = DEPTH - 1, rest = 0; t >= 0; t--) {
     const ahead = t + 1 < DEPTH ? values[states[t + 1]] : 0;
-    rest = paid[t] + ahead - values[states[t]] + lambda * rest;
+    rest = received[t] + ahead - values[states[t]] + lambda * rest;
     steps[t] = rest;
   }
-  return { tokens, states, paid, earned, bandit: tokens.map(() => earned - baseline), steps };
+  return { tokens, states, rewards: received, earned, bandit: tokens.map(() => earned - baseline), steps };
 }
 
 // The gradient that one completion gives: of its credits, with respect to the logit of the first token in each state.

@@ -32,8 +32,8 @@ function ratioPart(picture) {
       } }));
   const right = plot(picture, row, { title: "", height: 220, left: 52 });
   legend(picture.root, [["rl-f4", "π_ref, the reference"], ["rl-f1", "π_old, which wrote the answers"], ["rl-f2", "π, being updated"]]);
-  const paid = plot(picture, picture.root, { title: "Drag the rewards", height: 130, top: 18, bottom: 38 });
-  const earned = bars(picture, paid, { class: "rl-f5", inset: [0.3, 0.7], read: () => state.rewards, label: (k) => `Reward of answer ${ANSWERS[k]}`,
+  const below = plot(picture, picture.root, { title: "Drag the rewards", height: 130, top: 18, bottom: 38 });
+  const rewards = bars(picture, below, { class: "rl-f5", inset: [0.3, 0.7], read: () => state.rewards, label: (k) => `Reward of answer ${ANSWERS[k]}`,
     write: (k, value) => {
       state.rewards = state.rewards.map((each, at) => (at === k ? value : each));
       if (state.step != null) state.pi = uphill(state.old, state.rewards, state.step);
@@ -46,8 +46,8 @@ function ratioPart(picture) {
     top.forEach(({ show }) => show());
     left.fit({ x: { label: "answer", names: Array.from(ANSWERS) }, y: { label: "probability", high: 1 } });
     sets.forEach((each) => each.show());
-    paid.fit({ x: { label: "answer", names: Array.from(ANSWERS) }, y: { label: "reward", high: 1, ticks: [0, 0.5, 1] } });
-    earned.show();
+    below.fit({ x: { label: "answer", names: Array.from(ANSWERS) }, y: { label: "reward", high: 1, ticks: [0, 0.5, 1] } });
+    rewards.show();
     right.call(`Estimated gain, 95 % range at n = ${state.n}; dashed: true gain ${format(truth.gain, 3)}`);
     drawGains(right, truth, state.n);
     found.show(GAINS.map(([name, words]) => [[words, name === "reference" ? "rl-f-wrong" : ""], format(truth[name].mean, 4),
