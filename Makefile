@@ -20,11 +20,12 @@ NEW_PIP := pip==26.3
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
 
-# What each keeps one core busy is done beside each other: pip and apt-get, then mypy and the compiling of the tests.
+# What each keeps one core busy is done beside each other: pip and apt-get, then mypy and the compiling of the tests. A
+# third process of tests uses two cores while the browser tests wait for their pages.
 test:
 	$(MAKE) --jobs=2 browser lint collected
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --no-loadscope-reorder
