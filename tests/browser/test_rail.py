@@ -13,6 +13,13 @@ pytestmark = pytest.mark.browser
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 
+# No button of a stage lies on its name or numbers.
+APART = """() => [...document.querySelectorAll('.rl-rail li')].every(stage => {
+  const [buttons, ...texts] = ['.rl-rail-starts', '.rl-rail-name > b', '.rl-rail-numbers']
+    .map(part => stage.querySelector(part)?.getBoundingClientRect());
+  return !buttons || texts.every(text => text.right <= buttons.left || text.bottom <= buttons.top);
+})"""
+
 
 def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/llm?task=reviews&algorithm=reward_model&steps=4&sft_steps=6&eval_pairs=32")
@@ -49,5 +56,7 @@ def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server:
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
     model.get_by_role("button", name=re.compile("Reward model")).click()
     page.wait_for_url(reward_model, timeout=SLOW)
-    page.set_viewport_size({"width": 390, "height": 720})
+    for width in (1280, 1024, 960, 700, 390):
+        page.set_viewport_size({"width": width, "height": 720})
+        page.wait_for_function(APART, timeout=SLOW)
     page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth", timeout=SLOW)
