@@ -22,13 +22,16 @@ from labcore.errors import LabError
 from labcore.spec.run_spec import WHOLE, knobs_of, with_knob
 from labcore.store.rows import RunRow
 
+BESIDE = 11  # letters of an algorithm's name that find room beside the model
+
 
 def setup(draft: Draft) -> None:
     """What runs next, and for how long: what people set first. Nothing has to be touched."""
     kind = draft.kind
     several = len(kind.models) > 1
-    # The names of other models and of mixes are long.
-    short = several and draft.fields["model"] in kind.models and not draft.fields["mix"]
+    # The names of other models, of mixes and of some algorithms are long.
+    short = several and draft.fields["model"] in kind.models and not draft.fields["mix"] \
+        and len(draft.row.label) <= BESIDE
     left, right = st.columns(2, gap="small", wrap=False) if short else (st.container(), st.container())
     with left:
         _algorithm(draft)

@@ -12,7 +12,7 @@ from tests.browser.conftest import Server
 pytestmark = pytest.mark.browser
 
 SLOW = 60_000  # ms
-SIZES = ((1280, 720), (1366, 768), (1600, 900), (390, 667))
+SIZES = ((1024, 768), (1280, 720), (1366, 768), (1600, 900), (390, 667))
 TASK = {"llm": "Task", "maze": "Maze", "cartpole": "World"}
 # Whether a box has room for all of its text.
 FITS = """() => { const box = document.querySelector('.st-key-setup input[type=number]');
@@ -20,6 +20,10 @@ FITS = """() => { const box = document.querySelector('.st-key-setup input[type=n
   paint.font = style.font;
   return paint.measureText(box.value).width <=
     box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight); }"""
+# Whether nothing of the panel lies beside it, where it could not be scrolled to.
+INSIDE = """() => [...document.querySelectorAll('.st-key-side')].every(panel => panel.scrollWidth <= panel.clientWidth
+  && [...panel.querySelectorAll('[data-testid=stElementContainer]')].every(each =>
+    each.getBoundingClientRect().right <= panel.getBoundingClientRect().right + 1))"""
 # What Streamlit takes for markup, and LaTeX.
 MARKUP = re.compile(r"\*\*|:\w+\[|\$|\\|`")
 
@@ -31,11 +35,14 @@ def test_what_is_set_first_is_seen_without_scrolling_and_heard_as_plain_words(pa
     first = [page.get_by_role("button", name=re.compile("^Run")), page.get_by_role("combobox", name="Algorithm"),
              page.get_by_role("combobox", name=TASK[kind], exact=True), page.get_by_role("spinbutton", name="Steps"),
              page.get_by_role("spinbutton", name="Seed", exact=True)]
+    if kind == "llm":
+        first.append(page.get_by_role("combobox", name="Model", exact=True))
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         for each in first:
             expect(each).to_be_in_viewport(ratio=1, timeout=SLOW)
         page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth", timeout=SLOW)
+        page.wait_for_function(INSIDE, timeout=SLOW)
     # On a phone the knobs are folded away, and the setup is not.
     expect(page.locator(".st-key-knobs")).to_be_hidden()
     page.get_by_text("Show the knobs").click()
