@@ -22,7 +22,7 @@ FITS = """() => { const box = document.querySelector('.st-key-setup input[type=n
     box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight); }"""
 # Whether nothing of the panel lies beside it, where it could not be scrolled to.
 INSIDE = """() => [...document.querySelectorAll('.st-key-side')].every(panel => panel.scrollWidth <= panel.clientWidth
-  && [...panel.querySelectorAll('[data-testid=stElementContainer]')].every(each =>
+  && [...panel.querySelectorAll('[data-testid=stElementContainer]:not(.st-key-show_knobs)')].every(each =>
     each.getBoundingClientRect().right <= panel.getBoundingClientRect().right + 1))"""
 # What Streamlit takes for markup, and LaTeX.
 MARKUP = re.compile(r"\*\*|:\w+\[|\$|\\|`")
