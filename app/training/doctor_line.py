@@ -102,7 +102,7 @@ def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Find
             return
         do, icon = (_fork, "call_split") if found.forks else (_set, "build")
         st.button(found.label, key=f"mend:{place}:{finding.rule}", icon=f":material/{icon}:", on_click=do,
-                  args=(run.id, finding, since), help=literal(finding.fix))
+                  args=(run.id, finding, finding.began or since), help=literal(finding.fix))
 
     return mend
 

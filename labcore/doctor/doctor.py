@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from labcore.catalog.knob import Value
 from labcore.doctor.finding import Change, Finding
-from labcore.doctor.patient import Patient
+from labcore.doctor.patient import Patient, Turn
 from labcore.doctor.rules import READS, RULES, Rule, ordered
 from labcore.doctor.series import Memory
 from labcore.runs.knob_history import KnobHistory
@@ -15,7 +15,7 @@ from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.rows import Event, Step
 
 EVERY = 5  # steps between two looks
-OPENS, CLOSES = 2, 3  # looks in a row after which a finding is made, and after which it has passed
+CLOSES = 3  # looks in a row after which a finding has passed
 LASTS = 10  # looks after which it has passed although nothing was done about it
 EVENT = "doctor"  # kind of event
 
@@ -27,6 +27,8 @@ class Doctor:
         self._memory = Memory(READS)
         self._patient = Patient(self._memory) if spec is None else Patient(
             self._memory, spec.knobs, {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)})
+        self._knobs = dict(self._patient.knobs)
+        self._turns: dict[str, Turn] = {}  # the newest of each knob
         self._open: dict[str, Finding] = {}
         self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
@@ -53,9 +55,13 @@ class Doctor:
             return []
         self._memory.add(step, metrics)
         self._taken += 1
+        for key, value in (knobs or {}).items():
+            if key in self._patient.declared and value != self._knobs[key]:
+                self._turns[key] = Turn(key, step, self._knobs[key], value)
+        self._knobs = dict(knobs or self._knobs)  # the knobs of a session change in place
         if self._taken % EVERY:
             return []
-        patient = replace(self._patient, knobs=knobs or self._patient.knobs)
+        patient = replace(self._patient, knobs=self._knobs, turns=self._turns)
         return [change for rule in RULES if (change := self._look(rule, patient))]
 
     def _look(self, rule: Rule, patient: Patient) -> Change | None:
@@ -67,7 +73,7 @@ class Doctor:
         seen = self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
         if not held and seen == 1:
             self._began[rule.key] = _easing(rule, patient)
-        if seen < (self._looks_to_close(rule, patient) if held else OPENS):
+        if seen < (self._looks_to_close(rule, patient) if held else rule.opens):
             return None
         del self._seen[rule.key]
         if found is None:

@@ -17,7 +17,8 @@ class Finding:
     """One verdict. `evidence` are the numbers with their steps; `fix` says what to do.
 
     Where another value of one knob fixes it, `knob` and `value` are these. `rule` is the key of the rule that made it.
-    A rule's function may give its finding a milder `severity` than the rule has.
+    A rule's function may give its finding a milder `severity` than the rule has. `began` is the step at which it went
+    wrong, where the rule knows it; else 0.
     """
 
     verdict: str
@@ -27,6 +28,7 @@ class Finding:
     value: Value | None = None
     rule: str = ""
     severity: Severity = SEVERITIES[0]
+    began: int = 0
 
     @property
     def text(self) -> str:
@@ -41,7 +43,7 @@ class Finding:
     @staticmethod
     def of(payload: Mapping[str, Any]) -> Finding:
         """The finding in an event's payload."""
-        return Finding(**{key: payload[key] for key in Finding.__dataclass_fields__})
+        return Finding(**{key: payload[key] for key in Finding.__dataclass_fields__ if key in payload})
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,26 @@ SOLVED = 0.9  # share of right answers above which all-right groups and little e
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A knob that was turned: `step` is the first with its new value."""
+
+    knob: str
+    step: int
+    before: Value
+    after: Value
+
+
+@dataclass(frozen=True)
 class Patient:
     """`knobs` are the values in use, `declared` the knobs by their keys: both empty for metrics of another tool.
 
-    `held`: the rule that looks held at its last look.
+    `turns` are the newest turns of knobs, by their keys. `held`: the rule that looks held at its last look.
     """
 
     memory: Memory
     knobs: Mapping[str, Value] = field(default_factory=dict)
     declared: Mapping[str, Knob] = field(default_factory=dict)
+    turns: Mapping[str, Turn] = field(default_factory=dict)
     held: bool = False
 
     def __getitem__(self, key: str) -> Series:
@@ -71,6 +82,11 @@ class Patient:
         if knob.high is not None:
             value = min(value, knob.type(knob.high))
         return self.fix(key, value)
+
+    def turned_before(self, step: int, within: int) -> Turn | None:
+        """The last knob that was turned at most `within` steps before a step."""
+        found = [turn for turn in self.turns.values() if step - within <= turn.step <= step]
+        return max(found, key=lambda turn: turn.step, default=None)
 
     def fix(self, key: str, value: Value) -> dict[str, Any]:
         """The knob of a fix; empty where the run has none of this name, or has it at this value already."""

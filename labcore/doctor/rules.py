@@ -15,7 +15,8 @@ class Rule:
     """`judge` looks once each metric of `needs` has `after` values; it may give its finding a milder severity.
 
     `reads` are further metrics that it looks at where they are logged. Where the run has knobs of `eased_by` and
-    none of them is lower than when it began, a finding lasts longer: what made it is there still.
+    none of them is lower than when it began, a finding lasts longer: what made it is there still. `opens` is after how
+    many looks in a row a finding is made.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Rule:
     judge: Callable[[Patient], Finding | None]
     reads: tuple[str, ...] = ()
     eased_by: tuple[str, ...] = ()
+    opens: int = 2
 
     def look(self, patient: Patient) -> Finding | None:
         """What it finds, under its own key."""
@@ -39,8 +41,10 @@ class Rule:
 _SUCCESS = ("reward", "exact_match")
 _WARM_UP = 20  # steps in which a run finds its footing: Adam's averages fill, easy answers are learnt
 
-# A cause comes before its consequences: a policy that was thrown far off may have no signal and no entropy left.
+# What a fall of the reward says, with its step, comes first. Then a cause before its consequences: a policy that was
+# thrown far off may have no signal and no entropy left.
 RULES = (
+    Rule("reward_fell", "problem", ("reward",), 10, signal.reward_fell, ("reward_std",), opens=1),
     Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm"),
          updates.STEP_SIZE),
     Rule("no_signal", "problem", ("reward", "reward_std"), 10, signal.no_signal, (

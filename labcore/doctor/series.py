@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import stdev
 
 RECENT = 40  # values that are kept one by one
+MEDIAN_DIFFERENCE = 0.954  # median of |x − y| of normal x and y, in standard deviations: 0.6745 √2
 BLOCK = 10  # values that one mean of the past is made of
 
 
@@ -50,6 +51,14 @@ class Series:
         found = list(self.recent)[-count:]
         return found[0][0], found[-1][0]
 
+    def below_since(self, limit: float) -> int:
+        """The first step of those since which every value lies below a limit, as far as they are kept."""
+        found = list(self.recent)
+        for place in range(len(found) - 1, 0, -1):
+            if found[place - 1][1] >= limit:
+                return found[place][0]
+        return found[0][0]
+
     @property
     def start(self) -> float:
         """The mean of the first block, or of what there is of it."""
@@ -65,6 +74,13 @@ class Series:
         blocks."""
         steps = [after - before for (_, before), (_, after) in pairwise(self.blocks)]
         return stdev(steps) / math.sqrt(2) if len(steps) > 1 else 0.0
+
+    @property
+    def jitter(self) -> float:
+        """The standard deviation of a value around its neighbours, by the median of their differences: a jump or two
+        do not count. 0 of fewer than two values."""
+        steps = sorted(abs(after - before) for before, after in pairwise(self.last(RECENT)))
+        return steps[len(steps) // 2] / MEDIAN_DIFFERENCE if steps else 0.0
 
     def at(self, step: int) -> float:
         """The mean of the last block that ended at or before `step`; the first one's before that."""

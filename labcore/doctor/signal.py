@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.catalog.choices import PREFERENCE_LOSS, losses_of
+from labcore.catalog.knob import shown
 from labcore.doctor.finding import Finding
 from labcore.doctor.patient import Patient, number, share
 from labcore.doctor.series import RECENT
@@ -14,6 +15,11 @@ MOST_GROUPS = 0.5  # half of the batch gives no gradient: a starting guess
 MOSTLY_RIGHT = 0.8
 # All groups but one in 32 (the default batch) agree: what is left is chance.
 NO_GROUPS = 0.97
+# Twenty times the standard error of three means over 256 completions, for rewards between 0 and 1: a starting guess.
+FELL = 0.2
+FELL_NOISE = 4.0  # standard deviations of one step's reward: the best of many blocks is luck in part
+FELL_BY = 3  # rows of which the newest mean is made
+TURN_WITHIN = 10  # steps after which a knob is no longer taken for what made the reward fall
 FLAT_STD = 1e-3  # reward: below one completion in a million that differs
 # Ten per cent of the entropy at the start: the doctor's usual mark of a collapse; Cui et al. 2025 (arXiv:2505.22617)
 # find that nearly all reward is gained before.
@@ -53,6 +59,28 @@ def _compares_groups(patient: Patient) -> bool:
     metrics of a tool whose share is that of a whole batch, 0 or 1."""
     of_batch = not patient.knobs and set(patient["frac_reward_zero_std"].last(RECENT)) <= {0.0, 1.0}
     return patient.by_group and not of_batch
+
+
+def reward_fell(patient: Patient) -> Finding | None:
+    """The reward is far below its best, and which knob was turned right before it fell. Where pairs are learnt the
+    reward is only measured, and `answers_worse` looks at it."""
+    reward = patient["reward"]
+    if patient.supervised or "rewards/accuracies" in patient:
+        return None
+    (_, best), now = reward.peak(), reward.mean(FELL_BY)
+    scale = max(1.0, 2 * patient["reward_std"].mean(RECENT)) if "reward_std" in patient else 1.0
+    if not patient.above(best - now, max(FELL * scale, FELL_NOISE * reward.jitter)):
+        return None
+    began = reward.below_since((best + now) / 2)
+    fell = f"{number(best)} → {number(now)}, from step {began:,} on"
+    turn = patient.turned_before(began, TURN_WITHIN)
+    if turn is None:
+        return Finding("The reward fell", fell, f"Fork from before step {began:,}, with a lower learning rate.",
+                       began=began, **patient.scaled("learning_rate", 1 / 3))
+    knob = patient.declared[turn.knob]
+    return Finding("The reward fell", f"{fell}, after {knob.name} {shown(turn.before)} → {shown(turn.after)} at step "
+                   f"{turn.step:,}", f"Fork from before step {turn.step:,}, or turn {knob.name} back.", began=turn.step,
+                   **patient.fix(turn.knob, turn.before))
 
 
 def no_signal(patient: Patient) -> Finding | None:

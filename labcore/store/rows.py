@@ -31,7 +31,8 @@ COMMANDS = ("pause", "resume", "step", "stop", "set")
 EVENTS: dict[str, tuple[str, ...]] = {
     "queued": ("resume", "warm_up"), "started": (), "forked": ("run", "from"), "resumed": ("from",),
     "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
-    "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "holds", "text"),
+    "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "began", "holds",
+               "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
     "note": ("text",), "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
     **dict.fromkeys(ENDED, ("text",)),

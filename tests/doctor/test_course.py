@@ -1,9 +1,11 @@
 """What the doctor says as a run goes: when a finding begins, how long it lasts, what its event holds."""
 
+import random
 
 import pytest
 
 from labcore.doctor.doctor import CLOSES, EVERY, Doctor, course, holding, payload, said
+from labcore.doctor.finding import Finding
 from labcore.doctor.seeds import few_seeds
 from labcore.doctor.series import BLOCK, RECENT, Series
 from labcore.store.rows import EVENTS, Event
@@ -42,7 +44,40 @@ def test_too_big_steps_come_before_the_signal_that_they_cost():
                                                                "reward_std": 0.0, "frac_reward_zero_std": 1.0})
 
     rules = [each.rule for each in course(spec_of(), steps(row, 100))[0].findings]
-    assert rules[0] == "step_too_big" and "no_signal" in rules
+    assert rules[:2] == ["reward_fell", "step_too_big"] and "no_signal" in rules
+
+
+def test_a_reward_that_falls_is_seen_at_the_next_look_with_the_knob_that_was_turned():
+    def fallen(turned: dict[int, dict]) -> Finding:
+        doctor, knobs, changes = Doctor(spec_of()), dict(spec_of().knobs), []
+        for at in range(1, 56):
+            knobs |= turned.get(at, {})  # in place, as a session does
+            changes += doctor.take(at, well(at) | {"reward": 0.9 if at < 53 else 0.1}, knobs)
+        [change] = [change for change in changes if change.rule == "reward_fell"]
+        assert change.step == 55
+        return change.finding
+
+    found = fallen({20: {"beta": 0.1}, 50: {"group_size": 16}, 51: {"learning_rate": 0.007}})
+    assert found.evidence == "0.9 → 0.1, from step 53 on, after η 0.0007 → 0.007 at step 51"
+    assert (found.knob, found.value, found.began) == ("learning_rate", 0.0007, 51)
+    assert Finding.of(found.payload) == found and Finding.of({"began": 0} | found.payload) == found
+    by_itself = fallen({20: {"learning_rate": 0.001}})  # long before
+    assert "after" not in by_itself.evidence
+    assert (by_itself.knob, by_itself.value, by_itself.began) == ("learning_rate", 0.00033, 53)
+
+
+def test_a_finding_of_an_older_store_has_no_step_at_which_it_began():
+    finding = found(spec_of(), drops("kl", 0.02, 1.2, 55))["step_too_big"]
+    old = {key: value for key, value in finding.payload.items() if key != "began"}
+    assert Finding.of(old) == finding and finding.began == 0
+
+
+def test_the_jitter_of_a_series_is_its_noise_without_its_jumps_and_its_trend():
+    numbers, series = random.Random(0), Series()
+    for at in range(40):
+        series.add(at, numbers.gauss(0.01 * at - (5 if at > 30 else 0), 0.1))
+    assert 0.05 < series.jitter < 0.2 and Series().jitter == 0.0
+    assert series.below_since(-2) == 31 and series.below_since(9) == 0
 
 
 def test_too_big_steps_pass_where_the_run_came_through():

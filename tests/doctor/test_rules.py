@@ -23,6 +23,13 @@ PRESETS = {
                   ("grpo", {}, flat(frac_reward_zero_std=0.98, **STUCK), flat(frac_reward_zero_std=0.4, **STUCK)),
                   ("reinforce", {}, flat(reward_std=0, **STUCK), flat(frac_reward_zero_std=0.98, **STUCK)),
                   ("sft", {}, flat(reward_std=0, reward=0), flat(reward_std=0, reward=0, mean_token_accuracy=0.4))],
+    "reward_fell": [
+        ("grpo", {}, drops("reward", 0.9, 0.6, 50), drops("reward", 0.9, 0.75, 50)),
+        ("grpo", {}, drops("reward", 9, 1, 50, reward_std=4.5), drops("reward", 9, 7.5, 50, reward_std=4.5)),
+        ("grpo", {}, drops("reward", 0.9, 0.2, 50),  # a small batch: rewards jump by half at every step
+         lambda at: well(at) | {"reward": 0.25 + 0.5 * (at % 2) + 0.2 * (at <= 10)}),
+        ("grpo", {}, drops("reward", 0.9, 0.2, 50), lambda at: pairs(at) | {"reward": 0.9 if at < 50 else 0.2}),
+        ("sft", {}, None, drops("reward", 0.9, 0.2, 50, mean_token_accuracy=0.5))],
     "zero_variance": [
         ("grpo", {}, flat(frac_reward_zero_std=0.55), flat(frac_reward_zero_std=0.45)),
         ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=0.7, reward=0.85, exact_match=0.85)),
