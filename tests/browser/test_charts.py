@@ -8,6 +8,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from labcore.doctor.doctor import payload
+from labcore.doctor.finding import Change, Finding
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -93,6 +95,21 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
     expect(page.locator(".rl-line-names button", has_text="std")).to_have_class("rl-off")
     assert page.evaluate("() => document.querySelector('.rl-plot').data.filter(line => line.name === 'Reward std')"
                          ".every(line => line.visible === false)")
+
+
+def test_a_knobs_change_is_named_among_verdicts_and_a_click_asks_what_if(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = run_of(server, monkeypatch, "grpo")
+    for step in (24, 25):
+        Store().log(run_id, "doctor", payload(Change(step, "reward_fell", Finding("The reward fell", "", ""))), step)
+    page.set_viewport_size({"width": 1600, "height": 900})
+    opened(page, server, run_id)
+    flags = page.locator(".rl-live-chart figure").first.locator(".annotation-text-g")
+    expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4 +2"])
+    flags.last.hover()
+    expect(page.locator(".hoverlayer").get_by_text("What if? Click to fork").first).to_be_visible(timeout=SLOW)
+    flags.last.click()
+    expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
 
 
 LOOK = """() => { window.looks = [];

@@ -79,16 +79,17 @@ const LETTER = 6.2; // pixels
 const MOST_LISTED = 12;
 
 // The same on one level, whatever their number: marks that are near each other fold to one flag with their count, and
-// the list of them to hover. Only a mark that stands alone is among the `worded`.
+// the list of them to hover. A knob's change that is alone among verdicts gives them its words. A flag of several
+// changes is not among the `worded`.
 function foldedLayout(marks, range, pixels) {
   const shapes = [...new Map(marks.map((mark) => [mark.x, mark])).values()].map(({ x, colour }) => ({ type: "line",
     x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: colour, width: 1, dash: "dot" } }));
   const flags = flagsOf(marks, range, pixels);
-  const annotations = flags.map(({ x, text, right, marks: [mark], list }) => ({ x, yref: "paper", y: 1, yshift: -2,
+  const annotations = flags.map(({ x, text, right, first, list }) => ({ x, yref: "paper", y: 1, yshift: -2,
     yanchor: "bottom", showarrow: false, xanchor: right ? "right" : "left", xshift: right ? 3 : -3, borderpad: 0,
-    font: { size: 12, color: mark.colour }, ...mark.more, text: escaped(text),
+    font: { size: 12, color: first.colour }, ...first.more, text: escaped(text),
     ...(list && { captureevents: true, hovertext: list, text: `<b>${escaped(text)}</b>` }) }));
-  const worded = flags.map((flag) => (flag.list ? {} : flag.marks[0]));
+  const worded = flags.map(({ first, click }) => (click ? first : {}));
   return { shapes, annotations, worded, top: 22 };
 }
 
@@ -103,21 +104,31 @@ function flagsOf(marks, range, pixels) {
   }
   let free = pixels;
   for (const flag of flags.reverse()) {
-    const kind = flag.marks.some(({ verdict }) => verdict) ? "events" : "changes";
-    const words = flag.marks.length > 1 ? `${flag.marks.length} ${kind}` : flag.marks[0].text;
-    const at = place(flag), long = words.length * LETTER;
+    const { whole, short } = named(flag);
+    const at = place(flag), long = whole.length * LETTER;
     flag.right = flag === flags[0] && at + long > pixels;
     const room = flag.right ? Math.max(at - (flags[1] ? place(flags[1]) + NEAR : 0), NEAR) : free - at;
     const most = Math.max(1, Math.floor(room / LETTER));
+    const words = whole.length > most ? short : whole;
     flag.text = words.length > most ? `${words.slice(0, most - 1).trimEnd()}…` : words;
-    flag.list = flag.marks.length > 1 ? listOf(flag.marks) : "";
     free = (flag.right ? at - flag.text.length * LETTER : at) - 8;
   }
   return flags.reverse();
 }
 
-function listOf(marks) {
+// What a flag is called, in whole and where there is little room; what a click on it does, and the list to hover.
+function named(flag) {
+  const { marks } = flag, more = marks.length - 1, turns = marks.filter(({ verdict }) => !verdict);
+  const click = !more || turns.length === 1, first = turns.length === 1 ? turns[0] : marks[0];
+  Object.assign(flag, { click, first, list: more ? listOf(marks, click) : "" });
+  if (!more) return { whole: first.text, short: first.text };
+  const short = `${marks.length} ${turns.length > more ? "changes" : "events"}`;
+  return { whole: click ? `${first.text} +${more}` : short, short };
+}
+
+function listOf(marks, click) {
   const lines = marks.slice(0, MOST_LISTED).map(({ text, when }) => escaped(`${when}: ${text}`));
   const rest = marks.length > MOST_LISTED ? [`… and ${marks.length - MOST_LISTED} more`] : [];
-  return [...lines, ...rest, "Zoom in to click one of them"].join("<br>");
+  const clicked = click ? "What if? Click to fork from before the change" : "Zoom in to click one of them";
+  return [...lines, ...rest, clicked].join("<br>");
 }
