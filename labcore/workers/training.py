@@ -32,6 +32,7 @@ CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0
 CHECKPOINT_SHARE = 20  # one that took t seconds is not followed by another within 20 t
 PAUSE_POLL_SECONDS = 0.05
+SHOWN_AFTER_TURN = 3  # steps after a knob was turned of which all pictures are drawn
 
 OnRecord = Callable[[str, Record, float], object]
 
@@ -84,6 +85,7 @@ class Training:
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
+        self._shown_until = 0  # the pictures of every step up to this one are drawn
 
     def run(self) -> None:
         """Train to the end. Leaves by an exception: `Ended` where all went as it should."""
@@ -129,6 +131,10 @@ class Training:
         self._examine(record)
         self.step, self._updates = record.step, self._session.updates
         self._draw(record.step, record.samples, record.line)
+        if record.step <= self._shown_until:
+            self._clock.stop()
+            self._draw_newest()
+            self._clock.start()
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
         if self._to_mark or self._due(seconds):
@@ -145,7 +151,8 @@ class Training:
                 pictures.write(step, content)
 
     def _draw_newest(self) -> None:
-        """Where the run waits or ends at a step whose pictures were not due, draw them: somebody is looking at it."""
+        """Draw the pictures of the newest step that were not due: somebody is looking at it, because the run waits or
+        ends there, or because a knob was turned right before."""
         record, self._newest = self._newest, None
         if record is not None and record.look is not None:
             self._draw(record.step, *record.look())
@@ -177,7 +184,9 @@ class Training:
         self._store.log(self._row.id, "checkpoint", {"seconds": round(self._save_cost, 4)}, self.step)
 
     def _mark(self) -> None:
-        """Checkpoint where a knob is about to change, to fork from; in the middle of a step when that is done."""
+        """Checkpoint where a knob is about to change, to fork from; in the middle of a step when that is done. What the
+        change does is seen step by step."""
+        self._shown_until = self.step + SHOWN_AFTER_TURN
         self._marked |= {self.step, self.step + 1}
         if self._session.updates == self._updates:
             self._save()

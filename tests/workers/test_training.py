@@ -1,4 +1,4 @@
-"""Numbers that are not finite: a metric ends the run as diverged, a picture shows a gap."""
+"""What a step leaves: numbers that are not finite, notes of the engine, and pictures of the steps to look at."""
 
 from __future__ import annotations
 
@@ -50,6 +50,27 @@ def test_what_the_engine_notes_of_a_step_is_an_event_of_it():
     assert drive(store, run_id, start=Short.start) == "finished"
     assert [(event.step, event.payload) for event in store.events_after(run_id) if event.kind == "note"] == [
         (2, {"text": "Micro-batches halved."})]
+
+
+class Seen(fake.FakeSession):
+    """Whoever looks at a step gets its number."""
+
+    def run(self):
+        for record in super().run():
+            yield replace(record, look=lambda step=record.step: ({"step": step}, None)) if record else record
+
+
+def test_the_steps_after_a_turned_knob_can_all_be_looked_at():
+    store = Store()
+    run_id = store.create(fake.grpo(12))
+
+    def turn(_run, record, _seconds):
+        if record.step == 5:
+            store.ask(run_id, "set", {"knob": "beta", "value": 0.5})
+
+    assert drive(store, run_id, start=Seen.start, on_record=turn) == "finished"
+    pictures = [json.loads(path.read_text())["step"] for path in sorted((run_folder(run_id) / "samples").iterdir())]
+    assert pictures == [5, 6, 7, 8, 10, 12]  # those that were due, and the last one
 
 
 def test_finite_keeps_everything_else():

@@ -117,7 +117,7 @@ def test_bombs(packed, monkeypatch):
     monkeypatch.setattr(unzipping, "LARGEST", 1000)
     assert "it would unpack to" in refused(packed)
     monkeypatch.setattr(unzipping, "MOST_FILES", 3)
-    assert "it holds 18 files" in refused(packed)
+    assert re.search(r"it holds \d\d files", refused(packed))
 
 
 @pytest.mark.parametrize("file, limit, most", [

@@ -36,8 +36,8 @@ def test_a_capsule_holds_everything_with_its_hash(store, packed):
     manifest = json.loads(files.pop("manifest.json"))
     assert {name: seal["sha256"] for name, seal in manifest["files"].items()} == {
         name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
-    seen = {*(f"lines/step-{step:06d}.json" for step in (20, 25)),
-            *(f"samples/step-{step:06d}.json" for step in (5, 10, 15, 20, 25))}
+    seen = {*(f"lines/step-{step:06d}.json" for step in (1, 2, 3, 20, 25)),  # the first three: a knob was turned
+            *(f"samples/step-{step:06d}.json" for step in (1, 2, 3, 5, 10, 15, 20, 25))}
     assert set(files) == {"README.txt", "spec.json", "metrics.csv", "events.csv", "knobs.csv", *seen, *(
         f"checkpoints/step-{step:06d}/{name}" for step in (0, 25) for name in ("state.json", "policy/state.json"))}
     run = store.run(manifest["run"])
