@@ -176,12 +176,12 @@ def measured(better: str) -> str:
     """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
 
     >>> measured("")
-    "At the end, and wherever else runs are compared: the mean of a run's last 5 rows up to there."
+    'Each number of a run is the mean of the rows in its last 5 steps up to there, at least of the last row.'
     """
     point = "lowest" if better == "lower" else "highest"
-    best = f" Best: the {point} mean of {LAST} rows in a row."
-    return (f"At the end, and wherever else runs are compared: the mean of a run's last {LAST} rows up to there."
-            f"{best if better else ''}")
+    best = f" Best: the {point} mean of the rows in {LAST} steps."
+    return (f"Each number of a run is the mean of the rows in its last {LAST} steps up to there, at least of the last "
+            f"row.{best if better else ''}")
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:

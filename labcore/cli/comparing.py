@@ -15,7 +15,7 @@ from labcore.compare import budget, frontier, imported
 from labcore.compare.budget import FINAL
 from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST, Comparison, Mean
-from labcore.compare.table import Table, compare, groups
+from labcore.compare.table import LAST, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError, quoted
 from labcore.exports.capsules.importing import import_capsule
@@ -122,7 +122,8 @@ def _head(table: Table) -> str:
               *(_number(row.equal.get(axis), metric.digits) for axis in table.equal),
               _number(row.seconds, 1), _number(row.memory, 0), " + ".join(row.models) or _NONE] for row in table.rows]
     pinned = ["* the baseline"] if table.baseline else []
-    return "\n".join([f"{metric.key}{f' ({unit})' if unit else ''}", *lay_out([titles, *lines], right=True), *pinned])
+    said = f"{metric.key}{f' ({unit})' if unit else ''}, of a run the mean of the rows in its last {LAST} steps"
+    return "\n".join([said, *lay_out([titles, *lines], right=True), *pinned])
 
 
 def _verdicts(table: Table) -> str:
