@@ -56,6 +56,11 @@ class Chosen:
         return [trace.run for trace in self.traces]
 
     @property
+    def stored(self) -> list[RunRow]:
+        """Those of the runs that are the lab's own."""
+        return [source for source in self.sources if not isinstance(source, str)]
+
+    @property
     def titles(self) -> dict[str, str]:
         """Run -> its title."""
         return {trace.run: trace.title for trace in self.traces}

@@ -59,7 +59,8 @@ class Row:
     """One group in numbers, each a mean over its seeds; None where it has no such number.
 
     `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `comparisons` are
-    against the baseline, this group being A. `spent` is what the group used up of each axis up to its end.
+    against the baseline, this group being A. `durations` are the active seconds of the runs that tell, `seconds` their
+    mean. `spent` is what the group used up of each axis up to its end.
     """
 
     label: str
@@ -70,6 +71,7 @@ class Row:
     final: Mean | None
     best: Mean | None
     equal: Mapping[str, Mean]
+    durations: tuple[float, ...]
     seconds: Mean | None
     memory: Mean | None
     models: tuple[str, ...]
@@ -339,17 +341,18 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
     deltas = {} if against is None else {
         measure: statistics.difference(np.array(values[measure]), np.array(against[measure])) for measure in values}
     spec = group.traces[0].spec
+    durations, memory = _peaks(group, "seconds"), _peaks(group, "memory")
     return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
                tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
-               {axis: means[axis] for axis in AXES if axis in means}, _cost(group, "seconds"), _cost(group, "memory"),
+               {axis: means[axis] for axis in AXES if axis in means}, durations,
+               *(statistics.mean(np.array(each)) if each else None for each in (durations, memory)),
                spec.row.models if spec else (), values, deltas, comparisons, spent)
 
 
-def _cost(group: Group, key: str) -> Mean | None:
-    """Active seconds, or the peak of the memory (MB), over the runs that tell."""
+def _peaks(group: Group, key: str) -> tuple[float, ...]:
+    """Active seconds, or the peak of the memory (MB), of each run that tells."""
     columns = [trace.axes.get(key) if key in AXES else trace.metrics.get(key) for trace in group.traces]
-    peaks = [float(np.nanmax(column)) for column in columns if column is not None and np.isfinite(column).any()]
-    return statistics.mean(np.array(peaks)) if peaks else None
+    return tuple(float(np.nanmax(column)) for column in columns if column is not None and np.isfinite(column).any())
 
 
 def _leader(rows: Sequence[Row], measure: str, comparisons: Mapping[str, Mapping[str, Comparison]],

@@ -46,6 +46,13 @@ def test_no_run_ends_better_than_its_best():
         assert row.best.mean >= row.final.mean - 1e-12
 
 
+def test_the_time_of_a_group_is_its_runs_mean_and_each_is_told():
+    store = Store()
+    runs = [tools.stored(store, [1] * 4, seed=seed, seconds=seconds) for seed, seconds in enumerate((2, 1, 1))]
+    (row,) = of(*runs).rows
+    assert row.durations == (8, 4, 4) and row.seconds.mean == pytest.approx(16 / 3)
+
+
 def test_final_skips_rows_without_the_metric():
     traces = [tools.trace([1, np.nan, 2, np.nan, 3, np.nan, 4, np.nan, 5, np.nan, 6])]
     assert table.compare(traces).rows[0].final.mean == 5  # 4, 5, 6 at steps 7, 9 and 11
