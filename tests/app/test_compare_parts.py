@@ -68,6 +68,17 @@ def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone
     assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
 
 
+def test_a_longer_seed_begins_where_the_mean_ends():
+    """Along tokens seeds end at other places though they made as many steps: from their last common rows they would
+    cross over the band."""
+    rows = [0.0, 1.0, 3.0]
+    group, = groups([replace(tools.trace(rows, tokens, run=str(seed)), spec=make(
+        algorithm_key="grpo", task_key="sort", seed=seed)) for seed, tokens in enumerate(([10, 20, 30], [10, 20, 40]))])
+    lines = lines_of(group, 0, Look("reward", "tokens"), {})
+    assert lines["0:line"]["x"][-1] == 30 and set(lines) == {"0:line", "0:band", "0:seed:1"}
+    assert (lines["0:seed:1"]["x"], lines["0:seed:1"]["y"]) == ([30.0, 40.0], [2.0, 3.0])
+
+
 def test_seeds_of_other_threads_have_one_line_with_a_band():
     runs = [replace(tools.trace(row, run=str(seed)), spec=make(algorithm_key="grpo", task_key="sort", seed=seed,
                                                                threads=1 + seed)) for seed, row in
