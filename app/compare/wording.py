@@ -197,7 +197,7 @@ def rows_in_order(table: Table, measure: str = "") -> list[Row]:
 def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False) -> str:
     """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come."""
     measures = [*table.equal, FINAL]
-    costs = [head for head, there in (("Time per run", any(row.seconds for row in table.rows)),
+    costs = [head for head, there in (("Mean time per run", any(row.seconds for row in table.rows)),
                                       ("Memory", any(row.memory for row in table.rows)),
                                       ("Holds", any(row.models for row in table.rows))) if there]
     heads = ["Group", "Seeds", *(f"At {place(at)} {AXES[axis]}" for axis, at in table.equal.items()),
@@ -216,7 +216,7 @@ def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Seq
     ordered = [*(cells[axis] for axis in table.equal), cells[FINAL], *([cells["best"]] if table.better else [])]
     short = sum(state not in ("finished", "imported") for state in row.states)
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
-    cost = {"Time per run": _time(row),
+    cost = {"Mean time per run": _time(row),
             "Memory": NONE if row.memory is None else f"{row.memory.mean:,.0f} MB",
             "Holds": " + ".join(row.models) or NONE}
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""

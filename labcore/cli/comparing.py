@@ -117,7 +117,7 @@ def _head(table: Table) -> str:
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     titles = ["group", "seeds", "final [95 %]", *(["best"] if table.better else []), *(
         f"at {place:,.4g} {AXES[axis]}" if place < 1e4 else f"at {place:,.0f} {AXES[axis]}"
-        for axis, place in table.equal.items()), "seconds per run", "memory MB", "holds"]
+        for axis, place in table.equal.items()), "mean seconds (range)", "memory MB", "holds"]
     lines = [[row.label + (" *" if row.label == table.baseline else ""), str(row.seeds),
               _mean(row.final, metric.digits),
               *([_number(row.best, metric.digits)] if table.better else []),

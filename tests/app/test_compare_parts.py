@@ -207,7 +207,7 @@ def test_the_table_says_what_its_times_are():
     names = [tools.stored(store, [0.5] * 4, seed=seed, seconds=seconds) for seed, seconds in enumerate((2, 1, 1))]
     names.append(tools.stored(store, [0.5] * 4, algorithm="ppo"))
     shown = wording.results(compare(load(store, names)), {look["label"]: look for look in look_of(chosen_of(names))})
-    assert "<th>Time per run</th>" in shown and "5.3 s<small>4.0 s to 8.0 s</small>" in shown
+    assert "<th>Mean time per run</th>" in shown and "5.3 s<small>4.0 s to 8.0 s</small>" in shown
     assert "<td>4.0 s</td>" in shown, "one run has no range"
 
 
