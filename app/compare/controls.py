@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import link
-from app.compare.data import Chosen, axes_of, panel_metrics, runs_of
+from app.compare.data import Chosen, axes_of, panel_metrics, runs_of, usual_axis
 from app.compare.place import CURVES, change
 from app.held import Held, held
 from app.session import SMOOTHEST
@@ -76,10 +76,11 @@ def _look(chosen: Chosen) -> None:
     said = axes.get(chosen.axis, chosen.axis) + (f" · {place.smooth:g}" if place.smooth else "")
     with st.popover(said, icon=":material/tune:", help="The axis and the smoothing of all charts"):
         if axes:
+            usual = usual_axis(chosen.traces, place.by)
             x = held("compare:x", chosen.axis, tuple(axes))
             st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, key=x.key,
                                  required=True, on_change=moved(
-                                     "x", x, lambda axis: "" if axis == next(iter(axes)) else axis))
+                                     "x", x, lambda axis: "" if axis == usual else axis))
         smooth = held("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   on_change=moved("smooth", smooth),

@@ -139,7 +139,8 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
 def words(chosen: Chosen) -> str:
     """What the lines are: their mean, their band, their smoothing."""
     several = any(len(group.traces) > 1 for group in chosen.groups)
-    parts = ["Mean over seeds with its 95 % bootstrap band" if several else "One line for each run"]
+    parts = ["Mean over seeds with its 95 % bootstrap band, as far as all of them come; faint: single seeds"
+             if several else "One line for each run"]
     if chosen.place.smooth:
         parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands not" if several else ", the rows faint behind"))
     if several and any(len(group.traces) == 1 for group in chosen.groups):

@@ -56,6 +56,11 @@ class Chosen:
         return [trace.run for trace in self.traces]
 
     @property
+    def stored(self) -> list[RunRow]:
+        """Those of the runs that are the lab's own."""
+        return [source for source in self.sources if not isinstance(source, str)]
+
+    @property
     def titles(self) -> dict[str, str]:
         """Run -> its title."""
         return {trace.run: trace.title for trace in self.traces}
@@ -157,7 +162,7 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
         traces = [trace for trace in traces if trace.run not in beyond]
         found = found[:MOST_SETTINGS]
     axes = axes_of(traces)
-    axis = place.x if place.x in axes else next(iter(axes), "step")
+    axis = place.x if place.x in axes else usual_axis(traces, place.by)
     if place.x and traces and place.x not in axes:
         faults.append(f"None of these runs counts {AXES[place.x]}: they are drawn along {axes[axis]}.")
     chosen = Chosen(place, tuple(kept), tuple(traces), tuple(found), metric, axis, logged)
@@ -204,13 +209,23 @@ def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any of the runs has: first what is made equal for the verdict, so that the curves show
-    what it says, then those of the first run."""
+    """The horizontal axes that any of the runs has: first what is made equal where nothing is chosen, then those of the
+    first run."""
     there = {axis for trace in traces for axis in trace.axes}
-    begun = [trace.axes for trace in traces if trace.axes["step"].size]
-    leading = [axis for axis in EQUAL if begun and all(axis in axes for axes in begun)][:1]
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
-    return {axis: AXES[axis] for axis in dict.fromkeys([*leading, *first, *AXES]) if axis in there}
+    return {axis: AXES[axis] for axis in dict.fromkeys([*_shared(traces)[:1], *first, *AXES]) if axis in there}
+
+
+def usual_axis(traces: Sequence[Trace], by: str) -> str:
+    """The axis of the curves where none is chosen: what is made equal for the verdict `by`, so that they show what it
+    says."""
+    return by if by in _shared(traces) else next(iter(axes_of(traces)), "step")
+
+
+def _shared(traces: Sequence[Trace]) -> list[str]:
+    """The axes that all runs count which have begun, and that can be made equal."""
+    begun = [trace.axes for trace in traces if trace.axes["step"].size]
+    return [axis for axis in EQUAL if begun and all(axis in axes for axes in begun)]
 
 
 def look_of(chosen: Chosen) -> list[dict]:

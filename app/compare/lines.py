@@ -124,8 +124,10 @@ def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look
 
 
 def _drawn(kind: str, x: np.ndarray, y: np.ndarray, most: int, after: float = -np.inf) -> Line:
-    """A line thinned for the screen, from the last row up to `after` on."""
-    x, y = (column[max(0, np.searchsorted(x, after, side="right") - 1):] for column in (x, y))
+    """A line thinned for the screen, from `after` on: from the row before it, it would lie over what ends there."""
+    if x[0] < after:
+        beyond = x > after
+        x, y = np.append(after, x[beyond]), np.append(np.interp(after, x, y), y[beyond])
     kept = thin(x, y, most)
     return {"kind": kind, "x": digits(x[kept]), "y": digits(y[kept])}
 

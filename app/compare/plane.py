@@ -50,7 +50,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
         right.html(f"{wording.CSS}{listed(chosen, reward, points)}")
     dotted = "; dotted: the Pareto front, groups that no other one beats at both" if has_front(points) else ""
     right.caption("Up and to the left is better: more reward for less KL. Thin: the path of each run, smoothed; small: "
-                  f"each seed {at}, the mean of its last {LAST} rows there; large: the mean of a group's "
+                  f"each seed {at}, the mean of the rows in its last {LAST} steps there; large: the mean of a group's "
                   f"seeds{dotted}." if points else
                   "The plane is drawn when the runs have rows with a reward and a KL to the reference.")
 

@@ -15,6 +15,7 @@ from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
 from app.lab import in_words
 from labcore.catalog.metrics import METRICS
+from labcore.compare import budget
 from labcore.compare.best import Standing
 from labcore.compare.table import Table, compare
 from labcore.errors import LabError
@@ -41,8 +42,9 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
                    "difference. A beats B only where the 95 % interval of P leaves ½ out, both have three seeds or "
                    "more, and the permutation test has p ≤ 0.1; anything else is a tie.")
     st.caption(wording.measured(table.better))
-    if table.notes:
-        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in table.notes)}</ul>')
+    shared = budget.shared_time(chosen.stored)
+    if notes := [*table.notes, *([shared] if shared else [])]:
+        st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in notes)}</ul>')
     if table.config:
         st.subheader("What differs", anchor=False)
         st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec]))

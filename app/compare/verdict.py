@@ -48,7 +48,8 @@ def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     """What a reader must know beside the verdict."""
     sure = f"Best in {stand.shares[stand.leader]:.0%} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
-    return " ".join(filter(None, (sure, wording.updates(stand, names), why_not_at_the_end(chosen, names))))
+    shared = budget.shared_time(chosen.stored) if stand.criterion == "seconds" else ""
+    return " ".join(filter(None, (sure, wording.updates(stand, names), why_not_at_the_end(chosen, names), shared)))
 
 
 def judged(chosen: Chosen) -> Chosen:

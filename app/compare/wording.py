@@ -176,12 +176,12 @@ def measured(better: str) -> str:
     """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
 
     >>> measured("")
-    "At the end, and wherever else runs are compared: the mean of a run's last 5 rows up to there."
+    'Each number of a run is the mean of the rows in its last 5 steps up to there, at least of the last row.'
     """
     point = "lowest" if better == "lower" else "highest"
-    best = f" Best: the {point} mean of {LAST} rows in a row."
-    return (f"At the end, and wherever else runs are compared: the mean of a run's last {LAST} rows up to there."
-            f"{best if better else ''}")
+    best = f" Best: the {point} mean of the rows in {LAST} steps."
+    return (f"Each number of a run is the mean of the rows in its last {LAST} steps up to there, at least of the last "
+            f"row.{best if better else ''}")
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:
@@ -197,7 +197,7 @@ def rows_in_order(table: Table, measure: str = "") -> list[Row]:
 def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False) -> str:
     """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come."""
     measures = [*table.equal, FINAL]
-    costs = [head for head, there in (("Time", any(row.seconds for row in table.rows)),
+    costs = [head for head, there in (("Mean time per run", any(row.seconds for row in table.rows)),
                                       ("Memory", any(row.memory for row in table.rows)),
                                       ("Holds", any(row.models for row in table.rows))) if there]
     heads = ["Group", "Seeds", *(f"At {place(at)} {AXES[axis]}" for axis, at in table.equal.items()),
@@ -216,13 +216,21 @@ def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Seq
     ordered = [*(cells[axis] for axis in table.equal), cells[FINAL], *([cells["best"]] if table.better else [])]
     short = sum(state not in ("finished", "imported") for state in row.states)
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
-    cost = {"Time": NONE if row.seconds is None else duration(row.seconds.mean),
+    cost = {"Mean time per run": _time(row),
             "Memory": NONE if row.memory is None else f"{row.memory.mean:,.0f} MB",
             "Holds": " + ".join(row.models) or NONE}
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
     tail = [f"{row.seeds}<small>{said}</small>", *ordered, *(cost[head] for head in costs)]
     return (f"<tr><th>{dot(look)}{html.escape(row.label)}{pinned}</th>"
             f"{''.join(f'<td>{cell}</td>' for cell in tail)}</tr>")
+
+
+def _time(row: Row) -> str:
+    """The mean of a group's runs, and below it their range."""
+    if row.seconds is None:
+        return NONE
+    ends = [duration(end(row.durations)) for end in (min, max)]
+    return duration(row.seconds.mean) + (f"<small>{ends[0]} to {ends[1]}</small>" if len(row.durations) > 1 else "")
 
 
 def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str:

@@ -7,7 +7,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
@@ -15,7 +15,7 @@ from labcore.compare import budget, frontier, imported
 from labcore.compare.budget import FINAL
 from labcore.compare.loading import load
 from labcore.compare.statistics import FEWEST, Comparison, Mean
-from labcore.compare.table import Table, compare, groups
+from labcore.compare.table import LAST, Row, Table, compare, groups
 from labcore.compare.traces import AXES
 from labcore.errors import LabError, quoted
 from labcore.exports.capsules.importing import import_capsule
@@ -52,6 +52,8 @@ def compare_runs(options: argparse.Namespace) -> int:
     store = Store()
     traces = load(store, options.runs)
     table = compare(traces, options.metric, options.baseline)
+    if shared := budget.shared_time(store.runs_named([trace.run for trace in traces if trace.spec]).values()):
+        table = replace(table, notes=(*table.notes, shared))
     if options.axis:
         table = table.only(options.axis)
     judged = groups([trace for trace in traces if trace.metrics])
@@ -115,14 +117,15 @@ def _head(table: Table) -> str:
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     titles = ["group", "seeds", "final [95 %]", *(["best"] if table.better else []), *(
         f"at {place:,.4g} {AXES[axis]}" if place < 1e4 else f"at {place:,.0f} {AXES[axis]}"
-        for axis, place in table.equal.items()), "seconds", "memory MB", "holds"]
+        for axis, place in table.equal.items()), "mean seconds (range)", "memory MB", "holds"]
     lines = [[row.label + (" *" if row.label == table.baseline else ""), str(row.seeds),
               _mean(row.final, metric.digits),
               *([_number(row.best, metric.digits)] if table.better else []),
               *(_number(row.equal.get(axis), metric.digits) for axis in table.equal),
-              _number(row.seconds, 1), _number(row.memory, 0), " + ".join(row.models) or _NONE] for row in table.rows]
+              _range(row), _number(row.memory, 0), " + ".join(row.models) or _NONE] for row in table.rows]
     pinned = ["* the baseline"] if table.baseline else []
-    return "\n".join([f"{metric.key}{f' ({unit})' if unit else ''}", *lay_out([titles, *lines], right=True), *pinned])
+    said = f"{metric.key}{f' ({unit})' if unit else ''}, of a run the mean of the rows in its last {LAST} steps"
+    return "\n".join([said, *lay_out([titles, *lines], right=True), *pinned])
 
 
 def _verdicts(table: Table) -> str:
@@ -186,6 +189,12 @@ def _value(value: Any, key: str) -> str:
 
 def _number(mean: Mean | None, digits: int) -> str:
     return _NONE if mean is None else f"{mean.mean:.{digits}f}"
+
+
+def _range(row: Row) -> str:
+    """The mean of the seconds of a group's runs, and their range where there are several."""
+    ends = f" ({min(row.durations):.1f} to {max(row.durations):.1f})" if len(row.durations) > 1 else ""
+    return _number(row.seconds, 1) + ends
 
 
 def _mean(mean: Mean | None, digits: int, sign: bool = False) -> str:

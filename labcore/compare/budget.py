@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from labcore.compare.traces import AXES, Trace
+from labcore.store.rows import RunRow
 
 FINAL = "final"
 EQUAL = ("tokens", "env_steps", "updates", "seconds")  # what can be made equal; the first that all runs count leads
+SHARED = "Some of these runs went at the same time on one machine: their times depend on that."
 CLOSE = 1.1  # costs that differ by less are about the same
 
 Spent = Mapping[str, Mapping[str, float]]
@@ -27,6 +30,16 @@ def spent_by(groups: Mapping[str, Sequence[Trace]]) -> dict[str, dict[str, float
 
 def _counts(column: np.ndarray | None) -> bool:
     return column is not None and bool(np.isfinite(column).any())
+
+
+def shared_time(runs: Iterable[RunRow]) -> str:
+    """`SHARED` where two of the runs went at the same time on one machine, so that their seconds tell of it too."""
+    spans: dict[str | None, list[tuple[float, float]]] = {}
+    for run in runs:
+        if run.started is not None:
+            spans.setdefault(run.host, []).append((run.started, np.inf if run.ended is None else run.ended))
+    apart = all(first[1] <= then[0] for each in spans.values() for first, then in pairwise(sorted(each)))
+    return "" if apart else SHARED
 
 
 def measures(equal: Collection[str], spent: Spent) -> list[str]:

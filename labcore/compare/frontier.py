@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labcore.compare.curves import smoothed, thin
-from labcore.compare.table import LAST, Group
+from labcore.compare.table import Group, last_mean
 from labcore.compare.traces import Trace
 
 
@@ -76,4 +76,5 @@ def path(trace: Trace, reward: str = "reward", cost: str = "kl", smoothing: floa
 
 
 def _end(trace: Trace, metric: str) -> float:
-    return float(trace.column(metric)[1][-LAST:].mean())
+    _, values, steps = trace.column(metric)
+    return last_mean(steps, values)

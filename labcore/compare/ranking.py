@@ -18,12 +18,12 @@ from labcore.catalog.knob import Knob, Value
 from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics, variance
 from labcore.compare.statistics import Mean
-from labcore.compare.table import LAST
+from labcore.compare.table import LAST, last_mean
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 
-WINDOWS = (LAST, 20 * LAST)  # rows at a run's end in which its last values are looked for first; then in all of them
+WINDOWS = (LAST, 20 * LAST)  # steps at a run's end in which its last rows are looked for first; then in all of them
 KEPT = 20_000  # values that are remembered
 
 Values = Mapping[str, float]  # run -> its number
@@ -31,7 +31,7 @@ Point = tuple[Value | None, ...]  # the values of a setting on the axes
 
 
 class Ends:
-    """What runs come to: the mean of a metric's last rows. Remembers it as long as the run makes no step more."""
+    """What runs come to: a metric's `last_mean`. Remembers it as long as the run makes no step more."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()
@@ -58,11 +58,12 @@ class Ends:
             found = self._store.last_values([row.id for row in rows], metric, at, window)
             short = []
             for row in rows:
-                values = found.get(row.id, [])[-LAST:]
-                if len(values) < LAST and window and window < (at or row.step):
+                end, (steps, values) = at or row.step, found.get(row.id, ([], []))
+                if window and window < end and not (steps and steps[-1] - LAST >= end - window):
                     short.append(row)
                 else:
-                    self._kept[row.id, metric, at] = at or row.step, fmean(values) if values else None
+                    value = last_mean(np.array(steps), np.array(values, float)) if steps else None
+                    self._kept[row.id, metric, at] = end, value
             rows = short
 
 

@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.mix import row as mixed
@@ -24,7 +23,7 @@ from labcore.compare.traces import AXES, WHERE, Trace, metric_of, setting
 from labcore.errors import LabError
 from labcore.spec.run_spec import RunSpec
 
-LAST = 5  # rows that a run's value is the mean of
+LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
 _PARENT, _CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
@@ -60,7 +59,8 @@ class Row:
     """One group in numbers, each a mean over its seeds; None where it has no such number.
 
     `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `comparisons` are
-    against the baseline, this group being A. `spent` is what the group used up of each axis up to its end.
+    against the baseline, this group being A. `durations` are the active seconds of the runs that tell, `seconds` their
+    mean. `spent` is what the group used up of each axis up to its end.
     """
 
     label: str
@@ -71,6 +71,7 @@ class Row:
     final: Mean | None
     best: Mean | None
     equal: Mapping[str, Mean]
+    durations: tuple[float, ...]
     seconds: Mean | None
     memory: Mean | None
     models: tuple[str, ...]
@@ -290,23 +291,38 @@ def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
 
 
 def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
-    """Measure -> one number per run: the mean of the last rows at or before that place; "best" of so many rows
-    in a row, wherever."""
+    """Measure -> one number per run: `last_mean` of the rows at or before that place; "best" of as many steps,
+    wherever."""
     def last(trace: Trace, axis: str, place: float) -> float:
-        x, y, _ = trace.column(metric, axis)
-        return float(y[x <= place][-LAST:].mean())
+        x, y, steps = trace.column(metric, axis)
+        return last_mean(steps[x <= place], y[x <= place])
 
     measures = {FINAL: ("step", np.inf), **{axis: (axis, place) for axis, place in equal.items()}}
     values = {measure: tuple(last(trace, *where) for trace in group.traces) for measure, where in measures.items()}
     if better := METRICS[metric].better:
         peak = np.min if better == "lower" else np.max
-        values["best"] = tuple(float(peak(_means(trace.column(metric)[1]))) for trace in group.traces)
+        columns = [trace.column(metric) for trace in group.traces]
+        values["best"] = tuple(float(peak(_means(steps, y))) for steps, y, _ in columns)
     return values
 
 
-def _means(values: np.ndarray) -> np.ndarray:
-    """The means of LAST values in a row, or of all where there are fewer."""
-    return sliding_window_view(values, min(LAST, values.size)).mean(axis=1)
+def last_mean(steps: np.ndarray, values: np.ndarray) -> float:
+    """The mean of the rows in the LAST steps up to the last row, itself one of them. (M,), (M,) in the order of the
+    steps, M at least 1.
+
+    >>> last_mean(np.array([1, 2, 3, 4, 5, 6]), np.arange(6)), last_mean(np.array([1, 10, 20]), np.arange(3))
+    (3.0, 2.0)
+    """
+    return float(values[steps > steps[-1] - LAST].mean())
+
+
+def _means(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`last_mean` at each row that has LAST steps behind it, and at the last one."""
+    ends = np.arange(1, values.size + 1)
+    begins = np.searchsorted(steps, steps - LAST, side="right")
+    sums = np.add.reduceat(np.append(values, 0.0), np.stack([begins, ends], axis=1).ravel())[::2]
+    whole = steps >= min(steps[0] + LAST - 1, steps[-1])
+    return (sums / (ends - begins))[whole]
 
 
 def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Comparison]]:
@@ -325,17 +341,18 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
     deltas = {} if against is None else {
         measure: statistics.difference(np.array(values[measure]), np.array(against[measure])) for measure in values}
     spec = group.traces[0].spec
+    durations, memory = _peaks(group, "seconds"), _peaks(group, "memory")
     return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
                tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
-               {axis: means[axis] for axis in AXES if axis in means}, _cost(group, "seconds"), _cost(group, "memory"),
+               {axis: means[axis] for axis in AXES if axis in means}, durations,
+               *(statistics.mean(np.array(each)) if each else None for each in (durations, memory)),
                spec.row.models if spec else (), values, deltas, comparisons, spent)
 
 
-def _cost(group: Group, key: str) -> Mean | None:
-    """Active seconds, or the peak of the memory (MB), over the runs that tell."""
+def _peaks(group: Group, key: str) -> tuple[float, ...]:
+    """Active seconds, or the peak of the memory (MB), of each run that tells."""
     columns = [trace.axes.get(key) if key in AXES else trace.metrics.get(key) for trace in group.traces]
-    peaks = [float(np.nanmax(column)) for column in columns if column is not None and np.isfinite(column).any()]
-    return statistics.mean(np.array(peaks)) if peaks else None
+    return tuple(float(np.nanmax(column)) for column in columns if column is not None and np.isfinite(column).any())
 
 
 def _leader(rows: Sequence[Row], measure: str, comparisons: Mapping[str, Mapping[str, Comparison]],

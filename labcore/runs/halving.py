@@ -24,7 +24,7 @@ from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import EARLY
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
-ROWS = 5  # a run is judged by the mean of as many rows, as it is at its end (`labcore.compare.table.LAST`)
+LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`labcore.compare.table.LAST`)
 MISSING = ("Early stopping needs Optuna, which is not installed: run pip install -r requirements-sweeps.txt, or start "
            "the sweep without early stopping.")
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -113,13 +113,14 @@ def lacks_optuna() -> bool:
 
 
 def value_at(step: int, steps: Sequence[int], values: Sequence[float | None]) -> float | None:
-    """What a run is judged by at a step: the mean of the last rows up to it that have the metric; None of none.
+    """What a run is judged by at a step: the mean of the last row up to it that has the metric and of those in the LAST
+    steps up to that; None of none.
 
-    >>> value_at(3, [1, 2, 3, 4], [0.5, None, 1.5, 9.0])
-    1.0
+    >>> value_at(3, [1, 2, 3, 4], [0.5, None, 1.5, 9.0]), value_at(25, [1, 10, 20], [0.0, 1.0, 2.0])
+    (1.0, 2.0)
     """
-    found = [value for at, value in zip(steps, values, strict=True) if at <= step and value is not None]
-    return fmean(found[-ROWS:]) if found else None
+    found = [(at, value) for at, value in zip(steps, values, strict=True) if at <= step and value is not None]
+    return fmean(value for at, value in found if at > found[-1][0] - LAST) if found else None
 
 
 class Rungs:

@@ -231,19 +231,20 @@ def lacking(connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> bo
 
 
 def last_values(connection: sa.Connection, run_ids: Sequence[str], metric: str, at: int | None,
-                window: int | None) -> dict[str, list[float]]:
+                window: int | None) -> dict[str, tuple[list[int], list[float]]]:
     """As the store's `last_values`."""
     picked = dialects.of(connection).picked([metric])
     end = runs.c.step if at is None else at
-    query = sa.select(steps.c.run_id, *([steps.c.metrics] if picked is None else picked)).join(
+    query = sa.select(steps.c.run_id, steps.c.step, *([steps.c.metrics] if picked is None else picked)).join(
         runs, runs.c.id == steps.c.run_id).where(runs.c.id.in_(run_ids), steps.c.step <= end)
     if window is not None:
         query = query.where(steps.c.step > end - window)
-    found: dict[str, list[float]] = {}
-    for run_id, value in connection.execute(query.order_by(steps.c.run_id, steps.c.step)) if run_ids else ():
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    for run_id, step, value in connection.execute(query.order_by(steps.c.run_id, steps.c.step)) if run_ids else ():
         value = json.loads(value).get(metric) if picked is None else value
         if value is not None:
-            found.setdefault(run_id, []).append(value)
+            for column, number in zip(found.setdefault(run_id, ([], [])), (step, value), strict=True):
+                column.append(number)
     return found
 
 

@@ -96,8 +96,9 @@ class Steps(Database):
             return found
 
     def last_values(self, run_ids: Sequence[str], metric: str, at: int | None = None,
-                    window: int | None = None) -> dict[str, list[float]]:
-        """A metric's values in the last `window` rows of runs, or of those up to step `at`; in all without a window.
+                    window: int | None = None) -> dict[str, tuple[list[int], list[float]]]:
+        """(steps, values) of the rows that have a metric, among the last `window` of runs, or of those up to step `at`;
+        among all without a window.
 
         A row for a step, so as many steps are looked through. One query for all of them.
         """

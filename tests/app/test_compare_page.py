@@ -46,6 +46,13 @@ def warnings(test) -> list[str]:
     return [element.value for element in test.warning]
 
 
+@pytest.mark.parametrize("of_link, axis", [({}, "tokens"), ({"by": "seconds"}, "seconds"), ({"by": "final"}, "tokens"),
+                                           ({"by": "env_steps"}, "tokens"), ({"by": "seconds", "x": "step"}, "step")])
+def test_the_curves_are_drawn_along_what_is_made_equal_unless_an_axis_is_chosen(page, lab, pair, of_link, axis):
+    drawn = charts(page("compare", runs=",".join(pair), **of_link))
+    assert drawn["main"]["axis"] == drawn["small"]["axis"] == axis
+
+
 def test_nothing_chosen_offers_what_there_is(page, lab, pair):
     test = page("compare")
     assert "GRPO, RLOO" in html(test) or "RLOO, GRPO" in html(test)

@@ -14,7 +14,7 @@ from app.compare.data import Chosen, look_of, note
 from app.compare.lines import Look, gap_of, lines_of, marks_of
 from app.compare.place import Place
 from labcore.catalog.metrics import METRICS
-from labcore.compare import tree
+from labcore.compare import budget, tree
 from labcore.compare.best import standing
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
@@ -66,6 +66,17 @@ def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone
     assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
     both = lines_of(group, 0, replace(STEPS, traces=True), {})
     assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
+
+
+def test_a_longer_seed_begins_where_the_mean_ends():
+    """Along tokens seeds end at other places though they made as many steps: from their last common rows they would
+    cross over the band."""
+    rows = [0.0, 1.0, 3.0]
+    group, = groups([replace(tools.trace(rows, tokens, run=str(seed)), spec=make(
+        algorithm_key="grpo", task_key="sort", seed=seed)) for seed, tokens in enumerate(([10, 20, 30], [10, 20, 40]))])
+    lines = lines_of(group, 0, Look("reward", "tokens"), {})
+    assert lines["0:line"]["x"][-1] == 30 and set(lines) == {"0:line", "0:band", "0:seed:1"}
+    assert (lines["0:seed:1"]["x"], lines["0:seed:1"]["y"]) == ([30.0, 40.0], [2.0, 3.0])
 
 
 def test_seeds_of_other_threads_have_one_line_with_a_band():
@@ -189,6 +200,27 @@ def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
         assert words in shown, words
     assert shown.index("RLOO") < shown.index("GRPO") < shown.index("REINFORCE") < shown.index("PPO")
     assert [note(group, "reward") for group in chosen.groups] == ["3 seeds"] * 3 + ["1 seed: not evidence"]
+
+
+def test_the_table_says_what_its_times_are():
+    store = Store()
+    names = [tools.stored(store, [0.5] * 4, seed=seed, seconds=seconds) for seed, seconds in enumerate((2, 1, 1))]
+    names.append(tools.stored(store, [0.5] * 4, algorithm="ppo"))
+    shown = wording.results(compare(load(store, names)), {look["label"]: look for look in look_of(chosen_of(names))})
+    assert "<th>Mean time per run</th>" in shown and "5.3 s<small>4.0 s to 8.0 s</small>" in shown
+    assert "<td>4.0 s</td>" in shown, "one run has no range"
+
+
+def test_the_verdict_at_equal_seconds_says_that_runs_went_at_once(three):
+    chosen = chosen_of(three, by="seconds")
+    together = replace(chosen, sources=tuple(replace(row, started=0.0, ended=9.0) for row in chosen.sources))
+
+    def aside(chosen, by):
+        chosen = replace(chosen, place=replace(chosen.place, by=by))
+        return verdict.asides(verdict.stand_of(chosen), chosen, verdict.names_of(chosen))
+
+    assert budget.SHARED in aside(together, "seconds")
+    assert budget.SHARED not in aside(together, "tokens") + aside(chosen, "seconds")
 
 
 def led(others: list[list[float]], leads: list[float]) -> str:

@@ -204,7 +204,7 @@ def test_captions_say_what_the_numbers_are(page, lab):
     done(lab.store, sweep_id)
     for view in ("sweep", "table", "plane"):
         words = " ".join(each.value for each in page("compare", sweep=sweep_id, view=view).caption)
-        assert f"last {LAST} rows" in words and ("Best: the highest mean" in words) == (view != "plane"), view
+        assert f"last {LAST} steps" in words and ("Best: the highest mean" in words) == (view != "plane"), view
 
 
 def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page, lab):

@@ -26,7 +26,8 @@ def test_a_comparison_in_words(capsys):
     assert main(["compare", *good, *bad]) == 0
     said = capsys.readouterr().out
     head, verdicts, plane, settings = said.strip().split("\n\n")
-    assert head.splitlines()[0] == "reward (reward, higher is better)"
+    assert head.splitlines()[0] == ("reward (reward, higher is better), of a run the mean of the rows in its last 5 "
+                                    "steps")
     assert [line.split()[:2] for line in head.splitlines()[2:]] == [["GRPO", "3"], ["RLOO", "3"]]
     assert "at 800 tokens" in head and "policy + reference" in head
     assert verdicts.splitlines()[:2] == ["at equal tokens (800 each), GRPO against",

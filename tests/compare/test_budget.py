@@ -13,8 +13,24 @@ from labcore.compare.best import criteria, spent, standing
 from labcore.compare.loading import load
 from labcore.compare.table import compare, groups
 from labcore.errors import LabError
+from labcore.spec.run_spec import make
+from labcore.store.rows import RunRow
 from labcore.store.store import Store
 from tests.compare import tools
+
+
+def ran(run_id: str, started: float | None, ended: float | None, host: str = "here") -> RunRow:
+    spec = make(algorithm_key="grpo", task_key="sort")
+    return RunRow(run_id, spec, "finished" if ended else "running", "", created=0.0, started=started, ended=ended,
+                  pid=None, host=host, heartbeat=None, step=3, seconds=1.0, base=None)
+
+
+def test_times_of_runs_that_went_at_once_on_one_machine_are_said_to_depend_on_it():
+    first, second = ran("a", 0.0, 10.0), ran("b", 10.0, 20.0)
+    assert budget.shared_time([second, first]) == "" == budget.shared_time([first, ran("queued", None, None)])
+    assert budget.shared_time([second, first, ran("c", 15.0, 30.0)]) == budget.SHARED
+    assert budget.shared_time([first, ran("going", 5.0, None)]) == budget.SHARED
+    assert budget.shared_time([first, ran("c", 5.0, 30.0, "there")]) == ""
 
 
 @pytest.fixture

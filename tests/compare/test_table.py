@@ -29,7 +29,7 @@ def test_final_and_best_by_hand():
 @pytest.mark.parametrize("rewards, best", [
     ([0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0], 2), ([10, 0, 0, 0, 0, 0, 0], 2), ([1, 2, 3, 4, 5, 6, 0], 4), ([1, 2], 1.5)])
 def test_the_best_by_hand(rewards, best):
-    """The highest mean of five rows in a row; of all rows where there are fewer."""
+    """The highest mean of five steps in a row; of all rows where there are fewer."""
     assert of(tools.stored(Store(), rewards)).rows[0].best.mean == pytest.approx(best)
 
 
@@ -46,9 +46,29 @@ def test_no_run_ends_better_than_its_best():
         assert row.best.mean >= row.final.mean - 1e-12
 
 
+def test_the_time_of_a_group_is_its_runs_mean_and_each_is_told():
+    store = Store()
+    runs = [tools.stored(store, [1] * 4, seed=seed, seconds=seconds) for seed, seconds in enumerate((2, 1, 1))]
+    (row,) = of(*runs).rows
+    assert row.durations == (8, 4, 4) and row.seconds.mean == pytest.approx(16 / 3)
+
+
 def test_final_skips_rows_without_the_metric():
     traces = [tools.trace([1, np.nan, 2, np.nan, 3, np.nan, 4, np.nan, 5, np.nan, 6])]
-    assert table.compare(traces).rows[0].final.mean == 4  # 2, 3, 4, 5, 6
+    assert table.compare(traces).rows[0].final.mean == 5  # 4, 5, 6 at steps 7, 9 and 11
+
+
+def test_a_metric_of_few_rows_is_judged_over_the_same_steps():
+    """As many rows would reach back to where the model had learnt nothing."""
+    learnt = np.linspace(0, 1, 60)
+    rare = np.where((np.arange(1, 61) % 10 == 0) | (np.arange(60) == 0), learnt, np.nan)
+    each, now_and_then = (table.compare([tools.trace(values, np.arange(1, 61))]).rows[0] for values in (learnt, rare))
+    assert each.final.mean == pytest.approx(learnt[-5:].mean())
+    assert now_and_then.final.mean == now_and_then.best.mean == now_and_then.equal["tokens"].mean == 1
+    held = replace(tools.trace(rare, np.arange(1, 61)), run="b", label="b")
+    cut = table.compare([tools.trace(learnt[:42], np.arange(1, 43)), held]).rows[1]
+    assert cut.equal["tokens"].mean == learnt[39]  # the last row up to 42, alone
+    assert now_and_then.final.mean >= each.final.mean
 
 
 def test_at_equal_tokens_updates_and_seconds_by_hand():

@@ -9,7 +9,7 @@ import pytest
 from labcore.compare.table import LAST
 from labcore.errors import LabError
 from labcore.runs import halving
-from labcore.runs.halving import FACTORS, ROWS, Halving, check, metrics_of, usual, value_at
+from labcore.runs.halving import FACTORS, Halving, check, metrics_of, usual, value_at
 from labcore.store.rows import EARLY
 from tests.runs import fake
 
@@ -26,7 +26,7 @@ def test_the_rungs_are_powers_below_the_end():
 
 
 def test_a_run_is_judged_as_it_is_at_its_end():
-    assert ROWS == LAST
+    assert halving.LAST == LAST
     assert value_at(7, range(1, 11), [float(step) for step in range(1, 11)]) == 5.0
     assert value_at(3, [1, 2, 3, 4], [None, None, None, 1.0]) is None
 

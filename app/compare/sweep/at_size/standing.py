@@ -120,5 +120,5 @@ def shown(now: Standing, setting: Setting) -> str:
     return f"{number(setting.mean.mean, now.metric.digits)}<small>of the {many} that finished</small>"
 
 
-MEASURED = (f"The number of a run is the mean of its last {LAST} rows, that of a setting the mean over its seeds with "
-            "its 95 % interval.")
+MEASURED = (f"The number of a run is the mean of the rows in its last {LAST} steps, that of a setting the mean over "
+            "its seeds with its 95 % interval.")
