@@ -44,6 +44,7 @@ def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: di
     samples, found = samples or {}, terms.of(row)
     group, completion = loudest(samples)
     strips = _strips(found, completion)
+    values = {**values, **_annealed(row, values, feed.spec.steps, step)}
     shown = [{**_term(term, row, feed, values, samples, step), "colour": terms.colour(place)}
              for place, term in enumerate(found)]
     return {"step": step, "terms": shown, "beside": [_beside(knob, values) for knob in terms.knobs_beside(row)],
@@ -61,6 +62,13 @@ def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], s
     return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,
             "panel": term.panel(row), "view": term.view,
             "more": [f"{METRICS[metric].label} {numbers[metric]}" for metric in term.about if metric in numbers][:SAID]}
+
+
+def _annealed(row: Algorithm, values: Mapping[str, Value], steps: int, step: int) -> dict[str, Value]:
+    """The knobs that have fallen on their way to 0, as the updates of a step had them, and from what: words."""
+    left = 1 - max(0, step - 1) / steps if values.get("anneal") else 1.0
+    return {knob.key: f"{shown(float(f'{float(value) * left:.3g}'))}, annealed from {shown(value)}"
+            for knob in row.knobs if knob.annealed and left < 1 and (value := values.get(knob.key))}
 
 
 def _beside(knob: Knob, values: Mapping[str, Value]) -> dict[str, str]:

@@ -33,9 +33,9 @@ class DeepAlgorithm(Algorithm):
 
 _ALL = {knob.key: knob for knob in (
     Knob("learning_rate", "Learning rate", 1e-3, "Higher: faster, until the policy breaks; lower: slow but steady.",
-         "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log"),
+         "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log", annealed=True),
     Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
-         "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log"),
+         "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log", annealed=True),
     Knob("anneal", "Anneal to zero", True, "On: learning rates, clip range and TRPO's δ fall linearly to 0 at the last "
          "step, which keeps a good policy; off: they stay constant, so the run can be extended.", "live",
          advanced=True),
@@ -66,9 +66,9 @@ _ALL = {knob.key: knob for knob in (
     Knob("objective", "Objective", "clip", "clip: gains beyond the clip range give no gradient; kl_penalty: leaving "
          "the old policy costs β per nat.", "live", choices=("clip", "kl_penalty")),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0,
-         1, (0.05, 0.4), r"\varepsilon_{low}"),
+         1, (0.05, 0.4), r"\varepsilon_{low}", annealed=True),
     Knob("clip_high", "Clip, high side", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live",
-         0, 10, (0.05, 0.4), r"\varepsilon_{high}"),
+         0, 10, (0.05, 0.4), r"\varepsilon_{high}", annealed=True),
     Knob("beta", "KL coefficient", 1.0, "Higher: smaller updates; lower: larger ones. With a KL target it is scaled "
          "by the adaptive factor.", "live", 0, 1e6, (0, 10), r"\beta", "reward/nat"),
     Knob("kl_target", "KL target", 0.01, "Higher: the adaptive β allows larger updates; lower: smaller ones; 0 "
@@ -78,7 +78,7 @@ _ALL = {knob.key: knob for knob in (
     Knob("value_clip", "Value clip", 0.2, "Higher: values may move further in one batch; lower: less.", "live",
          0, 1e6, (0.1, 10), r"\varepsilon_V", "reward", advanced=True),
     Knob("delta", "Trust region", 0.01, "Higher: larger updates, until the quadratic model of the KL no longer "
-         "holds; lower: slower learning.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats"),
+         "holds; lower: slower learning.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats", annealed=True),
     Knob("cg_iterations", "CG iterations", 10, "Higher: a direction nearer to the natural gradient; lower: quicker.",
          "live", 1, 1000, (5, 20), advanced=True),
     Knob("damping", "Damping", 0.1, "Higher: safer where the Fisher matrix is nearly singular, nearer the plain "

@@ -30,8 +30,8 @@ class Knob:
     `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the
     next batch is sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that
     validation enforces; `safe` is the range that usually works, shown on the slider. `forkable`: a fork may have
-    another value although a run cannot change it. `here` ("module:function") says in a sentence what this machine has
-    to do with it.
+    another value although a run cannot change it. `annealed`: it falls linearly to 0 where the run anneals. `here`
+    ("module:function") says in a sentence what this machine has to do with it.
     """
 
     key: str
@@ -48,6 +48,7 @@ class Knob:
     choices: tuple[str, ...] = ()
     advanced: bool = False
     forkable: bool = False
+    annealed: bool = False
     here: str = ""
 
     @property

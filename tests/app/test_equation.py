@@ -109,6 +109,18 @@ def test_the_numbers_are_those_of_the_step(feed):
     assert {each["label"]: each["now"] for each in shown(feed, 3, None)[0]["beside"]}["Learning rate η"] == "0.0007"
 
 
+def test_a_knob_that_is_annealed_is_shown_as_the_updates_had_it():
+    feed = Feed(make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1", steps=120))
+    data = term_values.payload(feed.spec.row, feed, feed.knobs(60), None, 61)
+    numbers = {each["knob"]: each["now"] for each in (*data["terms"], *data["beside"])}
+    assert numbers["clip_low"] == "0.1, annealed from 0.2" and numbers["learning_rate"] == "0.001, annealed from 0.002"
+    assert numbers["gamma"] == "0.99"
+    first = term_values.payload(feed.spec.row, feed, feed.knobs(1), None, 1)["beside"]
+    assert all("annealed" not in each["now"] for each in first)
+    constant = term_values.payload(feed.spec.row, feed, feed.knobs(60) | {"anneal": False}, None, 61)["terms"]
+    assert all("annealed" not in each["now"] for each in constant)
+
+
 def test_before_the_first_step_there_are_the_knobs_alone(feed):
     data, found = shown(Feed(feed.spec), 0, None)
     assert found["knob_beta"]["now"] and not found["knob_beta"]["more"] and not found["ratio"]["now"]
