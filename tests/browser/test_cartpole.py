@@ -48,7 +48,7 @@ def test_the_return_rises_and_the_policies_play(moving: Page, server: Server) ->
     time = page.get_by_role("slider", name=re.compile("Time in the episode"))
     time.fill("5")
     expect(page.locator(".rl-seats p").first).to_contain_text("5 steps · return so far 5")
-    expect(page.get_by_role("img", name=re.compile("Newest policy, step .*5 steps"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Policy, step .*5 steps"))).to_be_visible()
     for tab in ("Surrogate", "Value"):
         page.get_by_role("tab", name=tab).click()
         expect(page.locator("[role=tabpanel] .js-plotly-plot").first).to_be_visible(timeout=SLOW)

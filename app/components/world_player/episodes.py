@@ -117,7 +117,7 @@ def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str
     `settled`: the page stays at that step, so the film is shown at once. Else one that plays is played to its end.
     """
     world = fitting(task, newest["evaluation"]["path"])
-    seats = [of_step("Newest policy", world, newest), of_step("Best so far", world, best)]
+    seats = [of_step("Policy", world, newest), of_step("Best so far", world, best)]
     return _data(run_id, task, world, seats) | {"settled": settled}
 
 
