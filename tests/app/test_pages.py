@@ -14,6 +14,8 @@ from app.training.log import SHOWN_BYTES
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.doctor import doctor
+from labcore.doctor.finding import Change, Finding
 from labcore.files.paths import log_file, run_folder
 from labcore.store.rows import ACTIVE, RESUMABLE
 from tests.app.seeding import html, link, ran, seed
@@ -320,6 +322,17 @@ def test_tabs(page, lab, tab):
              "Export": "metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "What the model writes" not in " ".join(element.value for element in test.caption)
+
+
+def test_the_events_are_said_in_words(page, lab):
+    run_id = seed(lab.store, "finished")
+    lab.store.log(run_id, "checkpoint", {"seconds": 0.1917}, 3)
+    far = Finding("The KL runs away", "0.1 → 1.2 nats/token", "A stronger penalty.", "beta", 0.2, "kl_runaway")
+    for change in (Change(3, far.rule, far), Change(5, far.rule, None), Change(5, "another", None)):
+        lab.store.log(run_id, doctor.EVENT, doctor.payload(change), change.step)
+    said = list(page("llm", run=run_id, tab="Events").dataframe[0].value["detail"])
+    assert {"written in 0.19 s", "The KL runs away: 0.1 → 1.2 nats/token", "No longer: The KL runs away",
+            "No longer: another"} <= set(said)
 
 
 def test_the_log_of_a_run_that_ended_is_below_its_events(page, lab):

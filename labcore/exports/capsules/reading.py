@@ -171,7 +171,8 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
         return False
     texts = (payload.get(key) for key in ("verdict", "evidence", "fix", "knob"))
     return not holds or (all(isinstance(text, str) for text in texts) and payload.get("severity") in SEVERITIES
-                         and "value" in payload
+                         and "value" in payload and type(began := payload.get("began", 0)) is int
+                         and 0 <= began <= EXACT
                          and (value is None or isinstance(value, str)
                               or (isinstance(value, (bool, int, float)) and abs(value) <= EXACT)))
 

@@ -229,12 +229,13 @@ def with_verdict(packed: Path, **changed: object) -> Path:
 
 @pytest.mark.parametrize("changed", [
     {"rule": ...}, {"rule": ["x"]}, {"holds": 1}, {"holds": ...}, {"severity": "fatal"}, {"severity": ["x"]},
-    {"verdict": None}, {"evidence": 3}, {"fix": ...}, {"knob": {}}, {"value": [1]}, {"value": ...}, {"value": 10**290}])
+    {"verdict": None}, {"evidence": 3}, {"fix": ...}, {"knob": {}}, {"value": [1]}, {"value": ...}, {"value": 10**290},
+    {"began": "x"}, {"began": True}, {"began": -1}, {"began": None}])
 def test_verdicts_that_make_no_sense(packed, changed):
     assert "line 1 of its events.csv is no event" in refused(with_verdict(packed, **changed))
 
 
-@pytest.mark.parametrize("changed", [{}, {"value": None}, {"value": "loss"}, {
+@pytest.mark.parametrize("changed", [{}, {"value": None}, {"value": "loss"}, {"began": 7}, {
     **dict.fromkeys(VERDICT, ...), "rule": "kl_runaway", "holds": False, "text": "passed: kl runaway"}])
 def test_verdicts_that_the_doctor_reads(packed, changed):
     with reading.unpacked(with_verdict(packed, **changed)) as found:
