@@ -99,7 +99,7 @@ def line_figure(line: dict[str, Any], kind: str = "light", kl_unit: str = "nats/
     finish(figure, kind, 420)
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(title_text="α: share of the update, θ_old + α (θ_new − θ_old)", row=2, col=1)
-    figure.update_yaxes(exponentformat="power", showexponent="last")  # 5n would be read as n tokens
+    figure.update_yaxes(exponentformat="power", showexponent="all")  # 5n would be read as n tokens
     figure.update_yaxes(title_text="surrogate, advantage", row=1, col=1)
     figure.update_yaxes(title_text=f"KL, {kl_unit}", row=2, col=1)
     return figure
