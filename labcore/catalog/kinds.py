@@ -29,9 +29,9 @@ class Kind:
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
     defaults of knobs of a run that nobody looks at. `shared`: knobs of its algorithms that say what is to be learnt, or
-    that a task sets to suit it; another algorithm takes over their values. `axes` are the horizontal axes of its charts beside the steps; the
-    first one is where runs are compared by default. `speed` is the metric of its pace, `speed_unit` its unit where this
-    kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
+    that a task sets to suit it; another algorithm takes over their values. `axes` are the horizontal axes of its charts
+    beside the steps; the first one is where runs are compared by default. `speed` is the metric of its pace,
+    `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
     """
 
     key: str

@@ -97,3 +97,4 @@ _PANELS = (
 )
 
 PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
+SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel.metrics)

@@ -240,7 +240,8 @@ def test_pictures_follow_the_hand_and_the_keys(page: Page, server: Server) -> No
     assert float(drawn.split()[1].strip(",")) > 1.5
     expect(page.locator(".rl-f-wrong", has_text="π / π_ref").first).to_be_visible()
 
-    size, said = page.locator(".rl-f-numbers > div", has_text="Effective samples").first, page.locator(".rl-f-live").first
+    size = page.locator(".rl-f-numbers > div", has_text="Effective samples").first
+    said = page.locator(".rl-f-live").first
     page.get_by_role("button", name="Start again").first.click()
     expect(size).to_contain_text(re.compile(r"large n\d+\.\d of 100"))
     expect(said).to_contain_text("mostly variance: a lower bound gives less variance and more bias")
