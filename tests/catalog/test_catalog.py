@@ -314,7 +314,7 @@ def test_a_panel_draws_metrics_of_one_kind(key):
 
 
 def test_the_value_of_the_greedy_policy_has_one_name():
-    number = METRICS["start_value/greedy"]  # in tiles, the status line and lessons; on the maze's page its chart as well
+    number = METRICS["start_value/greedy"]  # in tiles, the status line, lessons, and of its chart
     assert PANELS["start_value"].metrics[0] == number.key and PANELS["start_value"].title == number.label
     assert number.symbol == "V_{greedy}(s_0)"
 
