@@ -49,6 +49,10 @@ class Plan(Draft):
                 kept.setdefault(key, value)
         return super().values
 
+    def shared(self) -> dict[str, Value]:
+        """Each algorithm of a plan has all of its knobs for itself."""
+        return self.of_task()
+
     def untouched(self) -> dict[str, dict[str, Value]]:
         """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
         found = {}

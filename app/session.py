@@ -162,18 +162,18 @@ class Draft:
         return self.fields["steps"].get(self.fields["algorithm"], self.row.steps)
 
     def choose(self, field: str, value: str) -> None:
-        """Take another algorithm, task or model; another algorithm learns the same task, whose knobs stay.
+        """Take another algorithm, task or model; another algorithm learns the same task: what is `shared` stays.
 
         An algorithm may be a mix as well (`app.algorithms`).
         """
-        task, kept = self.fields["task"], self.of_task()
+        task, kept = self.fields["task"], self.shared()
         if field == "algorithm" and value.startswith(algorithms.MIX):
             self._take(value.removeprefix(algorithms.MIX))
         else:
             cleared = {"mix": ""} if field == "algorithm" else {}
             self.fields |= {field: model_of_name(value) if field == "model" else value, **cleared}
         if self.fields["task"] == task:
-            self.values.update(kept)
+            self.values.update({key: value for key, value in kept.items() if key in self.values})
 
     def _take(self, name: str) -> None:
         """Learn by the saved mix `name`; without a name by a new one, which begins as what is chosen now."""
@@ -195,6 +195,11 @@ class Draft:
     def of_task(self) -> dict[str, Value]:
         """The values of the task's own knobs."""
         return {knob.key: self.values[knob.key] for knob in self.task_row.knobs}
+
+    def shared(self) -> dict[str, Value]:
+        """The values that another algorithm takes over where it has these knobs: else γ would change with it, and so
+        what is to be learnt."""
+        return self.of_task() | {key: value for key, value in self.values.items() if key in self.kind.shared}
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together."""

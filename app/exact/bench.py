@@ -27,7 +27,8 @@ CSS = """
 .st-key-bench_stale{opacity:.45}
 </style>"""
 LEAD = ("How good an estimate of the true gradient is the gradient of one batch? A policy is frozen on this run's "
-        "problem, batches are drawn as a run draws them, and each algorithm's gradient is compared with the exact one.")
+        "problem, batches are drawn as a run draws them, and each algorithm's gradient is compared with the exact one. "
+        f"{bench.frozen()}")
 
 
 def tab(run: RunRow, feed: Feed, step: int) -> None:

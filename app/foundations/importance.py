@@ -31,7 +31,7 @@ SECTION = Section(
                                 "ratio."),
     ),
     tries=(
-        "Drag $p$ away from $q$: the effective samples vanish while the estimate stays right on average.",
+        "Drag $p$ away from $q$: few effective samples are left, yet the estimate stays right on average.",
         "Make $p$ wider than 1.41: the variance becomes infinite. Then drag the bound $c$ to where bias and variance "
         "are balanced.",
         "Set the step to 0: $\\rho$ is 1 and the gain 0, but $\\pi/\\pi_{\\mathrm{ref}}$ claims otherwise.",

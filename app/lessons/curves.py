@@ -9,6 +9,7 @@ from app import theme
 from app.compare.data import reader
 from app.compare.lines import Lines, Look, lines_of
 from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import SMALL
 from labcore.compare.table import Group
 from labcore.compare.traces import AXES
 from labcore.lessons.course import Course
@@ -57,7 +58,8 @@ def _panel(lesson: Lesson, key: str, groups: Sequence[Group], curve: Curve) -> d
             if f"{place}:line" in lines]
     alt = f"{metric.label} over {AXES['step']}: {', '.join(ends) or 'no values yet'}"
     return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
-            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,
+            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"),
+            "scale": "small rate" if key in SMALL else metric.scale,
             "digits": max(metric.digits, 3), "axis": AXES["step"], "names": True, "strip": "",
             "height": HEIGHTS.get(len(lesson.charts), LEAST), "alt": alt, "caption": lesson.title,
             "order": list(lines), "lines": lines, "marks": []}

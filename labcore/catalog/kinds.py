@@ -28,9 +28,10 @@ class Kind:
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
-    defaults of knobs of a run that nobody looks at. `axes` are the horizontal axes of its charts beside the steps; the
-    first one is where runs are compared by default. `speed` is the metric of its pace, `speed_unit` its unit where this
-    kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
+    defaults of knobs of a run that nobody looks at. `shared`: knobs of its algorithms that say what is to be learnt, or
+    that a task sets to suit it; another algorithm takes over their values. `axes` are the horizontal axes of its charts
+    beside the steps; the first one is where runs are compared by default. `speed` is the metric of its pace,
+    `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
     """
 
     key: str
@@ -50,6 +51,7 @@ class Kind:
     replay: str = ""
     any_task: bool = False
     unwatched: Mapping[str, Value] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
     on_gpu: bool = False
     speed_unit: str = ""
 
@@ -74,7 +76,7 @@ _ROWS = (
          caution="labcore.envs.maze_presets:caution",
          loops={"planning": "labcore.tabular.loops:planning", "temporal_difference": "labcore.tabular.loops:learning",
                 "tabular_policy_gradient": "labcore.tabular.loops:learning"},
-         replay="labcore.tabular.player:replay", unwatched={"pace": 0.0}),
+         replay="labcore.tabular.player:replay", unwatched={"pace": 0.0}, shared=maze.SHARED),
     Kind("cartpole", "CartPole", "labcore.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",

@@ -233,3 +233,5 @@ TASKS: dict[str, Task] = {task.key: task for task in (
         Knob("maze", "Maze", "S2.~.TG_-10~10_0_0_0.9", "The maze as a short text, as in the page's address.",
              advanced=True),)),
 )}
+
+SHARED = frozenset(key for task in TASKS.values() for key in task.defaults)

@@ -92,8 +92,10 @@ _PANELS = (
     Panel("value_error", "Error of V", ("value_error", "value_error/max"), "critic"),
     Panel("q_error", "Error of Q", ("q_error",), "critic"),
     Panel("value_change", "Change of V", ("value_change",), "critic"),
-    Panel("start_value", "Value of the start", ("start_value/greedy", "start_value/best", "start_value"), "reward"),
+    Panel("start_value", "Value of the greedy policy", ("start_value/greedy", "start_value/best", "start_value"),
+          "reward"),
     Panel("env_speed", "Speed", ("env_steps_per_second",), "system"),
 )
 
 PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
+SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel.metrics)

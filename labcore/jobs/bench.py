@@ -45,13 +45,23 @@ def number(interval: Sequence[float | None] | None) -> str:
     return f"{value:.3f}" + ("" if low is None or high is None else f" ±{(high - low) / 2:.3f}")
 
 
+def frozen(progress: float = PROGRESS) -> str:
+    """Which policy is frozen, in a sentence; `progress` is its share of the way to the best reward.
+
+    >>> frozen(0.3)
+    "The frozen policy is no run's: a new one climbs the exact gradient of the reward, 30 % of the way to the best."
+    """
+    return ("The frozen policy is no run's: a new one climbs the exact gradient of the reward, "
+            f"{100 * progress:.3g} % of the way to the best.")
+
+
 def notes(found: Mapping[str, Any]) -> list[str]:
     """What the table was measured on, and what its numbers are."""
     return [
         f"Problem {found['task']}, model {found['model']}, {found['completions']:,} completions of each prompt; "
         f"{found['batches']:,} batches a row, seed {found['seed']}.",
-        f"The frozen policy earns {found['reward']:.3f}: its reference {found['reward_before']:.3f}, the best "
-        f"{found['reward_best']:.3f}.",
+        f"{frozen(found['progress'])} It earns {found['reward']:.3f}; where it began, which is its reference, "
+        f"{found['reward_before']:.3f}; the best {found['reward_best']:.3f}.",
         "∇ is the exact gradient of J − β KL; for a row of preferences that of its own loss over all pairs.",
         "± is half an interval of 95 % (jackknife over batches). Bias² is measured on pairs of batches, so without "
         "bias it scatters around 0, below it too, and the cosine of the mean around 1, above it too.",

@@ -10,7 +10,9 @@ import pytest
 
 from app.components.draw_curve import sound
 from app.lessons import words
+from app.lessons.curves import payload
 from labcore.lessons import folders, progress
+from labcore.lessons.course import Course
 from labcore.lessons.expression import parse
 from labcore.lessons.folders import VARIABLE
 from labcore.lessons.progress import Attempt
@@ -102,6 +104,13 @@ def test_damaged_progress_is_said_and_the_lessons_are_listed(page, lab, mine, tm
     test = page("lessons")
     assert "is damaged" in test.error[0].value and "**0 of 16** done" in markdown(test)
     assert "is damaged" in page("lessons", lesson="both").error[0].value
+
+
+def test_the_chart_of_a_share_that_is_mostly_small_fits_its_axis_to_it():
+    lesson = folders.find("clip")
+    clipped, reward = payload(Course(lesson, "none", {}))["panels"]
+    assert (clipped["key"], clipped["scale"], reward["scale"]) == ("clip_frac/region", "small rate", "linear")
+    assert "ε" not in lesson.choices[lesson.right]  # all of its runs have one and the same
 
 
 def test_a_drawn_lesson_waits_for_the_curve(page, lab):

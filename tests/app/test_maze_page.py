@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import streamlit as st
 
 from app.maze import cell, drawing, editor
+from app.plan import Plan
 from app.status import STATES
 from labcore.catalog.maze import ALGORITHMS, TASKS
 from labcore.envs.maze_presets import corridors, textbook
@@ -163,6 +165,32 @@ def test_another_algorithm_keeps_the_painted_maze(page):
     box.set_value("sarsa")
     ran(test)
     assert link(test)["algorithm"] == "sarsa" and link(test)["maze"] == text
+
+
+def test_another_algorithm_keeps_the_discount_and_has_its_own_step_size(page):
+    test = page("maze", task="slippery")
+    number(test, "Slip").set_value(0.1)  # now it is one's own maze, with what suited the preset
+    ran(test)
+    brought = {"gamma": "0.95", "alpha_decay": "0.6", "random_start": "True"}
+    assert brought.items() <= link(test).items()
+    for algorithm in ("sarsa", "ppo", "value_iteration", "q_learning"):
+        [box] = [box for box in test.selectbox if box.label == "Algorithm"]
+        box.set_value(algorithm)
+        ran(test)
+        known = {knob.key for knob in ALGORITHMS[algorithm].knobs}
+        there = {key: said for key, said in brought.items() if key in known}
+        assert there.items() <= link(test).items() and "alpha" not in link(test), algorithm
+
+
+def test_each_algorithm_of_a_plan_keeps_a_discount_of_its_own(monkeypatch):
+    monkeypatch.setattr(st, "session_state", {})
+    plan = Plan("maze")
+    plan.values["gamma"] = 0.5
+    with plan.turned_to("sarsa"):
+        plan.values["gamma"] = 0.8
+    with plan.turned_to("sarsa"):
+        assert plan.values["gamma"] == 0.8
+    assert plan.values["gamma"] == 0.5
 
 
 def test_a_random_maze_is_drawn_anew_when_its_knobs_move(page):

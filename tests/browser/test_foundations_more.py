@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_importance_sampling(page: Page) -> None:
           kish: [kish([1, 1, 1, 1]), kish([0, 5, 0]), kish([1, 3]), kish([])],
           draws: [drawn.plain, drawn.clipped].map((each) => [total(each) / 2000,
             total(each.map((one) => one ** 2)) / 2000]),
+          curves: [100, 1000].map((n) => errorCurve(1, 0.8, n, 0.5, 100)),
           ratio: ratioTruth(pi, old, ref, rewards, epsilon) };
     """, pi=pi.tolist(), old=old.tolist(), ref=ref.tolist(), rewards=rewards.tolist(), epsilon=epsilon)
 
@@ -135,6 +137,13 @@ def test_importance_sampling(page: Page) -> None:
     assert draws[1][0] == pytest.approx(first["clipped"]["mean"],
                                                       abs=5 * np.sqrt(first["clipped"]["variance"] / 100_000))
     assert draws[1][1] - draws[1][0] ** 2 == pytest.approx(first["clipped"]["variance"] / 50, rel=0.15)
+
+    weight = np.exp(x**2 / 2 - ((x - 1) / 0.8) ** 2 / 2) / 0.8
+    for curve in found["curves"]:  # the squared bias goes down to the end of the axis
+        bounds, bias = np.array([[bound, each["bias"]] for bound, each in curve["rows"]]).T
+        assert (np.diff(bounds) > 0).all() and curve["low"] <= bias[bias >= curve["low"]].min() < 1.1 * curve["low"]
+        exact = [(np.trapezoid(q * np.minimum(weight, bound) * x, x) - 1) ** 2 for bound in bounds]
+        assert bias == pytest.approx(exact, rel=1e-2, abs=1e-6)
 
     ratio, advantages = pi / old, rewards - old @ rewards
     terms = {"right": ratio * advantages, "none": advantages, "reference": pi / ref * advantages,
@@ -230,6 +239,16 @@ def test_pictures_follow_the_hand_and_the_keys(page: Page, server: Server) -> No
     page.mouse.up()
     assert float(drawn.split()[1].strip(",")) > 1.5
     expect(page.locator(".rl-f-wrong", has_text="π / π_ref").first).to_be_visible()
+
+    size = page.locator(".rl-f-numbers > div", has_text="Effective samples").first
+    said = page.locator(".rl-f-live").first
+    page.get_by_role("button", name="Start again").first.click()
+    expect(size).to_contain_text(re.compile(r"large n\d+\.\d of 100"))
+    expect(said).to_contain_text("mostly variance: a lower bound gives less variance and more bias")
+    page.get_by_role("button", name="Far away").click()  # n / (1 + Var w) is 0.9, and no effective size is below 1
+    expect(size).to_contain_text("–n / (1 + Var w) is below 1: n is too small")
+    expect(said).to_contain_text("100 samples of q are too few for p: a few weights carry the mean.")
+    expect(said).to_contain_text("mostly bias: a higher bound gives less bias and more variance")
 
     page.get_by_role("link", name="LLM as a decision process").first.click()
     expect(page.get_by_text("Bandit and MDP give the same gradient").first).to_be_visible(timeout=SLOW)

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server
+from tests.browser.conftest import ROOT, Server
 from tests.browser.test_llm_lab import SLOW, fits
 
 pytestmark = pytest.mark.browser
@@ -54,6 +54,19 @@ def test_a_curve_is_drawn_by_pointer_and_by_keys(page: Page, server: Server) -> 
     assert float(knots.nth(8).get_attribute("aria-valuenow") or "nan") == pytest.approx(values[-1] + 0.1)
     page.keyboard.press("ArrowLeft")
     expect(knots.nth(7)).to_be_focused()
+
+
+def test_a_chart_of_small_shares_ends_just_above_the_largest(page: Page) -> None:
+    curves = ROOT / "app" / "components" / "curves"
+    source = "\n".join((curves / f"{name}.js").read_text("utf-8") for name in ("axes", "layout"))
+    ranges = page.evaluate(f"""() => {{ {source}
+        const linesOf = (panel) => panel.lines, form = {{ up: 7, rates: [0, 1] }};
+        const axis = (scale, ...lines) =>
+            yAxis({{ theme: {{}}, form }}, {{ scale, lines: lines.map((y) => ({{ y }})) }});
+        return [axis("small rate", [0, 0], [0.05, 0.09]), axis("small rate", [0, 0]), axis("small rate"),
+          axis("rate", [0, 0.09])].map(({{ range }}) => range); }}""")
+    assert ranges[0][0] < 0 < 0.09 < ranges[0][1] < 0.1
+    assert ranges[1] == ranges[2] and 0 < ranges[1][1] < 0.03 and ranges[3][1] > 1
 
 
 def test_the_page_does_not_scroll_sideways(page: Page, server: Server) -> None:

@@ -313,6 +313,12 @@ def test_a_panel_draws_metrics_of_one_kind(key):
     assert len({metric.unit.split(" ")[0] for metric in drawn}) == 1  # "share of groups" beside "share of completions"
 
 
+def test_the_value_of_the_greedy_policy_has_one_name():
+    number = METRICS["start_value/greedy"]  # in tiles, the status line, lessons, and of its chart
+    assert PANELS["start_value"].metrics[0] == number.key and PANELS["start_value"].title == number.label
+    assert number.symbol == "V_{greedy}(s_0)"
+
+
 @pytest.mark.parametrize("key", TASKS)
 def test_a_task_can_be_made(key, data):
     row = TASKS[key]

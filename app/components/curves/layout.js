@@ -16,6 +16,7 @@ function yAxis(chart, panel, axis, pixels) {
   const form = panel.form ?? chart.form;
   const y = { ...axis, gridcolor: chart.theme.line, nticks: form.up, automargin: false };
   if (panel.scale === "rate") Object.assign(y, { range: [-0.03, 1.03], tickvals: form.rates });
+  if (panel.scale === "small rate") y.range = smallRange(linesOf(panel).flatMap((line) => line.y));
   if (panel.scale === "symlog") {
     const values = linesOf(panel).filter((line) => !chart.scene.hidden.has(hiderOf(line))).flatMap((line) => line.y);
     Object.assign(y, symlogAxis(values.length ? values : [0], pixels));

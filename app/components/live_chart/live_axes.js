@@ -2,7 +2,6 @@
 
 const CALM = 1000; // milliseconds between two changes of an axis
 const FAR = 4; // an axis that would have to be this many times as long is changed at once
-const LEAST_TOP = 0.02; // where the axis of a share that is usually small ends at the least
 const DECADES = 2; // a logarithmic axis is for values that span more
 
 const STEPS = [1, 2, 2.5, 5, 10];

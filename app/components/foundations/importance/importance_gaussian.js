@@ -30,8 +30,7 @@ function gaussianPart(picture) {
     const uniform = randomOf(GAUSSIAN_SEED);
     return weightDraws(m, s, limit, n, repeats, () => normalOf(uniform));
   });
-  const curves = remembered((m, s, n) => Array.from({ length: 41 }, (_, at) => LEAST_WEIGHT * (MOST_WEIGHT / LEAST_WEIGHT) ** (at / 40))
-    .map((limit) => [limit, errorsOf(clippedTruth(m, s, limit), n)]));
+  const curves = remembered((m, s, n) => errorCurve(m, s, n, LEAST_WEIGHT, MOST_WEIGHT));
   return { draw() {
     const { m, s, n, limit } = state, truth = weightTruth(m, s), clipped = clippedTruth(m, s, limit);
     const repeats = Math.max(50, Math.round((picture.busy ? 5_000 : 200_000) / n)), drawn = draws(m, s, limit, n, repeats);
@@ -41,7 +40,7 @@ function gaussianPart(picture) {
     const errors = errorsOf(clipped, n);
     drawErrors(right, curves(m, s, n), truth);
     bound.show(right.x(limit), right.y(clamp(errors.all, right.y.low, right.y.high)));
-    rows.show([["Effective samples, exact for large n", format(n * truth.share, 1), `of ${n}`], ["Kish on samples", format(meanOfSizes(drawn.sizes), 1), `of ${n}`,
+    rows.show([["Effective samples, limit for large n", ...limitOf(n, truth)], ["Kish on samples", format(meanOfSizes(drawn.sizes), 1), `of ${n}`,
       `estimate, mean of ${repeats.toLocaleString("en-US")} draws`], ["Variance of w, exact", truth.second < Infinity ? format(truth.second - 1, 2) : "∞"]]);
     found.show([["w x", format(m, 3), "0", truth.variance < Infinity ? format(truth.variance / n, 4) : "∞", format(spreadOf(drawn.plain), 4)],
       [`min(w, ${format(limit, 2)}) x`, format(clipped.mean, 3), format(clipped.bias, 3),
@@ -49,8 +48,6 @@ function gaussianPart(picture) {
     return gaussianWords(state, truth, errors);
   } };
 }
-
-const errorsOf = ({ bias, variance }, n) => ({ bias: bias ** 2, variance: variance / n, all: bias ** 2 + variance / n });
 
 const meanOfSizes = (values) => total(values) / values.length;
 
@@ -75,8 +72,7 @@ function drawDensities(chart, { m, s }) {
 }
 
 // Squared bias, variance and their sum against the bound.
-function drawErrors(chart, rows, truth) {
-  const most = Math.max(...rows.map(([, each]) => each.all), 1e-3), low = 10 ** Math.floor(Math.log10(most) - 3);
+function drawErrors(chart, { rows, most, low }, truth) {
   chart.fit({ x: { label: "bound c", low: LEAST_WEIGHT, high: MOST_WEIGHT, log: true },
     y: { label: "squared error of the estimate", low, high: most * 3, log: true } });
   const over = (value) => (value >= low ? value : NaN);
@@ -89,9 +85,17 @@ function drawErrors(chart, rows, truth) {
     ? "variance / n" : "variance / n, ∞ without a bound", { "text-anchor": "end" });
 }
 
+// n / (1 + Var w), its unit and a note: Kish's size is never below 1, so where this is, n is too small for it.
+function limitOf(n, { share }) {
+  if (share === 0) return ["–", "", "Var w is infinite: no n is large enough"];
+  return n * share < 1 ? ["–", "", "n / (1 + Var w) is below 1: n is too small"] : [format(n * share, 1), `of ${n}`];
+}
+
 function gaussianWords({ n }, truth, errors) {
-  const size = truth.share > 0 ? `${n} samples of q are worth ${format(n * truth.share, 1)} of p.`
-    : "The tails of p are much wider than those of q: the variance of the weights is infinite for every n.";
-  const more = errors.bias > errors.variance ? "bias" : "variance";
-  return `${size} At this bound the error of the bounded estimate is mostly ${more}: a lower bound gives less variance and more bias.`;
+  const size = truth.share === 0 ? "The tails of p are much wider than those of q: the variance of the weights is infinite for every n."
+    : n * truth.share < 1 ? `${n} samples of q are too few for p: a few weights carry the mean.`
+      : `${n} samples of q are worth about ${format(n * truth.share, 1)} of p.`;
+  const advice = errors.bias > errors.variance ? "mostly bias: a higher bound gives less bias and more variance"
+    : "mostly variance: a lower bound gives less variance and more bias";
+  return `${size} At this bound the error of the bounded estimate is ${advice}.`;
 }

@@ -38,6 +38,28 @@ function clippedTruth(m, s, limit) {
   return { mean, bias: mean - m, variance: second - mean ** 2 };
 }
 
+const errorsOf = ({ bias, variance }, n) => ({ bias: bias ** 2, variance: variance / n, all: bias ** 2 + variance / n });
+
+// Squared bias, variance and their sum by the bound, [bound, errors] in rising order, down to `low`, which is three
+// decades below the largest. The squared bias falls steeply to 0: where it passes `low` the step is halved again and again.
+function errorCurve(m, s, n, least, largest) {
+  const at = (limit) => [limit, errorsOf(clippedTruth(m, s, limit), n)];
+  const rows = Array.from({ length: 41 }, (_, k) => at(least * (largest / least) ** (k / 40)));
+  const most = Math.max(...rows.map(([, each]) => each.all), 1e-3), low = 10 ** Math.floor(Math.log10(most) - 3);
+  const between = rows.slice(1).flatMap((right, k) => {
+    const found = [];
+    let [from, to] = [rows[k], right];
+    if (from[1].bias >= low === to[1].bias >= low) return found;
+    for (let halvings = 0; halvings < 8; halvings++) {
+      const middle = at(Math.sqrt(from[0] * to[0]));
+      found.push(middle);
+      if (middle[1].bias >= low === from[1].bias >= low) from = middle; else to = middle;
+    }
+    return found;
+  });
+  return { rows: [...rows, ...between].sort(([one], [other]) => one - other), most, low };
+}
+
 // The estimates of `repeats` batches of n samples: mean of w x, and of min(w, limit) x, on the same samples.
 function weightDraws(m, s, limit, n, repeats, normal) {
   const plain = [], clipped = [], sizes = [];
