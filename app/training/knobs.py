@@ -82,15 +82,15 @@ def _pick(draft: Draft, field: str, title: str, options: list[str], words, value
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None, str, dict[str, Value]]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, Look | None, str, dict[str, Value]]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
-    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation, what
-    speaks against it, and its memory."""
+    """What the page shows of the knobs away from them: the mix's name, the task, why it cannot run, and before a run
+    the equation, what speaks against it, and its memory."""
     if not draft.new:
-        return draft.identity, draft.of_task(), None, "", {}
-    return (draft.identity, draft.of_task(), mix.look_of(draft), draft.caution(),
+        return draft.identity, draft.of_task(), draft.fault(), None, "", {}
+    return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution(),
             dict(draft.values) if memory.is_open() else {})
 
 
