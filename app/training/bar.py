@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from app import link
+from app import link, typed
 from app.held import held
 from app.lab import active, lab
 from app.naming import to_choose, worded
@@ -74,6 +74,7 @@ def _ask(command: str) -> Callable[[RunRow | None, str], None]:
 def _resume(run: RunRow | None, kind: str) -> None:
     """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     draft, spec = Draft(run, kind), run.spec
+    typed.check(draft.knob_scope)
     moved = {}
     if draft.identity == (spec.algorithm, spec.mix, spec.task):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
@@ -126,7 +127,7 @@ def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
         _picker(run, kind)
         for action in () if read_only() else _actions(run, fault):
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
-                      type="primary" if action.primary else "secondary", help=action.help or None,
+                      type="primary" if action.primary and not action.disabled else "secondary", help=action.help or None,
                       disabled=action.disabled, on_click=_do, args=(action, run, kind))
         if not active(run) and not read_only():
             _sweep(run, kind)
