@@ -204,10 +204,12 @@ class Draft:
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
         typed.check(self.knob_scope)
+        data = self.fields["data"].get(self.task_row.data)
+        if self.task_row.data and not data:
+            raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
-                    threads=default_threads(self.fields["model"]), data=self.fields["data"].get(self.task_row.data),
-                    mix=self.fields["mix"])
+                    threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
 
     def fault(self) -> str:
         """Why these settings cannot run, in a sentence; empty where they can."""

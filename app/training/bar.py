@@ -113,11 +113,12 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 
 
 def _actions(run: RunRow | None, fault: str) -> list[Action]:
-    """The buttons for a run, or for none; `fault` is why the draft cannot be started."""
+    """The buttons for a run, or for none; `fault` is why the draft cannot be started. What is not offered has no colour,
+    on which its words could not be read."""
     found = ACTIONS[run.state if run else ""]
     if run and failed_at_once(run.state, run.step):
         found = _AT_ONCE
-    return [replace(action, disabled=True, help=literal(fault)) if fault and action.starts else action
+    return [replace(action, disabled=True, primary=False, help=literal(fault)) if fault and action.starts else action
             for action in found]
 
 
@@ -127,7 +128,7 @@ def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
         _picker(run, kind)
         for action in () if read_only() else _actions(run, fault):
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
-                      type="primary" if action.primary and not action.disabled else "secondary", help=action.help or None,
+                      type="primary" if action.primary else "secondary", help=action.help or None,
                       disabled=action.disabled, on_click=_do, args=(action, run, kind))
         if not active(run) and not read_only():
             _sweep(run, kind)

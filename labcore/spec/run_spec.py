@@ -229,8 +229,8 @@ def _check_whole(name: str, value: object) -> None:
 
 def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
-        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
-                       f"or give --{task_row.data} FILE.")
+        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: "
+                       f"give --{task_row.data} FILE.")
     if data and not fetch.bring(path_of(data)).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 

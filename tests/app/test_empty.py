@@ -54,6 +54,8 @@ def test_a_model_that_is_not_there_is_said_in_place_of_ready_and_cannot_be_run(p
 
 def test_a_task_without_its_file_cannot_be_run(page):
     test = page("llm", algorithm="grpo", task="prompts")
+    said = "Your own prompts: upload a file with your prompts first."
+    assert f"Not ready yet.</b> {said}" in html(test) and test.warning[0].value == said
     assert next(button for button in test.button if button.label == "Run").disabled
     next(each for each in test.selectbox if each.label == "Task").set_value("sort").run()
     assert not next(button for button in test.button if button.label == "Run").disabled
