@@ -113,8 +113,10 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 
 
 def _actions(run: RunRow | None, fault: str) -> list[Action]:
-    """The buttons for a run, or for none; `fault` is why the draft cannot be started. What is not offered has no colour,
-    on which its words could not be read."""
+    """The buttons for a run, or for none; `fault` is why the draft cannot be started.
+
+    What is not offered then has no colour, on which its words could not be read.
+    """
     found = ACTIONS[run.state if run else ""]
     if run and failed_at_once(run.state, run.step):
         found = _AT_ONCE
