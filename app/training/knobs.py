@@ -91,7 +91,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}
     return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution(),
-            dict(draft.values) if memory.is_open() else {})
+            dict(draft.values) if memory.follows(draft) else {})
 
 
 @st.fragment
