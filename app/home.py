@@ -10,7 +10,7 @@ import streamlit as st
 from app import listing, session
 from app.components.recorded_clip import content, recorded_clip, spec
 from app.lab import lab
-from app.status import STATES, duration
+from app.status import STATES, duration, failed_at_once
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.files.paths import read_only
@@ -104,7 +104,7 @@ def go_on() -> None:
 def _last(run: RunRow) -> None:
     with listing.entry():
         st.html(listing.words(run, listing.newest([run]).get(run.id), "Your last run: "), width="stretch")
-        resumable = run.state in RESUMABLE and not read_only()
+        resumable = run.state in RESUMABLE and not failed_at_once(run.state, run.step) and not read_only()
         if resumable and st.button("Resume", icon=":material/play_arrow:", key="home:go_on", help=STATES[run.state][2]):
             listing.resume([run.id])
             st.switch_page(session.page_of(run.spec.kind), query_params={"run": run.id})

@@ -15,7 +15,8 @@ from app.jobs import result
 from app.session import Draft
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.jobs import memory
+from labcore.files.paths import read_only
+from labcore.jobs import jobs, memory
 from labcore.jobs.cost import in_bytes
 from labcore.jobs.memory import Estimate
 from labcore.jobs.memory_parts import PHASES, Part
@@ -23,6 +24,7 @@ from labcore.spec.run_spec import RunSpec
 
 TITLE = "Memory on this device"
 KEY = "memory"
+KIND = "llm"  # of runs whose memory is estimated
 CSS = """
 <style>
 .rl-table.rl-memory td:nth-child(2){text-align:right;white-space:nowrap;padding-right:18px}
@@ -43,11 +45,38 @@ def of_draft(draft: Draft) -> None:
     if not fold.open:
         return
     with fold:
-        if found := _sizes([spec], KEY):
+        if found := _known(spec) if _asked_above(draft) else _sizes([spec], KEY):
             need = memory.estimate(spec, found[0])
             if need.sure is False:
                 need = memory.with_ways(need, _sizes([*memory.others(spec).values()], f"{KEY}_others"))
             _shown(need)
+
+
+def caution(draft: Draft) -> str:
+    """Why the next run may not fit, in a sentence, where its batch is so large that this is asked for; mostly empty.
+
+    Draws what is waited for until it is known.
+    """
+    if not _asked_above(draft):
+        return ""
+    spec = draft.spec()
+    found = _sizes([spec], KEY)
+    need = memory.estimate(spec, found[0]) if found else None
+    if need is None or need.fault or need.sure is not False:
+        return ""
+    return f"{need.verdict()} “{TITLE}” below says what makes it fit."
+
+
+def _asked_above(draft: Draft) -> bool:
+    """Whether the sizes are asked for where Run is spoken of, so that the fold only reads them."""
+    asks = draft.kind.key == KIND and draft.new and not read_only()
+    return asks and not draft.fault() and memory.unusual(draft.spec())
+
+
+def _known(spec: RunSpec) -> list[Any]:
+    """What has been found of the run already; else nothing."""
+    found = jobs.outcome(jobs.job_id(memory.asked([spec])))
+    return found.result["sizes"] if found and found.result else []
 
 
 def _sizes(specs: Sequence[RunSpec], view: str) -> list[Any]:
@@ -56,9 +85,9 @@ def _sizes(specs: Sequence[RunSpec], view: str) -> list[Any]:
     return found["sizes"] if found and there else []
 
 
-def is_open() -> bool:
-    """Whether the table is looked at, so that it follows the knobs."""
-    return bool(st.session_state.get(KEY))
+def follows(draft: Draft) -> bool:
+    """Whether anything on the page tells of the memory, so that it follows the knobs."""
+    return bool(st.session_state.get(KEY)) or _asked_above(draft)
 
 
 def _shown(estimate: Estimate) -> None:

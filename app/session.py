@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, link, naming
+from app import algorithms, link, naming, typed
 from app.lab import active, in_words, lab
 from app.link import Param
 from labcore.catalog import kinds
@@ -146,6 +146,11 @@ class Draft:
         return algorithms.place(*self.identity)
 
     @property
+    def knob_scope(self) -> str:
+        """What the widgets of its knobs are called by."""
+        return f"{self.scope}:{self.place}"
+
+    @property
     def task_row(self) -> Task:
         return kinds.task(self.fields["task"], self.kind.key)
 
@@ -202,11 +207,14 @@ class Draft:
         return self.of_task() | {key: value for key, value in self.values.items() if key in self.kind.shared}
 
     def spec(self) -> RunSpec:
-        """Raises LabError in words where the settings do not go together."""
+        """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
+        typed.check(self.knob_scope)
+        data = self.fields["data"].get(self.task_row.data)
+        if self.task_row.data and not data:
+            raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
-                    threads=default_threads(self.fields["model"]), data=self.fields["data"].get(self.task_row.data),
-                    mix=self.fields["mix"])
+                    threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
 
     def fault(self) -> str:
         """Why these settings cannot run, in a sentence; empty where they can."""

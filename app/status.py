@@ -16,6 +16,16 @@ STATES: dict[str, tuple[str, str, str]] = {
 }
 
 
+def failed_at_once(state: str, step: int) -> bool:
+    """Whether a run in `state` failed before its first step: nothing of it is kept, and to resume it begins anew."""
+    return state == "failed" and not step
+
+
+def what_next(state: str, step: int) -> str:
+    """What to do next with a run that has made `step` steps, in a sentence; empty where nothing is to be done."""
+    return "Mend that, then run it again." if failed_at_once(state, step) else STATES[state][2]
+
+
 def duration(seconds: float) -> str:
     """
     >>> duration(0.84), duration(12.4), duration(75), duration(3700)

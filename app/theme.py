@@ -35,7 +35,7 @@ CSS = """
 .st-key-side .stColumn{min-width:0}
 .st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
-@container (max-width:300px){.st-key-setup .stNumberInput button{display:none}}
+@container (max-width:300px){.st-key-setup [data-testid=stNumberInputContainer] button{display:none}}
 @container (max-width:250px){.st-key-setup .stHorizontalBlock:has(.stSelectbox){flex-wrap:wrap;row-gap:.3rem}
   .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
 .st-key-show_knobs{display:none}

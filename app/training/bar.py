@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from app import link
+from app import link, typed
 from app.held import held
 from app.lab import active, lab
 from app.naming import to_choose, worded
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_error, show_run
-from app.status import STATES
+from app.status import STATES, failed_at_once
+from app.tokens import literal
 from app.training import clock, forking
 from labcore.errors import LabError
 from labcore.files.paths import read_only
@@ -35,6 +36,7 @@ class Action:
     primary: bool = False
     help: str = ""
     disabled: bool = False
+    starts: bool = False  # the draft, so that it is not offered while that cannot run
 
 
 def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
@@ -72,6 +74,7 @@ def _ask(command: str) -> Callable[[RunRow | None, str], None]:
 def _resume(run: RunRow | None, kind: str) -> None:
     """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     draft, spec = Draft(run, kind), run.spec
+    typed.check(draft.knob_scope)
     moved = {}
     if draft.identity == (spec.algorithm, spec.mix, spec.task):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
@@ -80,10 +83,11 @@ def _resume(run: RunRow | None, kind: str) -> None:
     clock.live()
 
 
-RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched")
+RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched",
+             starts=True)
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
-              help="The same settings with the next seed")
+              help="The same settings with the next seed", starts=True)
 PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this step")
 GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
@@ -98,6 +102,9 @@ FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
 _BEFORE = tuple(action if action is STOP else replace(action, disabled=True, help="Available once the run has started")
                 for action in (PAUSE, STOP, FORK))
 
+# Before its first step a run has made nothing to continue from or to fork.
+_AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Try it once more as it was"))
+
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "": (RUN,), "queued": _BEFORE, "starting": _BEFORE, "running": (PAUSE, STOP, FORK),
     "paused": (GO_ON, STEP, STOP, FORK), "finished": (AGAIN, SEED, FORK),
@@ -105,10 +112,23 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 }
 
 
-def bar(run: RunRow | None, kind: str) -> None:
+def _actions(run: RunRow | None, fault: str) -> list[Action]:
+    """The buttons for a run, or for none; `fault` is why the draft cannot be started.
+
+    What is not offered then has no colour, on which its words could not be read.
+    """
+    found = ACTIONS[run.state if run else ""]
+    if run and failed_at_once(run.state, run.step):
+        found = _AT_ONCE
+    return [replace(action, disabled=True, primary=False, help=literal(fault)) if fault and action.starts else action
+            for action in found]
+
+
+def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
+    """Draw it; `fault` is why the draft cannot be started, in a sentence."""
     with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
         _picker(run, kind)
-        for action in () if read_only() else ACTIONS[run.state if run else ""]:
+        for action in () if read_only() else _actions(run, fault):
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
                       disabled=action.disabled, on_click=_do, args=(action, run, kind))

@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 
 import streamlit as st
 
+from app import typed
 from app.held import Held, held
 from app.naming import worded
 from app.tokens import literal
@@ -119,11 +120,14 @@ def _changed(target: Target, knob: Knob, shown: Held) -> None:
     """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
     try:
         value = knob.check(st.session_state[shown.key])
+        typed.moved(target.scope, knob)
         if value == target.values[knob.key]:
             return
         if target.send:
             target.send(knob, value)
     except LabError as error:
+        if target.send is None and typed.is_box(target.scope, knob, shown.key):
+            return  # it is said below the box, and keeps the draft from being started
         target.refused(worded(str(error), [knob]))
         shown.back()
         return
@@ -162,12 +166,16 @@ def _unit(knob: Knob) -> str:
 
 
 def number(target: Target, knob: Knob) -> None:
-    """A box that admits everything from `low` to `high`, beyond the slider's safe range too."""
-    bounds = {name: None if edge is None else knob.type(edge)
-              for name, edge in (("min_value", knob.low), ("max_value", knob.high))}
+    """A box for everything from `low` to `high`, beyond the slider's safe range too. Its bounds are said, and what is
+    out of them too: see `app.typed`."""
     step = 1 if knob.type is int else float(f"{(abs(float(knob.default)) or 0.1) / 10:.1g}")
-    st.number_input(**_common(target, knob, "number"), **bounds, value=target.values[knob.key], step=step,
-                    format=None if knob.type is int else "%g")
+    common = _common(target, knob, "number")
+    if knob.bounds:
+        common["label"] += f" · {knob.bounds}"
+    typed.box(target.scope, knob, common["key"])
+    st.number_input(**common, value=target.values[knob.key], step=step, format=None if knob.type is int else "%g")
+    if why := typed.fault(target.scope, knob):
+        st.caption(f":red[{literal(why)}]")
 
 
 def _choice(target: Target, knob: Knob) -> None:

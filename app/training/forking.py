@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from app import typed
 from app.lab import active, errors_shown, in_words, lab
 from app.session import show_run
 from app.status import STATES
@@ -122,7 +123,7 @@ def _form(run: RunRow, found: Wish) -> None:
     if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
                  shortcut="Ctrl+Enter"):
         _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
-               steps)
+               steps, f"{scope}:{step}:{algorithm}")
 
 
 def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None, asked: int) -> int:
@@ -220,8 +221,10 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
             "The same settings with new random numbers: how much of the curve is random?")
 
 
-def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], twin: bool, steps: int) -> None:
+def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], twin: bool, steps: int,
+           scope: str) -> None:
     try:
+        typed.check(scope)
         spec = fork.fork_spec(lab().store, run.id, step, algorithm=algorithm, knobs=knobs, twin=twin, steps=steps)
         child = lab().launcher.start(spec)
     except LabError as error:

@@ -26,12 +26,15 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     """
     run = session.open_run(kind)
     draft = session.follow(run, kind)
-    bar.bar(run, kind)
+    fault = draft.fault() if draft else ""
+    bar.bar(run, kind, fault)
     session.problem()
     export.dialog(run)
     left, right = st.columns([1, 3.7], gap="medium")
     with left, st.container(key="side"):
         _side(run, draft)
+    if draft and draft.fault() != fault:  # a file has come, or another task was taken: the bar is drawn already
+        st.rerun()
     with right:
         if run is None:
             if top:

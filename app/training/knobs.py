@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import streamlit as st
 
-from app import algorithms, memory, naming
+from app import algorithms, memory, naming, typed
 from app.held import held
 from app.lab import errors_shown, lab
 from app.session import Draft, show_error
@@ -46,7 +46,7 @@ def setup(draft: Draft) -> None:
     _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
           accept_new_options=kind.any_task, help=draft.task_row.help)
     uploader(draft)
-    _counts(draft)
+    _counts(draft, draft.fault())
 
 
 def _algorithm(draft: Draft) -> None:
@@ -82,16 +82,16 @@ def _pick(draft: Draft, field: str, title: str, options: list[str], words, value
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], Look | None, str, dict[str, Value]]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, Look | None, str, dict[str, Value]]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
-    """What the page shows of the knobs away from them: the mix's name, the task, and before a run the equation, what
-    speaks against it, and its memory."""
+    """What the page shows of the knobs away from them: the mix's name, the task, why it cannot run, and before a run
+    the equation, what speaks against it, and its memory."""
     if not draft.new:
-        return draft.identity, draft.of_task(), None, "", {}
-    return (draft.identity, draft.of_task(), mix.look_of(draft), draft.caution(),
-            dict(draft.values) if memory.is_open() else {})
+        return draft.identity, draft.of_task(), draft.fault(), None, "", {}
+    return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution(),
+            dict(draft.values) if memory.follows(draft) else {})
 
 
 @st.fragment
@@ -109,19 +109,24 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
         if len(draft.kind.models) > 1:
             base_line.show(draft, spec)
     draft.to_url()
+    if draft.fault() != drawn[2]:  # a number that cannot be is no more in sight
+        st.rerun()
 
 
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
-    target = controls.Target(f"{draft.scope}:{draft.place}", draft.values)
+    target = controls.Target(draft.knob_scope, draft.values)
     used = mix.in_use(draft.row, draft.task_row, draft.values, draft.fields["mix"])
     shown = [knob for knob in used if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
 
 
 @st.fragment
-def _counts(draft: Draft) -> None:
-    """How long, and with which luck. They rerun alone, as the knobs do."""
+def _counts(draft: Draft, drawn: str) -> None:
+    """How long, and with which luck. They rerun alone, as the knobs do, but where `drawn`, why it cannot run, changes.
+    """
+    if draft.fault() != drawn:
+        st.rerun()
     left, right = st.columns(2, gap="small", wrap=False)
     with left:
         _count(draft, "steps", "Steps", draft.steps)
@@ -139,7 +144,9 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
         else:
             draft.fields[field] = shown.taken()
 
-    st.number_input(title, *WHOLE[field], value, 1 if field == "seed" else 10, key=shown.key, on_change=changed)
+    # Streamlit's own bounds would keep another number in the browser, and a run would start without it.
+    st.number_input(title, value=value, step=1 if field == "seed" else 10, key=shown.key, on_change=changed,
+                    help="From {:,} to {:,}.".format(*WHOLE[field]))
 
 
 def what_goes(run: RunRow) -> None:
@@ -178,6 +185,7 @@ def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
 
 def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts: Sequence[str] = ()) -> None:
     """`first` come first; `parts` are choices that stand open above them all, in their order."""
+    typed.forget(target.scope)
     knobs = sorted(knobs, key=lambda knob: knob.key not in first)
     plain = [knob for knob in knobs if not knob.advanced]
     if parts:

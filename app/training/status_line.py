@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from app.naming import message
-from app.status import STATES, duration
+from app.status import STATES, duration, what_next
 from app.theme import number
 from app.training.feed import Feed, headline, rounded, tiles
 from labcore.runs.places import waiting_sentence
@@ -49,7 +49,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     It is made of parts, most telling first. All of them are shown where the run has a sentence to say; else they keep
     to one row, so that nothing below moves, and those that find no room there are left out whole.
     """
-    colour, name, following = STATES[run.state]
+    (colour, name, _), following = STATES[run.state], what_next(run.state, run.step)
     said, step = message(run), run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running" and feed.steps:

@@ -74,6 +74,13 @@ class Knob:
         """How the knob is called where it stands for itself, as on a slider or in a table: "KL coefficient β"."""
         return self.label if not self.sign or self.label.endswith(self.sign) else f"{self.label} {self.sign}"
 
+    @property
+    def bounds(self) -> str:
+        """What the value may be, "from 0 to 1"; empty where it has no bounds."""
+        low = "" if self.low is None else f"from {self.low:g} "
+        high = "" if self.high is None else f"to {self.high:g}"
+        return f"{low}{high}".strip()
+
     def with_default(self, default: Value) -> Knob:
         """The same knob with another default: how an algorithm's row sets its own."""
         return replace(self, default=default)
@@ -93,7 +100,7 @@ class Knob:
             too_low = self.low is not None and value < self.low
             too_high = self.high is not None and value > self.high
             if too_low or too_high:
-                raise LabError(f"{self.key} is {value:g}, outside its bounds: {self._bounds()}.")
+                raise LabError(f"{self.key} is {shown(value)}, outside its bounds: {self._bounds()}.")
         return value
 
     def parse(self, text: str) -> Value:
@@ -121,9 +128,7 @@ class Knob:
         raise LabError(f"{self.key} must be {wanted}, not {quoted(value)}: for example {self.key}={self.default}.")
 
     def _bounds(self) -> str:
-        low = "" if self.low is None else f"from {self.low:g} "
-        high = "" if self.high is None else f"to {self.high:g}"
-        return f"use a value {low}{high}".strip() if low or high else "use any finite value"
+        return f"use a value {self.bounds}" if self.bounds else "use any finite value"
 
 
 def _number(value: object) -> float | None:

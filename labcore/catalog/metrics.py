@@ -266,8 +266,9 @@ _ALL = (
            about="machine", better="higher"),
     Metric("env_steps_per_second", "Speed", "env steps/s", "Steps of the world per second of this step.", digits=0,
            about="machine", better="higher"),
-    Metric("memory", "Memory", "MB", "Resident memory of the worker (on a GPU: allocated device memory).", digits=0,
-           about="machine", better="lower"),
+    Metric("memory", "Memory", "MB", "Resident memory of the whole worker process, Python and PyTorch included, which "
+           "workers on Linux share; on a GPU the device memory that is allocated.", digits=0, about="machine",
+           better="lower"),
 )
 
 _PART = "reward/"  # what a reward is made of is named by its source, which may be the user's own

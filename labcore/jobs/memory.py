@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
 from typing import Any
 
 from labcore import machine
@@ -17,7 +19,7 @@ from labcore.jobs.memory_parts import Part, Sizes, parts, peak
 from labcore.jobs.pace import setting
 from labcore.runs import versions
 from labcore.spec import moments
-from labcore.spec.run_spec import RunSpec, make
+from labcore.spec.run_spec import RunSpec, knobs_of, make
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
 ADAPTER = 8  # rank of the LoRA that is advised
@@ -27,9 +29,11 @@ ENGINE: tuple[tuple[str, Value], ...] = (("gradient_checkpointing", True), ("opt
 BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step", "group_size", "max_new_tokens")
 ADVISED = 3  # ways that are named
 HALVINGS = 12
+UNUSUAL = 16  # times the usual batch, from where it is looked whether a run fits without being asked to
 
 ABOUT = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
-         "times adds up; of what a step does after that the largest counts.")
+         "times adds up; of what a step does after that the largest counts. On a processor it is what this run adds to "
+         "a worker process of about 330 MB, which workers on Linux share; the metric Memory counts the whole process.")
 
 Way = tuple[tuple[str, Value], ...]  # knobs, or "model", and their other values
 
@@ -84,6 +88,14 @@ class Estimate:
 def _first(value: Value) -> str:
     """What has to be done before a knob can have this value, in brackets; mostly nothing."""
     return f" (install it first: {moments.INSTALL})" if value == moments.EIGHT_BIT and moments.missing() else ""
+
+
+def unusual(spec: RunSpec) -> bool:
+    """Whether the batch is so much larger than the algorithm's usual one, on a model that is here, that it may not fit.
+    Looks at nothing but the settings."""
+    usual = {knob.key: knob.default for knob in knobs_of(spec.row, spec.task_row)}
+    times = prod(int(spec.knobs[knob]) / int(usual[knob]) for knob in BATCH if knob in usual)
+    return times >= UNUSUAL and (spec.model in MODELS or Path(spec.model).is_dir())
 
 
 def asked(specs: Sequence[RunSpec]) -> jobs.Spec:

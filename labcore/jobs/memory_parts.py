@@ -20,7 +20,8 @@ from labcore.jobs.passes import FULL, HALF, Batch, Layers, Mode
 from labcore.spec.moments import EIGHT_BIT
 from labcore.spec.run_spec import RunSpec
 
-PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}  # bytes that a worker on a processor takes without a model
+# Bytes that a worker on a processor takes for itself without a model: it is forked, and shares all else.
+PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}
 GAPS = 0.15  # of all else, which the allocator of a processor leaves between the blocks
 PHASES = ALWAYS, SAMPLES, LEARNS, DRAWS = (
     "at all times", "while it samples", "while it learns", "while it draws an update")
@@ -161,7 +162,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
             sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
         Part("Line of the update", DRAWS, drawn(sizes, loop), "three copies of the policy, every 20 steps")]
-    found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "the worker without a model"),
+    found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
               Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu,
                    f"usually {GAPS:.0%} of all tensors")]
     return found

@@ -15,6 +15,7 @@ id. Imports no torch; nothing is loaded here.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,9 +101,18 @@ def model_of_name(name: str) -> str:
     return str(folder) if folder else name
 
 
+def may_be_hub_id(name: str) -> bool:
+    """Whether a text that is no folder here may be the id of a model on the hub.
+
+    >>> [may_be_hub_id(name) for name in ("Qwen/Qwen2.5-0.5B", "/no/such/model", "./mine", "~/mine", "a/b/c")]
+    [True, False, False, False, False]
+    """
+    return name.count("/") == 1 and not name.startswith((".", "~", "/")) and "\\" not in name
+
+
 def check(model: str) -> None:
-    """Raise LabError where `model` is a name alone, no folder and no hub id, and no run here has such a model."""
-    if model in built_in() or path_of(model).exists() or "/" in model:
+    """Raise LabError where `model` is no folder and no hub id, and no run here has such a model. Fetches nothing."""
+    if model in built_in() or fetch.there(path_of(os.path.expanduser(model))) or may_be_hub_id(model):
         return
     found = read(model)
     if not found or found.stage or found.sft or not _left_anything(found.run):

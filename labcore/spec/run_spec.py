@@ -201,7 +201,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     filled |= pinned_reward_model(filled)
     check_labels(filled)
     model = kind_row.model if model is None else model
-    _check_model(kind_row, model)
+    _check_model(kind_row, model, parent is not None)
     _check_lora(row, model, filled)
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)
@@ -229,19 +229,20 @@ def _check_whole(name: str, value: object) -> None:
 
 def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
-        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: upload one, "
-                       f"or give --{task_row.data} FILE.")
+        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: "
+                       f"give --{task_row.data} FILE.")
     if data and not fetch.bring(path_of(data)).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 
 
-def _check_model(kind_row: Kind, model: str) -> None:
+def _check_model(kind_row: Kind, model: str, forked: bool) -> None:
     if not model:
         raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
                        "folder or a hub id.")
     if len(kind_row.models) == 1 and model != kind_row.model:
         raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {quoted(model)} out.")
-    model_names.check(model)
+    if not forked:  # a fork has its weights in a checkpoint: what its parent started from may be gone
+        model_names.check(model)
 
 
 def _check_lora(row: Algorithm, model: str, knobs: Mapping[str, Value]) -> None:

@@ -2,11 +2,13 @@
 
 import pytest
 
+from app.training import status_line
 from app.training.empty import trained
+from app.training.feed import Feed
 from labcore import machine
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.spec.run_spec import make
-from tests.app.seeding import html, ran
+from tests.app.seeding import html, ran, seed
 
 
 @pytest.mark.parametrize(("algorithm", "knobs", "words"), [
@@ -38,3 +40,41 @@ def test_bf16_on_a_processor_without_it_is_said_at_the_knob_and_beside_run(page,
     assert "look first" not in html(test)
     next(each for each in test.selectbox if each.label == "Precision").set_value("bf16").run()
     assert "Ready, but look first.</b> Precision is bf16, but this processor (A Xeon) has no bf16" in html(test)
+
+
+def test_a_model_that_is_not_there_is_said_in_place_of_ready_and_cannot_be_run(page, lab):
+    test = page("llm", algorithm="grpo", task="sort", model="/no/such/model")
+    assert "Not ready yet.</b> There is no model &#x27;/no/such/model&#x27;: choose tiny, small, " in html(test)
+    [run] = [button for button in test.button if button.label == "Run"]
+    assert run.disabled and run.proto.help.startswith("There is no model")
+    assert not any("used as it is" in each.value for each in test.caption)
+    next(each for each in test.selectbox if each.label == "Model").set_value("tiny").run()
+    assert "<b>Ready.</b>" in html(test) and not any(button.disabled for button in test.button if button.label == "Run")
+
+
+def test_a_task_without_its_file_cannot_be_run(page):
+    test = page("llm", algorithm="grpo", task="prompts")
+    said = "Your own prompts: upload a file with your prompts first."
+    assert f"Not ready yet.</b> {said}" in html(test) and test.warning[0].value == said
+    assert next(button for button in test.button if button.label == "Run").disabled
+    next(each for each in test.selectbox if each.label == "Task").set_value("sort").run()
+    assert not next(button for button in test.button if button.label == "Run").disabled
+
+
+def test_a_knob_that_cannot_go_with_the_others_takes_run_away_at_once(page):
+    test = page("llm", algorithm="ppo", task="sort", sft_steps="0")
+    test.session_state["more_knobs"] = True
+    ran(test)
+    next(each for each in test.slider if each.label.startswith("LoRA rank")).set_value(4).run()
+    assert "Not ready yet.</b> LoRA leaves the weights" in html(test)
+    assert next(button for button in test.button if button.label == "Run").disabled
+
+
+@pytest.mark.parametrize("steps, first, said", [
+    (0, "Run again", "Mend that, then run it again."), (4, "Resume", "What it had done so far is kept.")])
+def test_a_run_that_failed_is_resumed_where_it_has_made_a_step(page, lab, steps, first, said):
+    run = seed(lab.store, "failed", steps=steps, message="There is no model '/no/such/model': choose tiny.")
+    test = page("llm", run=run)
+    offered = [button for button in test.button if button.label in ("Run again", "Resume", "Fork")]
+    assert offered[0].label == first and offered[0].proto.type == "primary"
+    assert said in status_line.line(lab.store.run(run), Feed(lab.store.run(run).spec))

@@ -104,3 +104,9 @@ def test_the_headline_number_keeps_the_capitals_of_its_symbols(lab):
     lab.store.append(run_id, Record(1, 0, {"value_error": 0.25}), 0.1)
     run, = lab.store.runs()
     assert "error of V <b>0.25" in listing.words(run, lab.store.steps_after(run_id)[0])
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_run_that_failed_before_its_first_step_is_not_offered_to_be_resumed(page, lab, steps):
+    seed(lab.store, "failed", steps=steps, message="There is no model 'mine'.")
+    assert ("Resume" in [button.label for button in page().button]) == bool(steps)

@@ -47,6 +47,25 @@ def test_what_does_not_fit_is_told_by_the_names_of_the_knobs(page, asked, told):
     assert [len(spec["specs"]) for spec in asked.asked] == [1, len(memory.others(spec))]
 
 
+def test_a_batch_that_may_not_fit_is_said_beside_run_without_opening_anything(page, asked, told):
+    told(10**7)
+    test = page("llm", algorithm="grpo", model="tiny", prompts_per_step="1024", group_size="1024")
+    assert "Ready, but look first.</b> It does not fit: it needs about " in html(test)
+    assert "“Memory on this device” below says what makes it fit." in html(test)
+    for label in ("Prompts per step", "Group size"):
+        next(each for each in test.slider if each.label.startswith(label)).set_value(16).run()
+    assert "<b>Ready.</b>" in html(test) and len(asked.asked) == 2, "a usual batch is not asked for"
+
+
+def test_the_fold_is_drawn_from_what_was_asked_above_it(page, asked, told):
+    told(10**12)
+    test = page("llm", algorithm="grpo", model="tiny", prompts_per_step="1024")
+    test.session_state[view.KEY] = True
+    test.run()
+    assert "<b>Ready.</b>" in html(test) and "It fits: it needs about " in html(test)
+    assert len(asked.asked) == 1
+
+
 def test_a_model_without_sizes_is_a_sentence(page, asked, told):
     told(None)
     asked.reply = lambda spec: {"sizes": ["The model has no layers."]}

@@ -43,6 +43,7 @@ def test_what_is_set_first_is_seen_without_scrolling_and_heard_as_plain_words(pa
             expect(each).to_be_in_viewport(ratio=1, timeout=SLOW)
         page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth", timeout=SLOW)
         page.wait_for_function(INSIDE, timeout=SLOW)
+    expect(page.get_by_role("button", name="Help for Steps")).to_be_visible()  # which says the bounds
     # On a phone the knobs are folded away, and the setup is not.
     expect(page.locator(".st-key-knobs")).to_be_hidden()
     page.get_by_text("Show the knobs").click()

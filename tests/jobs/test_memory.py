@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labcore import machine
+from labcore.catalog.metrics import METRICS
 from labcore.jobs import memory
 from labcore.jobs.memory import Estimate
 from labcore.jobs.memory_parts import Sizes
@@ -97,3 +98,8 @@ def test_close_and_unknown_are_said_as_what_they_are():
     unknown = replace(need, free=None)
     assert unknown.verdict().endswith("cannot be found out.") and memory.with_ways(unknown) == unknown
     assert memory.estimate(need.spec, "no such model").fault == "no such model"
+
+
+def test_the_fold_and_the_metric_say_what_each_of_them_counts():
+    assert "adds to a worker process of about 330 MB" in memory.ABOUT
+    assert METRICS["memory"].help.startswith("Resident memory of the whole worker process")

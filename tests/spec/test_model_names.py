@@ -37,6 +37,8 @@ def test_what_comes_with_the_lab_goes_before_a_run_that_is_called_so(folder):
     ("grpo-sort-ab12@7", "has no checkpoint of step 7: take one of 100, 200."),
     ("grpo-sort-zzzz", "There is no model 'grpo-sort-zzzz'"), ("grpo-sort-zzzz@16", "There is no model 'grpo-sort-"),
     ("SFT base none", "There is no model 'SFT base none'"), ("base:grpo-sort-ab12", "There is no model 'base:grpo"),
+    ("/no/such/model", "There is no model '/no/such/model': choose tiny, "), ("./mine", "There is no model './mine'"),
+    ("~/no/such/model", "There is no model '~/no/such"), ("models/of/mine", "There is no model 'models/of/mine'"),
     ("ppo-cart-1f", "has no language model to start from"), ("ppo-cart-1f@5", "has no language model to start from")])
 def test_a_run_without_that_model_is_told_before_it_starts(folder, name, told):
     (run_folder("ppo-cart-1f") / "checkpoints" / "step-000005").mkdir(parents=True)
@@ -79,3 +81,7 @@ def test_a_base_model_belongs_to_no_run_so_it_is_none_of_a_run_s_models(folder):
     assert read(name).pinned == read(name)
     with pytest.raises(LabError, match="names no model"):
         parse(name)
+
+
+def test_a_fork_needs_no_more_what_its_parent_started_from(folder):
+    assert make(algorithm_key="grpo", task_key="sort", model="/gone", parent=("grpo-sort-ab12", 100)).model == "/gone"

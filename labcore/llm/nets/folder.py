@@ -18,7 +18,7 @@ from labcore.files.given import read_json
 from labcore.files.paths import path_of
 from labcore.llm.nets.size import check_size
 from labcore.llm.nets.table import TYPE, SoftmaxTable
-from labcore.spec.model_names import missing
+from labcore.spec.model_names import may_be_hub_id, missing
 
 CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -39,7 +39,7 @@ def find(name_or_path: str | Path) -> Path:
         return folder
     if folder.exists():
         raise LabError(f"{name} is a file, not a model: give the folder that holds its config.json.")
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1 or "\\" in name:
+    if folder.is_absolute() or not may_be_hub_id(name):
         raise missing(name)
     try:
         config = Path(snapshot_download(name, allow_patterns=[CONFIG])) / CONFIG
