@@ -229,8 +229,8 @@ def _time(row: Row) -> str:
     """The mean of a group's runs, and below it their range."""
     if row.seconds is None:
         return NONE
-    ends = [duration(end(row.durations)) for end in (min, max)]
-    return duration(row.seconds.mean) + (f"<small>{ends[0]} to {ends[1]}</small>" if len(row.durations) > 1 else "")
+    low, high = (duration(end(row.durations)) for end in (min, max))
+    return duration(row.seconds.mean) + (f"<small>{low} to {high}</small>" if low != high else "")
 
 
 def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str:
