@@ -49,7 +49,7 @@ def cold(model: str, device: str, task: str) -> Seconds:
     code = ("import json, sys; from benchmarks.startup import first_step; "
             "print(json.dumps(first_step(*sys.argv[1:4], float(sys.argv[4]))))")
     ran = subprocess.run([sys.executable, "-c", code, model, device, task, str(time.monotonic())], cwd=ROOT,
-                          env={**os.environ, **QUIET}, stdout=subprocess.PIPE, text=True)
+                         env={**os.environ, **QUIET}, stdout=subprocess.PIPE, text=True)
     if ran.returncode:
         raise LabError("The process ended before its first step: see its error above.")
     seconds: Seconds = json.loads(ran.stdout)

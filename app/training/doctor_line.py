@@ -72,12 +72,13 @@ def details(since: int, finding: Finding) -> str:
 def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Finding) -> Remedy | None:
     """The button of a finding; None where no knob fixes it, or the knob has been moved since.
 
-    `going`: the run takes knobs now, and its newest step is shown. `values` are its knobs there.
+    `going`: the run takes knobs now, and its newest step is shown. `values` are its knobs there. What went wrong at a
+    known step is mended by a fork from before it: the policy is damaged since.
     """
     knob = next((knob for knob in knobs_of(spec.row, spec.task_row) if knob.key == finding.knob), None)
     if knob is None or values[knob.key] == finding.value or finding.value is None:
         return None
-    forks = not going or knob.effect == "restart"
+    forks = not going or bool(finding.began) or knob.effect == "restart"
     if forks and knob not in fork.movable(spec, spec.algorithm):
         return None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 import streamlit as st
 
@@ -11,6 +12,7 @@ from app import link
 from app.held import held
 from app.link import Param
 from app.naming import worded
+from app.status import duration
 from app.training import equation, export, log
 from app.training.feed import Feed
 from labcore.catalog.knob import Knob
@@ -41,21 +43,25 @@ def _events(run: RunRow, feed: Feed, step: int) -> None:
     from pandas import DataFrame  # a third of a second, which the first page of a server need not wait for
 
     knobs = knobs_of(run.spec.row, run.spec.task_row)
-    verdicts = {event.payload["rule"]: event.payload["verdict"] for event in feed.events
-                if event.kind == doctor.EVENT and event.payload["holds"]}
-    rows = [{"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
-             "detail": _detail(event, knobs, verdicts)} for event in reversed(feed.events)]
+    rows: list[dict[str, Any]] = []
+    verdicts: dict[str, str] = {}
+    for event in feed.events:
+        if event.kind == doctor.EVENT and event.payload["holds"]:
+            verdicts[event.payload["rule"]] = event.payload["verdict"]
+        rows.append({"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
+                     "detail": _detail(event, knobs, verdicts)})
+    rows.reverse()
     st.dataframe(DataFrame(rows), hide_index=True, height=min(420, 38 + 35 * len(rows)),
                  column_config={"time": st.column_config.DatetimeColumn(format="HH:mm:ss")})
     log.show(run)
 
 
 def _detail(event: Event, knobs: Iterable[Knob], verdicts: Mapping[str, str]) -> str:
-    """What an event says, in words; `verdicts` are the doctor's by their rules."""
+    """What an event says, in words; `verdicts` are the doctor's until then, by their rules."""
     if event.kind == doctor.EVENT and not event.payload["holds"]:
         return f"No longer: {verdicts.get(event.payload['rule'], event.payload['rule'])}"
     if event.kind == "checkpoint" and isinstance(seconds := event.payload.get("seconds"), int | float):
-        return f"written in {seconds:.2g} s"
+        return f"written in {duration(seconds)}"
     if event.payload.get("text"):
         return worded(event.payload["text"], knobs)
     return ", ".join(f"{key} {value}" for key, value in event.payload.items())

@@ -301,8 +301,8 @@ def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str
     values = {measure: tuple(last(trace, *where) for trace in group.traces) for measure, where in measures.items()}
     if better := METRICS[metric].better:
         peak = np.min if better == "lower" else np.max
-        columns = [trace.column(metric) for trace in group.traces]
-        values["best"] = tuple(float(peak(_means(steps, y))) for steps, y, _ in columns)
+        columns = [(trace.axes["step"][0], *trace.column(metric)) for trace in group.traces]
+        values["best"] = tuple(float(peak(_means(first, steps, y))) for first, steps, y, _ in columns)
     return values
 
 
@@ -316,12 +316,12 @@ def last_mean(steps: np.ndarray, values: np.ndarray) -> float:
     return float(values[steps > steps[-1] - LAST].mean())
 
 
-def _means(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`last_mean` at each row that has LAST steps behind it, and at the last one."""
+def _means(first: float, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`last_mean` at each row that has LAST steps of the run behind it, and at the last one. `first`: the run's."""
     ends = np.arange(1, values.size + 1)
     begins = np.searchsorted(steps, steps - LAST, side="right")
     sums = np.add.reduceat(np.append(values, 0.0), np.stack([begins, ends], axis=1).ravel())[::2]
-    whole = steps >= min(steps[0] + LAST - 1, steps[-1])
+    whole = steps >= min(first + LAST - 1, steps[-1])
     return (sums / (ends - begins))[whole]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from labcore.store.rows import Event, Step
 EVERY = 5  # steps between two looks
 CLOSES = 3  # looks in a row after which a finding has passed
 LASTS = 10  # looks after which it has passed although nothing was done about it
+MOST_TURNS = 50  # of knobs that are remembered
 EVENT = "doctor"  # kind of event
 
 
@@ -28,7 +30,7 @@ class Doctor:
         self._patient = Patient(self._memory) if spec is None else Patient(
             self._memory, spec.knobs, {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)})
         self._knobs = dict(self._patient.knobs)
-        self._turns: dict[str, Turn] = {}  # the newest of each knob
+        self._turns: deque[Turn] = deque(maxlen=MOST_TURNS)  # the newest
         self._open: dict[str, Finding] = {}
         self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
@@ -57,11 +59,11 @@ class Doctor:
         self._taken += 1
         for key, value in (knobs or {}).items():
             if key in self._patient.declared and value != self._knobs[key]:
-                self._turns[key] = Turn(key, step, self._knobs[key], value)
+                self._turns.append(Turn(key, step, self._knobs[key], value))
         self._knobs = dict(knobs or self._knobs)  # the knobs of a session change in place
         if self._taken % EVERY:
             return []
-        patient = replace(self._patient, knobs=self._knobs, turns=self._turns)
+        patient = replace(self._patient, knobs=self._knobs, turns=tuple(self._turns))
         return [change for rule in RULES if (change := self._look(rule, patient))]
 
     def _look(self, rule: Rule, patient: Patient) -> Change | None:

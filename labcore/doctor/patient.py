@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from labcore.catalog.knob import Knob, Value
 from labcore.doctor.series import BLOCK, Memory, Series
 
 RELEASE = 0.8  # a rule that holds is let go at this share of its limit, so that a value near it does not flicker
+NOISE = 2  # rows
 SOLVED = 0.9  # share of right answers above which all-right groups and little entropy are success
 
 
@@ -28,13 +29,13 @@ class Turn:
 class Patient:
     """`knobs` are the values in use, `declared` the knobs by their keys: both empty for metrics of another tool.
 
-    `turns` are the newest turns of knobs, by their keys. `held`: the rule that looks held at its last look.
+    `turns` are the turns of knobs of late, in their order. `held`: the rule that looks held at its last look.
     """
 
     memory: Memory
     knobs: Mapping[str, Value] = field(default_factory=dict)
     declared: Mapping[str, Knob] = field(default_factory=dict)
-    turns: Mapping[str, Turn] = field(default_factory=dict)
+    turns: Sequence[Turn] = ()
     held: bool = False
 
     def __getitem__(self, key: str) -> Series:
@@ -84,9 +85,11 @@ class Patient:
         return self.fix(key, value)
 
     def turned_before(self, step: int, within: int) -> Turn | None:
-        """The last knob that was turned at most `within` steps before a step."""
-        found = [turn for turn in self.turns.values() if step - within <= turn.step <= step]
-        return max(found, key=lambda turn: turn.step, default=None)
+        """The last turn of a knob in the `within` steps before a step, else the first in the NOISE steps after it: a
+        noisy row may have come before what followed."""
+        before = [turn for turn in self.turns if step - within <= turn.step <= step]
+        after = [turn for turn in self.turns if step < turn.step <= step + NOISE]
+        return before[-1] if before else after[0] if after else None
 
     def fix(self, key: str, value: Value) -> dict[str, Any]:
         """The knob of a fix; empty where the run has none of this name, or has it at this value already."""

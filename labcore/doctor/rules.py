@@ -41,8 +41,8 @@ class Rule:
 _SUCCESS = ("reward", "exact_match")
 _WARM_UP = 20  # steps in which a run finds its footing: Adam's averages fill, easy answers are learnt
 
-# What a fall of the reward says, with its step, comes first. Then a cause before its consequences: a policy that was
-# thrown far off may have no signal and no entropy left.
+# A fall of the reward comes first: it names a step. Then a cause before its consequences: a policy that was thrown far
+# off may have no signal and no entropy left.
 RULES = (
     Rule("reward_fell", "problem", ("reward",), 10, signal.reward_fell, ("reward_std",), opens=1),
     Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm"),

@@ -52,12 +52,17 @@ class Series:
         return found[0][0], found[-1][0]
 
     def below_since(self, limit: float) -> int:
-        """The first step of those since which every value lies below a limit, as far as they are kept."""
+        """The first step since which every value lies below a limit; 0 where that is longer ago than values are kept.
+        """
         found = list(self.recent)
         for place in range(len(found) - 1, 0, -1):
             if found[place - 1][1] >= limit:
                 return found[place][0]
-        return found[0][0]
+        return 0
+
+    def block_above(self, limit: float) -> int:
+        """The last step of the newest block whose mean is at or above a limit; 0 where there is none."""
+        return next((step for step, mean in reversed(self.blocks) if mean >= limit), 0)
 
     @property
     def start(self) -> float:

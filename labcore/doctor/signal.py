@@ -71,10 +71,12 @@ def reward_fell(patient: Patient) -> Finding | None:
     scale = max(1.0, 2 * patient["reward_std"].mean(RECENT)) if "reward_std" in patient else 1.0
     if not patient.above(best - now, max(FELL * scale, FELL_NOISE * reward.jitter)):
         return None
-    began = reward.below_since((best + now) / 2)
-    fell = f"{number(best)} → {number(now)}, from step {began:,} on"
-    turn = patient.turned_before(began, TURN_WITHIN)
+    middle = (best + now) / 2
+    began, about = reward.below_since(middle), reward.block_above(middle)
+    fell = f"{number(best)} → {number(now)}, from " + (f"step {began:,} on" if began else f"about step {about:,} on")
+    turn = patient.turned_before(began, TURN_WITHIN) if began else None
     if turn is None:
+        began = began or about
         return Finding("The reward fell", fell, f"Fork from before step {began:,}, with a lower learning rate.",
                        began=began, **patient.scaled("learning_rate", 1 / 3))
     knob = patient.declared[turn.knob]

@@ -329,7 +329,7 @@ def test_the_events_are_said_in_words(page, lab):
     for change in (Change(3, far.rule, far), Change(5, far.rule, None), Change(5, "another", None)):
         lab.store.log(run_id, doctor.EVENT, doctor.payload(change), change.step)
     said = list(page("llm", run=run_id, tab="Events").dataframe[0].value["detail"])
-    assert {"written in 0.19 s", "The KL runs away: 0.1 → 1.2 nats/token", "No longer: The KL runs away",
+    assert {"written in 0.2 s", "The KL runs away: 0.1 → 1.2 nats/token", "No longer: The KL runs away",
             "No longer: another"} <= set(said)
 
 

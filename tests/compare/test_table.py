@@ -68,6 +68,9 @@ def test_a_metric_of_few_rows_is_judged_over_the_same_steps():
     held = replace(tools.trace(rare, np.arange(1, 61)), run="b", label="b")
     cut = table.compare([tools.trace(learnt[:42], np.arange(1, 43)), held]).rows[1]
     assert cut.equal["tokens"].mean == learnt[39]  # the last row up to 42, alone
+    falls = np.full(30, np.nan)
+    falls[[9, 19, 29]] = 0.9, 0.5, 0.4
+    assert table.compare([tools.trace(falls, np.arange(1, 31))]).rows[0].best.mean == 0.9  # has ten steps behind it
     assert now_and_then.final.mean >= each.final.mean
 
 

@@ -61,6 +61,9 @@ def test_a_reward_that_falls_is_seen_at_the_next_look_with_the_knob_that_was_tur
     assert found.evidence == "0.9 → 0.1, from step 53 on, after η 0.0007 → 0.007 at step 51"
     assert (found.knob, found.value, found.began) == ("learning_rate", 0.0007, 51)
     assert Finding.of(found.payload) == found and Finding.of({"began": 0} | found.payload) == found
+    turned_back = fallen({51: {"learning_rate": 0.007}, 54: {"learning_rate": 0.001}})
+    assert turned_back.began == 51 and turned_back.value == 0.0007
+    assert fallen({54: {"beta": 0.1}}).began == 54, "a noisy row may have come before"
     by_itself = fallen({20: {"learning_rate": 0.001}})  # long before
     assert "after" not in by_itself.evidence
     assert (by_itself.knob, by_itself.value, by_itself.began) == ("learning_rate", 0.00033, 53)
@@ -78,6 +81,15 @@ def test_the_jitter_of_a_series_is_its_noise_without_its_jumps_and_its_trend():
         series.add(at, numbers.gauss(0.01 * at - (5 if at > 30 else 0), 0.1))
     assert 0.05 < series.jitter < 0.2 and Series().jitter == 0.0
     assert series.below_since(-2) == 31 and series.below_since(9) == 0
+
+
+def test_a_slow_fall_names_the_step_of_the_best_and_blames_no_knob():
+    doctor, knobs = Doctor(spec_of()), dict(spec_of().knobs)
+    for at in range(1, 311):
+        knobs |= {"beta": 0.1} if at == 258 else {}
+        doctor.take(at, well(at) | {"reward": 0.8 - 0.001 * max(0, at - 100)}, knobs)
+    [finding] = [each for each in doctor.findings if each.rule == "reward_fell"]
+    assert finding.evidence.endswith("from about step 200 on") and finding.began == 200
 
 
 def test_too_big_steps_pass_where_the_run_came_through():

@@ -127,7 +127,8 @@ function flagsOf(marks, range, pixels) {
 // What a flag is called, in whole and where there is little room; what a click on it does, and the list to hover.
 function named(flag) {
   const { marks } = flag, more = marks.length - 1, turns = marks.filter(({ verdict }) => !verdict);
-  const click = !more || turns.length === 1, first = turns.length === 1 ? turns[0] : marks[0];
+  const first = turns.length === 1 ? turns[0] : marks[0];
+  const click = !more || (turns.length === 1 && Boolean(first.more?.captureevents));
   Object.assign(flag, { click, first, list: more ? listOf(marks, click) : "" });
   if (!more) return { whole: first.text, short: first.text };
   const short = `${marks.length} ${turns.length > more ? "changes" : "events"}`;
