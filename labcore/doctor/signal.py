@@ -15,7 +15,7 @@ MOST_GROUPS = 0.5  # half of the batch gives no gradient: a starting guess
 MOSTLY_RIGHT = 0.8
 # All groups but one in 32 (the default batch) agree: what is left is chance.
 NO_GROUPS = 0.97
-# Twenty times the standard error of three means over 256 completions, for rewards between 0 and 1: a starting guess.
+# Ten times the standard error of a mean over 3 × 256 completions, for rewards between 0 and 1: a starting guess.
 FELL = 0.2
 FELL_NOISE = 4.0  # standard deviations of one step's reward: the best of many blocks is luck in part
 FELL_BY = 3  # rows of which the newest mean is made
@@ -77,11 +77,11 @@ def reward_fell(patient: Patient) -> Finding | None:
     turn = patient.turned_before(began, TURN_WITHIN) if began else None
     if turn is None:
         began = began or about
-        return Finding("The reward fell", fell, f"Fork from before step {began:,}, with a lower learning rate.",
+        return Finding("The reward fell", fell, f"Go back to before step {began:,}, with a lower learning rate.",
                        began=began, **patient.scaled("learning_rate", 1 / 3))
     knob = patient.declared[turn.knob]
     return Finding("The reward fell", f"{fell}, after {knob.name} {shown(turn.before)} → {shown(turn.after)} at step "
-                   f"{turn.step:,}", f"Fork from before step {turn.step:,}, or turn {knob.name} back.", began=turn.step,
+                   f"{turn.step:,}", f"Fork from before step {turn.step:,}, without this change.", began=turn.step,
                    **patient.fix(turn.knob, turn.before))
 
 
