@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from tests.foreign.files import CHART, TRL
 
 from labcore.cli.comparing import lay_out
 from labcore.cli.main import main
@@ -12,7 +13,6 @@ from labcore.compare import imported
 from labcore.store.store import Store
 from tests.cli.test_cli import refused
 from tests.compare import tools
-from tests.compare.test_foreign import CHART, TRL
 
 
 def seeded(store: Store, level: float, **more) -> list[str]:
