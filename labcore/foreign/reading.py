@@ -223,13 +223,14 @@ def _runs(name: str, stem: str, label: str, builder: Builder) -> list[Foreign]:
     there = {place: read.there[place] for place in source.metrics.values()}
     placed = np.isfinite(steps)
     rows = np.flatnonzero(np.any([*there.values()], axis=0) & placed)
-    if not rows.size:
+    real = [place for key, place in source.metrics.items() if key not in _COUNTS]
+    if not any(there[place][rows].any() for place in real):
         return []
     left = {builder.header[place]: f"{lost:,} of its {has.sum():,} numbers: their rows have no step"
             for place, has in there.items() if (lost := int((has & ~placed).sum()))}
     names = {builder.header[place]: [texts[row] for row in rows] for place, texts in read.texts.items()}
     found = [Part(rows)] if builder.layout is OWN else parts.split(
-        rows, steps, [(read.values[place], has) for place, has in there.items()], read.lines, names)
+        rows, steps, [(read.values[place], there[place]) for place in real], read.lines, names)
     runs = []
     for number, part in enumerate(found, start=1):
         own = [] if label else [str(source.copy + 1) if source.copies > 1 else "",

@@ -111,7 +111,8 @@ def test_an_import_says_what_it_read(capsys, tmp_path):
     assert main(["import", str(path)]) == 0
     said = capsys.readouterr().out
     assert "chart run a" in said and "chart b" in said and "reward from train/reward" in said
-    assert "Its steps are taken for optimizer updates." in said
+    assert "left in the file: run a - train/reward__MIN, run a - train/reward__MAX (the range of the points" in said
+    assert "optimizer updates" not in said, "W&B's own step is none"
 
 
 def test_one_bad_file_imports_none(capsys, tmp_path):

@@ -18,6 +18,7 @@ from labcore.foreign import kinds, reading
 from labcore.foreign.run import UNKNOWN
 from labcore.shelf import unused_uploads
 from labcore.shelf.shelf import Shelf
+from labcore.store.rows import Step
 from labcore.store.store import Store
 from tests.foreign.files import CHART, TRL
 
@@ -152,7 +153,7 @@ def test_a_file_with_many_runs_is_kept_once_and_as_long_as_one_of_them_is_there(
 def test_steps_that_are_no_updates_do_not_become_updates(store):
     (about,) = imported.keep(store, "m.csv", b"_step,reward\n5,1\n")
     assert "updates" not in imported.load(about.id).axes
-    assert imported.rows(about.id) == rows(only(b"_step,reward\n5,1\n"))
+    assert imported.rows(about.id) == (Step(5, 0, 0, 0.0, {"reward": 1.0}),)
 
 
 def test_the_rows_of_an_import_are_read_once_for_all_lists(store, monkeypatch):
