@@ -157,6 +157,6 @@ def _imported(entry: Entry) -> None:
     st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in run.mapped.items()]))
     if run.left:
         st.markdown("**Left in the file, which is kept**")
-        st.html(_table([(", ".join(columns), why) for why, columns in imported.by_reason(run.left).items()]))
+        st.html(_table([(why, ", ".join(columns)) for why, columns in imported.by_reason(run.left).items()]))
     for line in findings.lines(run):
         st.markdown(line)

@@ -119,10 +119,10 @@ def _counted(of: Sequence[str], what: str = "run") -> str:
 @errors_shown()
 def import_files() -> None:
     """Import metrics files and run capsules; say of each what was read, or why it cannot be."""
-    st.caption("The metrics of another tool, to compare with your own runs: trainer_state.json or a log history of TRL, "
-               "verl's file log, a CSV export of W&B or TensorBoard, progress.csv or monitor.csv of Stable-Baselines3, a "
-               "metrics.csv of this lab, or any CSV, JSON lines or Parquet with a step column (.gz too). "
-               "Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
+    st.caption("The metrics of another tool, to compare with your own runs: a trainer_state.json or log history of TRL, "
+               "a file log of verl, a CSV export of W&B or TensorBoard, a progress.csv or monitor.csv of "
+               "Stable-Baselines3, a metrics.csv of this lab, or any CSV, JSON lines or Parquet with a step column; "
+               "gzip is fine. Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
     label = st.text_input("Name", key="import:label", placeholder="The file's own name",
                           help="The group it is compared in: files of one name, and the runs in one file, are its "
                                "seeds")

@@ -36,7 +36,8 @@ _UNREADABLE = (
                 "0.5}, then import that"),
     _Unreadable((b":W&B",), "a log of W&B in its own format", "upload it by wandb sync, then import the CSV that W&B "
                 "exports"),
-    _Unreadable((b"PK\x03\x04",), "a zip or an Excel workbook", "unpack it, or save its sheet as CSV, then import that"),
+    _Unreadable((b"PK\x03\x04",), "a zip or an Excel workbook", "unpack it, or save its sheet as CSV, then import "
+                "that"),
     _Unreadable((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"), "a pickle, which the lab never reads", _CSV),
     _Unreadable((b"\x93NUMPY", b"\x89HDF"), "an array of NumPy or HDF5", _CSV),
     _Unreadable(_UTF_16, "UTF-16", "save it as UTF-8"),

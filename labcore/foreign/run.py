@@ -1,4 +1,4 @@
-"""One run out of a file's columns: its rows in the order of their steps, and what stays in the file, with the reason."""
+"""One run out of a file's columns: its rows in the order of their steps, and why other numbers stay in the file."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from labcore.shelf import unused_uploads
 from labcore.shelf.shelf import Shelf
 from labcore.store.rows import Step
 from labcore.store.store import Store
-from tests.foreign.files import CHART, TRL
+from tests.foreign.files import CHART, NAN_LOSS, SB3_EVAL, TRL, TWO_RUNS
 
 CSV = b"step,reward\n" + b"".join(b"%d,1e9\n" % step for step in range(50))
 
@@ -36,6 +36,38 @@ def test_what_was_within_the_limits_can_be_read_although_it_is_kept_in_more_byte
     (about,) = imported.keep(store, "m.csv", CSV)
     assert (imported.place(about.id) / "rows.csv").stat().st_size > len(CSV)
     assert [row.metrics["reward"] for row in imported.rows(about.id)] == [1e9] * 50
+
+
+def test_what_is_not_finite_survives(store):
+    (about,) = imported.keep(store, "log.csv", NAN_LOSS)
+    rows, trace = imported.rows(about.id), imported.load(about.id)
+    assert [str(rows[at].metrics["loss"]) for at in (0, 19, 20, 49)] == ["0.1", "0.1", "nan", "nan"]
+    assert str(rows[-1].metrics["grad_norm"]) == "inf" and "updates" in rows[-1].metrics
+    assert trace.column("loss")[0].tolist() == trace.column("grad_norm")[0].tolist() == [*range(1, 21)]
+    (broken,) = imported.keep(store, "nan.csv", b"step,reward,loss\n1,nan,nan\n2,nan,nan\n")
+    assert imported.load(broken.id).metrics.keys() == {"updates"} and len(imported.rows(broken.id)) == 2
+    assert {entry.id for entry in Shelf(store).entries()} == {about.id, broken.id}
+
+
+def test_an_import_that_an_earlier_version_read_is_read_again_when_its_file_is_imported_again(store):
+    """It left numbers out without a word, and said what it left as `unmapped`."""
+    (about,) = imported.keep(store, "progress.csv", SB3_EVAL)
+    whole = imported.rows(about.id)
+    folder = imported.place(about.id)
+    (folder / "rows.csv").write_text("step,env_steps,episode_return\n1,2048,22.0\n2,4096,26.0\n")
+    fields = json.loads((folder / "about.json").read_text())
+    del fields["left"]
+    (folder / "about.json").write_text(json.dumps(fields | {"unmapped": ["time/fps"]}))
+    store.mark(about.id, star=True)
+    assert imported.listed(store)[0].left == {"time/fps": UNKNOWN} and len(imported.rows(about.id)) == 2
+    (again,) = imported.keep(store, "progress.csv", SB3_EVAL)
+    assert again.star and imported.rows(again.id) == whole and "eval_return" in imported.load(again.id).metrics
+
+
+def test_two_runs_of_one_file_and_one_label_are_two_imports(store):
+    first, second = imported.keep(store, "log.csv", TWO_RUNS, "mine")
+    assert first.label == second.label == "mine" and first.id != second.id and len(imported.listed(store)) == 2
+    assert [imported.rows(run.id)[0].metrics["reward"] for run in (first, second)] == [0.25, 0.75]
 
 
 def test_runs_of_one_label_are_told_apart(store, tmp_path):

@@ -44,9 +44,9 @@ SB3_EVAL = b"""eval/mean_ep_length,eval/mean_reward,time/total_timesteps,rollout
 190.0,200.0,3000,,
 ,,4096,26.0,2
 """
-SB3_DQN = b"""rollout/ep_len_mean,rollout/ep_rew_mean,rollout/exploration_rate,time/episodes,time/total_timesteps,train/loss
-20,20,0.95,4,80,
-21,22,0.9,8,170,0.01
+SB3_DQN = b"""rollout/ep_rew_mean,rollout/exploration_rate,time/episodes,time/total_timesteps,train/loss
+20,0.95,4,80,
+22,0.9,8,170,0.01
 """
 MONITOR = b'#{"t_start": 1700000000.0, "env_id": "CartPole-v1"}\nr,l,t\n22.0,22,0.5\n30.0,30,0.9\n'
 CLEANRL = b"global_step,charts/episodic_return,losses/entropy\n512,20,0.5\n1024,30,0.25\n"
