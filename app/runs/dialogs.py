@@ -119,8 +119,8 @@ def _counted(of: Sequence[str], what: str = "run") -> str:
 @errors_shown()
 def import_files() -> None:
     """Import metrics files and run capsules; say of each what was read, or why it cannot be."""
-    st.caption("The metrics of another tool, to compare with your own runs: a trainer_state.json or log history of TRL, "
-               "a file log of verl, a CSV export of W&B or TensorBoard, a progress.csv or monitor.csv of "
+    st.caption("The metrics of another tool, to compare with your own runs: a trainer_state.json or log history "
+               "of TRL, a file log of verl, a CSV export of W&B or TensorBoard, a progress.csv or monitor.csv of "
                "Stable-Baselines3, a metrics.csv of this lab, or any CSV, JSON lines or Parquet with a step column; "
                "gzip is fine. Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
     label = st.text_input("Name", key="import:label", placeholder="The file's own name",

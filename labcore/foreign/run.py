@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -47,13 +48,12 @@ class Foreign:
 
     def steps(self) -> Iterator[Step]:
         """The rows one by one, with NaN and infinities where the file has them."""
-        counters = [map(int, self.columns[key].tolist()) for key in COUNTERS[:3]]
-        keys, n = ordered(self.there), self.columns["step"].size
-        values = zip(*(self.columns[key].tolist() for key in keys), strict=True) if keys else [()] * n
-        there = zip(*(self.there[key].tolist() for key in keys), strict=True) if keys else [()] * n
-        for *counted, seconds, row, has in zip(*counters, self.columns["seconds"].tolist(), values, there, strict=True):
-            yield Step(*counted, seconds, {key: value for key, value, is_in in zip(keys, row, has, strict=True)
-                                           if is_in})
+        step, tokens, env_steps = (map(int, self.columns[key].tolist()) for key in COUNTERS[:3])
+        seconds, keys = self.columns["seconds"].tolist(), ordered(self.there)
+        values = zip(*(self.columns[key].tolist() for key in keys), strict=True)
+        there = zip(*(self.there[key].tolist() for key in keys), strict=True)
+        metrics = (dict(compress(zip(keys, row, strict=True), has)) for row, has in zip(values, there, strict=True))
+        return map(Step, step, tokens, env_steps, seconds, metrics)
 
 
 @dataclass
