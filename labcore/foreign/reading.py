@@ -149,7 +149,7 @@ def _sources(header: Sequence[str], layout: Layout) -> list[Source]:
     shared = found.pop(("", 0)).columns if ("", 0) in found and any(of for of, _ in found) else []
     for (of, copy), source in found.items():
         own = {plain(title) for _, title in source.columns}
-        first = found[of, 0].columns if copy else []
+        first = found[of, 0].columns if copy and (of, 0) in found else []
         source.copies = sum(name == of for name, _ in found)
         source.columns = [*shared, *source.columns, *(
             (place, title) for place, title in first

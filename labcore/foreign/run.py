@@ -127,7 +127,8 @@ class Builder:
         if key not in self.source.places:
             return np.zeros(begins.size)
         values, _ = self._column(self.source.places[key], rows)
-        return _held(_latest(values, np.isfinite(values), begins)[0])
+        found = _held(_latest(values, np.isfinite(values), begins)[0])
+        return found if key == "seconds" else np.trunc(found)  # the others are kept as whole numbers
 
     def _mapped(self, columns: Columns, there: Columns) -> dict[str, str]:
         """Our keys -> the columns that they were read from: those that have a number, and no counter that stays 0."""
@@ -165,9 +166,13 @@ class Builder:
             if counts not in COUNTERS:
                 there[counts] = np.ones(columns["step"].size, bool)
             yield _COUNTED[counts]
+        if self.layout.row:
+            yield f"Its steps are {self.layout.row}s."
         for counter, metric in self.layout.sums.items():
-            columns[counter] = np.cumsum(np.nan_to_num(columns[metric]))
-            yield f"Its steps are {self.layout.row}s, and its environment steps the sum of their lengths."
+            if metric in there:
+                lengths = columns[metric]
+                columns[counter] = np.cumsum(np.where(np.isfinite(lengths), np.trunc(lengths), 0.0))
+                yield f"Its {counter} are the running sum of {self._title(metric)}."
         if "tokens" in self.source.places and self._title("tokens").removeprefix("train/") in _BOTH:
             yield "Its tokens may count the prompts too; the lab's count completions only."
         if columns["seconds"].size and columns["seconds"][0] > _UNIX_TIME:

@@ -125,7 +125,7 @@ def test_files_of_any_kind_are_imported_and_runs_in_one_are_told_apart(capsys, t
     assert main(["import", *(str(tmp_path / name) for name in names)]) == 0
     said = capsys.readouterr().out
     assert {about.label for about in imported.listed(Store())} == {"trainer_state", "two 1", "two 2", "verl", "monitor"}
-    assert "told apart by steps that begin again in line 12" in said and "(it stands beside log_history)" in said
+    assert "told apart by steps that begin again in line 12" in said and "(no row of log_history)" in said
     assert main(["import", str(tmp_path / "two.csv"), "--label", "PPO"]) == 0
     assert main(["compare", *(about.id for about in imported.listed(Store()) if about.label == "PPO")]) == 0
     assert "PPO (imported)" in capsys.readouterr().out, "seeds of one group"

@@ -34,7 +34,7 @@ def test_one_table_in_every_kind_of_file(content):
 def test_a_trainers_state():
     columns, left, _ = read(files.TRAINER_STATE, "trainer_state.json")
     assert columns == {"step": [1, 2], "reward": [0.25, 0.5], "kl": [0, 0.001], "loss": [0, 0.001], "updates": [1, 2]}
-    assert left == dict.fromkeys(("best_metric", "epoch", "global_step", "max_steps"), "it stands beside log_history")
+    assert left == dict.fromkeys(("best_metric", "epoch", "global_step", "max_steps"), "no row of log_history")
 
 
 def test_rows_of_evaluations_are_placed_by_the_steps_of_the_environment():
