@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ def table(name: str, content: bytes) -> Table:
     except (pyarrow.ArrowException, OSError) as error:
         raise damaged(error) from error
     header = tuple(schema.names)
-    if twice := next((column for column in header if header.count(column) > 1), None):
-        raise LabError(f"{name} has two columns {quoted(twice)}: give each its own name.")
+    if twice := [column for column, count in Counter(header).items() if count > 1]:
+        raise LabError(f"{name} has two columns {quoted(twice[0])}: give each its own name.")
 
     def rows(places: Sequence[int]) -> Iterator[tuple[int, int, Sequence[Any]]]:
         wanted = [header[place] for place in dict.fromkeys(places)]

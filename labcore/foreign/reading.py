@@ -72,10 +72,7 @@ def _parsed(name: str, content: bytes, label: str, most: float, layout: Layout |
     layout = layout or layout_of(_of_a_chart(column)[1] for column in table.header)
     if layout.value:
         table = replace(table, header=_with_value(name, stem, table.header, layout))
-    sources = _sources(table.header, layout)
-    if len(sources) > MOST_RUNS:
-        raise LabError(f"{name} has {len(sources):,} lines of a chart, and each would be a run: give at most "
-                       f"{MOST_RUNS:,} of them.")
+    sources = _sources(name, table.header, layout)
     taken = [source for source in sources if source.places.keys() - _COUNTS]
     _check(name, table, layout, sources, taken)
     read = _numbers(name, table, taken, most)
@@ -132,9 +129,10 @@ def _spelled(tag: str) -> Iterator[str]:
         yield f"{tag[:first]}/{tag[first + 1:last]}/{tag[last + 1:]}"
 
 
-def _sources(header: Sequence[str], layout: Layout) -> list[Source]:
-    """The runs by their columns. Of columns of one name each is that of another run; what all runs of a file or of a
-    name share is what places and counts their rows."""
+def _sources(name: str, header: Sequence[str], layout: Layout) -> list[Source]:
+    """The runs by their columns. Of columns of one name each is that of another run, and shares with the first of them
+    what places and counts rows. Columns without a run's name are of all runs of a chart; what the lab does not know of
+    them stands with the first run. Raises LabError for too many."""
     found: dict[tuple[str, int], Source] = {}
     seen: Counter[tuple[str, str]] = Counter()
     for index, column in enumerate(header):
@@ -146,14 +144,18 @@ def _sources(header: Sequence[str], layout: Layout) -> list[Source]:
             source.ranges.append(column)
         else:
             source.columns.append((index, quantity))
-    shared = found.pop(("", 0)).columns if ("", 0) in found and any(of for of, _ in found) else []
-    for (of, copy), source in found.items():
+    if (lines := sum(bool(of) for of, _ in found) or len(found)) > MOST_RUNS:
+        raise LabError(f"{name} has {lines:,} lines of a chart, and each would be a run: give at most "
+                       f"{MOST_RUNS:,} of them.")
+    copies = Counter(of for of, _ in found)
+    shared = found.pop(("", 0)).columns if ("", 0) in found and len(copies) > 1 else []
+    counting = {of: [each for each in source.columns if _places(layout, each[1])]
+                for (of, copy), source in found.items() if not copy}
+    known_of_all = [each for each in shared if _places(layout, each[1]) or known(layout, each[1])]
+    for number, ((of, copy), source) in enumerate(found.items()):
         own = {plain(title) for _, title in source.columns}
-        first = found[of, 0].columns if copy and (of, 0) in found else []
-        source.copies = sum(name == of for name, _ in found)
-        source.columns = [*shared, *source.columns, *(
-            (place, title) for place, title in first
-            if (place, title) not in shared and plain(title) not in own and _places(layout, title))]
+        first = [each for each in counting.get(of, []) if plain(each[1]) not in own] if copy else []
+        source.columns, source.copies = [*(known_of_all if number else shared), *source.columns, *first], copies[of]
         _fill(source, layout)
     return list(found.values())
 

@@ -116,7 +116,7 @@ class Builder:
         there = {key: has for key, has in there.items() if has.any()}
         columns = {key: column for key, column in columns.items() if key in COUNTERS or key in there}
         mapped = self._mapped(columns, there)
-        notes = [*notes, *self._counted(columns, there)]
+        notes = [*notes, *self._counted(columns, there), *_not_finite(columns, there)]
         losses = {self.header[self.source.places[key]]: why for key, why in lost.items()}
         return Foreign(label, columns, there, mapped, _joined(left, losses, self._left(mapped, there)), tuple(notes))
 
@@ -181,6 +181,15 @@ class Builder:
 
     def _title(self, key: str) -> str:
         return plain(self.header[self.source.places[key]].rpartition(" - ")[2])
+
+
+def _not_finite(columns: Columns, there: Columns) -> Iterator[str]:
+    """What to say of metrics that are NaN or infinite in some rows."""
+    broken = {key: ~np.isfinite(columns[key][has]) for key, has in there.items()}
+    said = [f"{key} in {wrong.sum():,} of {wrong.size:,} rows, first at step "
+            f"{columns['step'][there[key]][wrong][0]:,.0f}" for key, wrong in broken.items() if wrong.any()]
+    if said:
+        yield f"NaN or infinite: {'; '.join(said)}."
 
 
 def _joined(*reasons: Mapping[str, str]) -> dict[str, str]:

@@ -104,6 +104,13 @@ def test_a_file_that_cannot_be_used(content, words):
     assert words in str(refused.value) and str(refused.value).count(". ") == 0
 
 
+def test_what_is_not_finite_is_said_and_kept():
+    run = only(b"step,reward,loss\n1,0.5,0.1\n2,0.5,\n3,0.5,nan\n4,0.5,-inf\n")
+    assert [str(row.metrics.get("loss")) for row in rows(run)] == ["0.1", "None", "nan", "-inf"]
+    assert "NaN or infinite: loss in 2 of 3 rows, first at step 3." in run.notes
+    assert str(run.metrics["loss"].tolist()) == "[0.1, nan, nan, nan]", "what is drawn"
+
+
 def test_a_file_that_is_too_large(monkeypatch):
     monkeypatch.setattr(kinds, "LIMIT", 10)
     with pytest.raises(LabError, match="above the limit"):
