@@ -7,6 +7,7 @@ first; where the database can, such writes go beside each other, and none goes b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError, first_line
+from labcore.files.paths import home, made, path_of, read_only
 from labcore.store.schema import steps
 
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
@@ -110,6 +112,24 @@ class PostgreSQL(Dialect):
 
 _DIALECTS = {"sqlite": SQLite(), "postgresql": PostgreSQL()}
 _OTHER = Dialect()
+
+
+def store_url(reads: bool = False) -> str:
+    """The URL of the database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
+
+    The folder is created, because the files of runs lie there, unless the lab is shared for reading or the store is
+    only to be read (`reads`).
+
+    Raises:
+        LabError: the folder cannot be created.
+    """
+    folder = path_of(home()) if reads or read_only() else made(path_of(home()))
+    return os.environ.get("RL_LAB_STORE") or sqlite_url(folder / "lab.db")
+
+
+def sqlite_url(file: Path) -> str:
+    """The URL of the SQLite database in `file`, whose path may hold %, ? or #, which mean something else in a URL."""
+    return sa.URL.create("sqlite", database=str(file)).render_as_string()
 
 
 def of(connection: sa.Connection) -> Dialect:

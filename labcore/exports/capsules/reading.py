@@ -22,7 +22,7 @@ from labcore.doctor.finding import SEVERITIES
 from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
-from labcore.exports.capsules.unzipping import RUN_ID, fault, is_time, read_json
+from labcore.exports.capsules.unzipping import fault, is_time, read_json
 from labcore.files import tables
 from labcore.files.given import NotJSON, json_of
 from labcore.files.paths import path_of
@@ -85,7 +85,7 @@ def unpacked(path: Path | str) -> Iterator[Capsule]:
 
 def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
     spec = RunSpec.from_json(_text(name, folder, SPEC))
-    if not _sound_types(spec) or not _sound_parent(spec.parent):
+    if not _sound_types(spec):
         raise fault(name, f"its {SPEC} is no run's")
     if spec.data and (Path(spec.data).parts[0] != DATA or spec.data not in manifest["files"]):
         raise fault(name, f"its {SPEC} names a file outside of it")
@@ -110,11 +110,6 @@ def _sound_types(spec: RunSpec) -> bool:
 
 def _sound_seen(content: Any) -> bool:
     return isinstance(content, dict) and type(content.get("step")) is int
-
-
-def _sound_parent(parent: object) -> bool:
-    return parent is None or (isinstance(parent, tuple) and len(parent) == 2 and isinstance(parent[0], str)
-                              and bool(RUN_ID.fullmatch(parent[0])) and type(parent[1]) is int)
 
 
 def _rows(name: str, folder: Path) -> Iterator[Step]:

@@ -22,6 +22,7 @@ from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.files import given, jsonl
 from labcore.files.adapters import BESIDE
+from labcore.files.paths import is_id
 from labcore.runs.faults import disk_full
 from labcore.store.rows import STATES
 
@@ -34,7 +35,6 @@ TEXT_BYTES = 8 * 2**20  # the largest manifest or spec: as JSON in memory it tak
 LATEST = 4e9  # seconds since 1970
 _BLOCK = 2**20
 _CHECKPOINT, _SEEN = re.compile(r"step-([0-9]{6,15})"), re.compile(r"step-([0-9]{6,15})\.json")
-RUN_ID = re.compile(r"\w[\w.-]{0,99}")
 
 
 def unpack(path: Path, folder: Path) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
     times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
     if not all(is_time(time) for time in times):
         raise fault(name, "its manifest has no proper times")
-    if not RUN_ID.fullmatch(manifest["run"]) or manifest["state"] not in STATES:
+    if not is_id(manifest["run"]) or manifest["state"] not in STATES:
         raise fault(name, "its manifest names no run of the lab")
     if not all(isinstance(entry, dict) and type(entry.get("from", 0)) is int for entry in manifest["made_with"]):
         raise fault(name, "its manifest has no proper 'made_with'")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
-from labcore.files.paths import RESERVED, home, is_run_id
+from labcore.files.paths import home, is_id, is_run_id
 
 RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
 VERSIONS, LOG = "versions.json", "worker.log"  # to which each worker of a run adds
@@ -35,8 +35,8 @@ def folder(thing: str) -> Path:
 
 
 def place(path: Path) -> str | None:
-    """A path below this home as a text with slashes; None where it is elsewhere."""
-    return path.relative_to(home()).as_posix() if path.is_relative_to(home()) else None
+    """A path below this home as a text with slashes; None where it is, or may be, elsewhere."""
+    return path.relative_to(home()).as_posix() if path.is_relative_to(home()) and ".." not in path.parts else None
 
 
 def whole_with(path: Path) -> str | None:
@@ -71,11 +71,9 @@ def moved(path: Path) -> Path | None:
 def unit_with(path: Path) -> str | None:
     """The unit that `path` belongs to; None of what is never published."""
     parts = (place(path) or "").split("/")
-    if parts[0].startswith("."):
-        return None
     if parts[0] in ("base", "uploads"):
-        return "/".join(parts[:2]) if len(parts) > 1 else None
-    return parts[0] if parts[0] not in RESERVED and is_run_id(parts[0]) else None
+        return "/".join(parts[:2]) if len(parts) > 1 and is_id(parts[1]) else None
+    return parts[0] if is_run_id(parts[0]) else None
 
 
 def is_run(unit: str) -> bool:
