@@ -47,8 +47,8 @@ def can_be_path(word: str | Path) -> bool:
 
 
 def is_id(name: object) -> bool:
-    """Whether `name` can be an id, which is the name of one folder: letters, digits, `_`, `-`, and dots inside, no longer
-    than disks allow.
+    """Whether `name` can be an id, which is the name of one folder: letters, digits, `_`, `-`, and dots inside, as long
+    as disks allow.
 
     Every id is checked by this function before it becomes a path. So an id cannot lead out of its folder, whether it
     was read from a store, a capsule, a link, a manifest or the command line.

@@ -16,8 +16,9 @@ itself. A unit is what is published in one go: `RUN`, `base/HASH` or `uploads/PL
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from labcore.errors import LabError, quoted
 from labcore.files.paths import home, is_id, is_run_id
 
 RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
@@ -30,8 +31,15 @@ _INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{_STEP}
 
 
 def folder(thing: str) -> Path:
-    """Where the files of a thing are in this home."""
+    """Where the files of a thing are in this home. Raises LabError where nothing can be called so."""
+    if not can_be(thing):
+        raise LabError(f"{quoted(thing)} cannot be anything of the lab's: neither its files nor a copy are looked for.")
     return home() / thing.removesuffix(f"/{RUN}")
+
+
+def can_be(thing: str) -> bool:
+    """Whether a thing or a unit may be called so: ids with slashes between them."""
+    return all(map(is_id, thing.split("/")))
 
 
 def place(path: Path) -> str | None:
@@ -87,11 +95,10 @@ def is_checkpoint(name: str) -> bool:
 
 
 def safe(name: str) -> bool:
-    """Whether a name in a manifest stays within its folder."""
-    path = PurePosixPath(name)
-    return bool(name) and not path.is_absolute() and ".." not in path.parts and not set(name) & set("\\\0:")
+    """Whether a name in a manifest, or of an object, stays within its folder and is not that folder itself."""
+    return not {"", ".", ".."} & {*name.split("/")} and not set(name) & set("\\\0:")
 
 
 def _can_be(thing: str) -> bool:
     first = thing.split("/")[0]
-    return first in ("base", "uploads") or is_run_id(first)
+    return can_be(thing) and (first in ("base", "uploads") or is_run_id(first))

@@ -143,8 +143,8 @@ def test_a_full_disk_is_foreseen(packed, monkeypatch):
 def test_manifests_that_make_no_sense(packed):
     files = content(packed)
     told = json.loads(files["manifest.json"])
-    for key, value in {"run": "../../x", "state": "sleeping", "step": "many", "made_with": [3], "files": [],
-                       "left_out": None}.items():
+    for key, value in (("run", "../../x"), ("run", "votes."), ("run", ".."), ("run", "x" * 300), ("state", "sleeping"),
+                       ("step", "many"), ("made_with", [3]), ("files", []), ("left_out", None)):
         broken = files | {"manifest.json": json.dumps(told | {key: value}).encode()}
         assert "is not a sound capsule" in refused(rewritten(packed, broken)), key
     rewritten(packed, files)
