@@ -66,7 +66,7 @@ def test_the_tables_never_load_torch_and_the_engine_never_streamlit():
     assert found.keys() == {*HEAVY} and {*found.values()} <= {*trains}
 
 
-# Which delete folders: `removal` those of the lab, the others what they have just made themselves, or the package's own.
+# They delete folders: `removal` those of the lab, the others what they have just made, or what belongs to the package.
 DELETE = ("labcore/files/removal.py", "labcore/files/atomic.py", "labcore/workers/ship_bases.py")
 
 
@@ -111,7 +111,8 @@ def test_no_pickle_no_foreign_code_no_wrong_import():
     ("from transformers import A", "app/a.py"), ("from labcore import llm", "pages/a.py"),
     ("from labcore.maths.kl import k1", "app/a.py"), ("import streamlit as st", "labcore/a.py"),
     ("from app.theme import x", "labcore/a.py"), ("np.load(x)", "labcore/a.py"),
-    ("st.plotly_chart(figure)", "app/a.py"), ("shutil.rmtree(folder)", "labcore/shelf/a.py"), ("left.plotly_chart(figure)", "pages/a.py")])
+    ("st.plotly_chart(figure)", "app/a.py"), ("shutil.rmtree(a)", "labcore/a.py"),
+    ("left.plotly_chart(figure)", "pages/a.py")])
 def test_each_fault_is_found(source, path):
     assert faults(source, path)
 

@@ -62,25 +62,19 @@ def is_id(name: object) -> bool:
 def named(name: str, folder: Path) -> Path:
     """The folder of the id `name` in `folder`. Raises LabError where `name` cannot be an id."""
     if not is_id(name):
-        raise _no_id(name)
+        raise LabError(f"{quoted(name)} cannot be an id, which has letters, digits, _, - and dots inside: list the "
+                       "runs to see their ids.")
     return folder / name
 
 
-def _no_id(name: object) -> LabError:
-    return LabError(f"{quoted(name)} cannot be an id: an id has letters, digits, _, - and dots inside, and is not the "
-                    "name of a folder of the lab's own. List the runs to see their ids.")
-
-
 def run_folder(run_id: str) -> Path:
-    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError unless `is_run_id`."""
-    if not is_run_id(run_id):
-        raise _no_id(run_id)
-    return home() / run_id
+    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as `named`."""
+    return named(run_id, home())
 
 
 def is_run_id(name: object) -> bool:
-    """Whether a run may be called `name`: an id that nothing else in the lab's folder has, on a disk that ignores case
-    either."""
+    """Whether a run may be called `name`: an id that nothing else in the lab's folder has, also on a disk that ignores
+    case. Labs of before took a few others in capsules: those runs are listed, and their folders stay."""
     return isinstance(name, str) and is_id(name) and (plain := name.casefold()) not in RESERVED and (
         not plain.startswith(RESERVED_PREFIXES))
 

@@ -25,7 +25,8 @@ _APART = 1e-6  # seconds between runs that are made at once: lists are in the or
 
 
 def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: Sequence[Event]) -> None:
-    """Write a whole run as it is, with its steps and events. Raises LabError where its name is too long."""
+    """Write a whole run as it is, with its steps and events. Raises LabError where it cannot be called so."""
+    run_folder(row.id)
     _check_length(row.id)
     connection.execute(runs.insert(), {
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, quoted
 from labcore.files.artifacts.deletion import deleted
-from labcore.files.paths import imports, is_import, is_run_id, named, run_folder
+from labcore.files.paths import imports, is_id, is_import, is_run_id, named, run_folder
 from labcore.files.removal import remove
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes
@@ -27,7 +27,7 @@ RUNS = sa.select(*((marks if name in _MARKS else runs).c[name] for name in RunRo
 
 def run_row(row: sa.Row) -> RunRow:
     """The run in a row of `RUNS`. Raises Garbled where its id or its spec is none."""
-    if not is_run_id(row.id):
+    if not is_id(row.id):
         raise Garbled(f"it has a run with the id {quoted(row.id)}, which no run can have")
     try:
         spec = _spec(row.spec)

@@ -7,7 +7,6 @@ import pytest
 from labcore.files.paths import home, imports
 from labcore.store.schema import marks, runs
 from labcore.store.store import Store
-from tests.files.made_names import HOSTILE
 
 LONG = "x" * 300
 
@@ -20,8 +19,9 @@ def test_a_link_with_a_name_that_cannot_be(page, grpo, name, query):
     page(name, **query)
 
 
-@pytest.mark.parametrize(("name", "keys"), [("llm", ("run", "model")), ("maze", ("run",)), ("compare", ("runs", "sweep")),
-                                            ("playground", ("runs",)), ("lessons", ("lesson",))])
+@pytest.mark.parametrize(("name", "keys"), [
+    ("llm", ("run", "model")), ("maze", ("run",)), ("compare", ("runs", "sweep")), ("playground", ("runs",)),
+    ("lessons", ("lesson",))])
 def test_a_link_with_a_path_as_a_name_opens_its_page(page, grpo, name, keys):
     (home().parent / "victim" / "checkpoints" / "step-000000" / "policy").mkdir(parents=True, exist_ok=True)
     for hostile in ("../victim", "base:../victim", "a/../../victim@0", "..", "imported-/../../victim"):

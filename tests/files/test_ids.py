@@ -28,8 +28,8 @@ from labcore.store.store import Store
 from tests.files.made_names import HOSTILE
 from tests.runs.fake import grpo
 
-PARTS = st.sampled_from(["..", ".", "/", "\\", "a", "base", "imported-", "sweep-", "lab.db", "\0", "\n", " ", ":", "%2e",
-                         "é", "-", "_", "\ud800", "·", "‥", "／"])
+PARTS = st.sampled_from(["..", ".", "/", "\\", "a", "base", "imported-", "sweep-", "lab.db", "\0", "\n", " ", ":",
+                         "%2e", "é", "-", "_", "\ud800", "·", "‥", "／"])
 NAMES = st.lists(PARTS, max_size=6).map("".join) | st.text(max_size=20)
 
 
@@ -59,8 +59,6 @@ def test_what_is_no_text_is_no_id(name):
 @pytest.mark.parametrize("name", ["base", "Base", "jobs", "uploads", "imported-a", "sweep-1", "lab.db", "mixes.json"])
 def test_a_name_of_the_lab_itself_is_no_runs(name):
     assert is_id(name) and not is_run_id(name)
-    with pytest.raises(LabError, match="cannot be an id"):
-        run_folder(name)
 
 
 def noted(name: str) -> None:

@@ -64,7 +64,7 @@ def test_a_run_that_is_called_like_a_path_is_damage_and_is_said_in_a_sentence(na
         assert main(command) == 1, command
         said = capsys.readouterr().err
         assert "is damaged" in said and "which no run can have" in said, (command, said)
-    with pytest.raises(LabError, match="has a run with the id .* which no run can have"):
+    with pytest.raises(LabError, match=r"has a run with the id .* which no run can have"):
         Shelf(store).entries()
     store.delete(name)
     assert files(victim) == before and Store().runs() == []
