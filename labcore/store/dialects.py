@@ -21,6 +21,7 @@ from labcore.store.schema import steps
 
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 IDLE_SECONDS = 15  # a writer that is silent for so long (its machine sleeps, say) loses its turn: an append tries twice
+LONGEST_PATH = 504  # bytes of a path that SQLite opens: its own files beside it have eight more, and 512 is its bound
 TURN = "lab_turn"  # the execution option of a connection; a read has none
 ALONE, BESIDE = "alone", "beside"
 
@@ -121,10 +122,16 @@ def store_url(reads: bool = False) -> str:
     only to be read (`reads`).
 
     Raises:
-        LabError: the folder cannot be created.
+        LabError: the folder cannot be created, or its path is too long for SQLite.
     """
-    folder = path_of(home()) if reads or read_only() else made(path_of(home()))
-    return os.environ.get("RL_LAB_STORE") or sqlite_url(folder / "lab.db")
+    folder = path_of(home())
+    url = os.environ.get("RL_LAB_STORE") or sqlite_url(folder / "lab.db")
+    if not os.environ.get("RL_LAB_STORE") and (length := len(os.fsencode(folder / "lab.db"))) > LONGEST_PATH:
+        raise LabError(f"The path of the store, {folder / 'lab.db'}, has {length} bytes, and SQLite opens no file with "
+                       f"more than {LONGEST_PATH}: set RL_LAB_HOME to a folder with a shorter path.")
+    if not (reads or read_only()):
+        made(folder)
+    return url
 
 
 def sqlite_url(file: Path) -> str:
