@@ -17,7 +17,6 @@ from labcore.files import atomic, given, sizes
 from labcore.files.artifacts import fetch, publish
 from labcore.files.paths import home, made
 
-
 MOST_NAME = 200  # bytes of a file's name
 
 

@@ -18,8 +18,9 @@ from labcore.store.store import Store
 from labcore.workers import process
 from tests.runs.fake import grpo
 
-NAMES = ("a%20b", "a%2Fb", "what?", "what?uri=true", "a?mode=memory&cache=shared", "#1", "a b", "ü·漢", "100%", "%", "%00",
-         "a@b", "user:word@host", "[x]", "*", "'q'", '"q"', "a;b", "a\\b", ":memory:", "file:x", "a\nb", "~", "é" * 100)
+NAMES = ("a%20b", "a%2Fb", "what?", "what?uri=true", "a?mode=memory&cache=shared", "#1", "a b", "ü·漢", "100%", "%",
+         "%00", "a@b", "user:word@host", "[x]", "*", "'q'", '"q"', "a;b", "a\\b", ":memory:", "file:x", "a\nb", "~",
+         "é" * 100)
 
 
 @pytest.mark.parametrize("name", NAMES)
