@@ -35,11 +35,12 @@ FORMAT, VERSION = "rl-visual-lab capsule", 1
 MANIFEST, SPEC, METRICS, EVENTS, KNOBS, README = ("manifest.json", "spec.json", "metrics.csv", "events.csv",
                                                   "knobs.csv", "README.txt")
 CHECKPOINTS, DATA, SEEN = "checkpoints", "data", ("samples", "lines")
-# What a reader checks within seconds and 300 MB: of a table the cells, to which each row adds some; of JSON the numbers,
-# texts, lists and objects, which take up to a hundred bytes each in memory.
+# What a reader checks in seconds and in 300 MB of memory: the cells of a table, to which each row adds some; and the
+# numbers, texts, lists and objects of JSON, each of which takes up to a hundred bytes in memory.
 MOST_CELLS, ROW_CELLS = 2_000_000, 8
 MOST_VALUES, USUAL_VALUES = {EVENTS: 2**20, **dict.fromkeys(SEEN, 2**21)}, 2**19
-LARGEST, MOST_SEEN = 2 * 2**30, 32 * 2**20  # bytes: of one checkpoint in a capsule, and of what there is to look at
+LARGEST = 2 * 2**30  # bytes of one checkpoint in a capsule
+MOST_SEEN, LONGEST_SEEN = 32 * 2**20, 16 * 2**20  # bytes of all there is to look at, and of one file of it
 
 _README = """The run {run} of RL Visual Lab, complete: its spec and seed, every metric and event, the timeline of its
 knobs, what it started from, its newest checkpoint, and what it was made with.
@@ -127,8 +128,8 @@ def _check_room(run_id: str, rows: Sequence[Step], events: Sequence[Event], tabl
     """Raise LabError where no reader would take a run's rows, or its events, which are written as `table`."""
     wide = len(COUNTERS) + len({key for row in rows for key in row.metrics})
     if max(cells(len(rows), wide), cells(len(events), 5)) > MOST_CELLS or values(table) > MOST_VALUES[EVENTS]:
-        raise LabError(f"The run {run_id} has {len(rows):,} rows of {wide} numbers and {len(events):,} events, too many "
-                       "for a capsule: export it without --capsule.")
+        raise LabError(f"The run {run_id} has {len(rows):,} rows of {wide} numbers and {len(events):,} events, too "
+                       "many for a capsule: export it without --capsule.")
 
 
 def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, largest: int) -> None:
@@ -200,11 +201,11 @@ def _seen(folder: Path) -> dict[str, Path]:
     room = MOST_SEEN
     for path in sorted((path for name in SEEN for path in (folder / name).glob("step-*.json")),
                        key=lambda path: path.stem, reverse=True):
-        room -= path.stat().st_size
+        if (size := path.stat().st_size) > LONGEST_SEEN or values(path.read_bytes()) > most_values(path.parent.name):
+            continue
+        room -= size
         if room < 0:
             break
-        if values(path.read_bytes()) > most_values(path.parent.name):
-            continue
         found[f"{path.parent.name}/{path.name}"] = path
     return found
 

@@ -185,8 +185,8 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
 
 
 def _table(name: str, file: str, lines: Iterator[list[str]], most: int) -> tuple[list[str], Iterator[list[str]]]:
-    """The header and the rows, of at most `most` cells and ends of lines. The first row that is none is the last that is
-    read."""
+    """The header and the rows, of at most `most` cells as `packing.cells` counts them. Nothing is read beyond the first
+    row that is none."""
     def rows() -> Iterator[list[str]]:
         for count, row in enumerate(lines, 1):
             if len(row) != len(header):

@@ -132,7 +132,7 @@ def _read_manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _check_size(name: str, archive: zipfile.ZipFile, file: str) -> None:
     """No file is larger than its kind can be: all but the checkpoints are read as a whole."""
     top = file.split("/")[0]
-    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.MOST_SEEN),
+    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.LONGEST_SEEN),
             **TABLE_BYTES}.get(top, TEXT_BYTES)
     if (size := archive.getinfo(file).file_size) > most:
         raise fault(name, f"{quoted(file)} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")

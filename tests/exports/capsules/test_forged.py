@@ -122,14 +122,21 @@ def test_bombs(packed, monkeypatch):
 
 @pytest.mark.parametrize("file, limit, most", [
     ("manifest.json", "TEXT_BYTES", 100), ("spec.json", "TEXT_BYTES", 20_000), ("events.csv", "TABLE_BYTES", 100),
-    ("samples/step-000030.json", None, 2**25), ("data/mine.txt", None, 2**26)])
+    ("samples/step-000030.json", None, 2**24), ("data/mine.txt", None, 2**26)])
 def test_each_file_has_its_limit(packed, monkeypatch, file, limit, most):
     if limit:
         monkeypatch.setattr(unzipping, limit, {file: most} if limit == "TABLE_BYTES" else most)
     monkeypatch.setattr(unzipping, "MOST_SHRUNK", 10**9)
     larger = {} if file in ("manifest.json", "events.csv") else {file: bytes(most + 1)}
-    words = "its samples and lines have" if file.startswith("samples") else f"{file!r} has "
-    assert words in refused(sealed(packed, larger))
+    assert f"{file!r} has " in refused(sealed(packed, larger))
+
+
+def test_all_there_is_to_look_at_has_a_limit(packed, monkeypatch):
+    there, text = sum(len(text) for name, text in content(packed).items() if name.startswith("samples/")), b'{"step": 1}'
+    monkeypatch.setattr(packing, "MOST_SEEN", there + len(text))
+    with reading.unpacked(sealed(packed, {"samples/step-000001.json": text})):
+        pass
+    assert "its samples and lines have 0 MiB, more than 0" in refused(sealed(packed, {"lines/step-000001.json": text}))
 
 
 def test_a_file_that_is_a_folder_too(packed):
