@@ -59,7 +59,7 @@ class Database:
             raise faults.in_words(error, self.url) from error
         except Garbled as error:
             raise faults.damaged(self.url, str(error)) from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # rows are read within their transaction
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:  # of a row that is read
             raise faults.damaged(self.url, "a row in it cannot be read") from error
 
     def _writing(self):
