@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import re
 import tracemalloc
 import zipfile
@@ -316,15 +317,15 @@ def test_a_list_of_files_is_not_read_without_end(packed, monkeypatch):
 def test_files_that_share_their_bytes_count_by_what_they_unpack_to(packed):
     """The entries of a list may all name one place: their packed sizes then add up to more than there is."""
     with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("checkpoints/step-000000/a", bytes(2**21))
+        archive.writestr("checkpoints/step-000000/a", random.Random(0).randbytes(2**16) + bytes(2**21))
         first = archive.getinfo("checkpoints/step-000000/a")
-        for number in range(900):
+        for number in range(90):
             other = zipfile.ZipInfo(f"checkpoints/step-000000/{number}")
             for name in ("header_offset", "CRC", "compress_size", "file_size", "compress_type"):
                 setattr(other, name, getattr(first, name))
             archive.filelist.append(other)
             archive.NameToInfo[other.filename] = other
-    assert "it would unpack to 18" in refused(packed)
+    assert "it would unpack to 18" in refused(packed)  # of which each entry by itself would pass
 
 
 @pytest.mark.parametrize("how", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
