@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -17,6 +19,7 @@ from streamlit.errors import StreamlitAuthError, StreamlitSecretNotFoundError
 
 from app.tokens import literal
 from labcore.errors import LabError, first_line
+from labcore.files.given import read, toml_of
 from labcore.files.paths import read_only
 
 CSS = "<style>.st-key-login{padding-top:18vh;text-align:center}</style>"
@@ -139,6 +142,9 @@ def _allowed(auth: Mapping[str, Any]) -> list[str]:
 
 def _section(name: str) -> Mapping[str, Any] | None:
     """A section of secrets.toml; None where there is none, or no such file."""
+    for file in map(Path, config.get_option("secrets.files")):
+        if file.is_file():
+            _check_file(file, file.stat().st_mtime_ns)
     try:
         found = st.secrets.get(name)
     except StreamlitSecretNotFoundError as error:
@@ -153,6 +159,15 @@ def _section(name: str) -> Mapping[str, Any] | None:
     if not isinstance(found, Mapping):
         raise _wrong(f"{name} is no section")
     return found
+
+
+@lru_cache
+def _check_file(file: Path, written: int) -> None:
+    """Raise LabError where a file is no TOML, or one that Streamlit would take gigabytes to read."""
+    try:
+        toml_of(read(file).decode())
+    except (LabError, ValueError) as error:
+        raise _wrong(f"it cannot be read: {first_line(error)}") from error
 
 
 def _wrong(what: str) -> LabError:

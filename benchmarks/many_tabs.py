@@ -21,6 +21,7 @@ import psutil
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from labcore.spec.run_spec import RunSpec, make
+from labcore.store.dialects import sqlite_url
 from labcore.store.store import Store
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as profile:
         server = Server(Path(home), max_runs=len(LIVE))
-        store = Store(f"sqlite:///{home}/lab.db")
+        store = Store(sqlite_url(Path(home) / "lab.db"))
         ids = begin(store, server, LIVE)
         process = psutil.Process(server.process.pid)
         with sync_playwright() as playwright:

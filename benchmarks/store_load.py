@@ -17,12 +17,13 @@ import time
 from collections.abc import Sequence
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier, Event
+from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
-from labcore.store.dialects import shown
+from labcore.store.dialects import shown, sqlite_url
 from labcore.store.store import Store
 from labcore.workers.priority import NICENESS
 
@@ -112,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["RL_LAB_HOME"] = home
-        raise SystemExit(not measure(options.url or f"sqlite:///{home}/lab.db", options.workers, options.rate,
+        raise SystemExit(not measure(options.url or sqlite_url(Path(home) / "lab.db"), options.workers, options.rate,
                                      options.seconds))
 
 

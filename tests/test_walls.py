@@ -66,6 +66,10 @@ def test_the_tables_never_load_torch_and_the_engine_never_streamlit():
     assert found.keys() == {*HEAVY} and {*found.values()} <= {*trains}
 
 
+# They delete folders: `removal` those of the lab, the others what they have just made, or what belongs to the package.
+DELETE = ("labcore/files/removal.py", "labcore/files/atomic.py", "labcore/workers/ship_bases.py")
+
+
 def faults(source: str, path: str) -> list[str]:
     """What a file does that no file may do, and what its place forbids."""
     names = {".".join(name.split(".")[:depth]) for name in imported(source) for depth in (1, 2)}
@@ -76,6 +80,9 @@ def faults(source: str, path: str) -> list[str]:
         trusts = isinstance(node, ast.keyword) and node.arg in ("trust_remote_code", "allow_pickle")
         if trusts and not (isinstance(node.value, ast.Constant) and node.value.value is False):
             found.append(f"says {node.arg}={ast.unparse(node.value)}")
+    if path.startswith(("app/", "pages/", "labcore/")) and path not in DELETE:
+        found += [f"line {node.lineno}: {node.attr}" for node in nodes(source)
+                  if isinstance(node, ast.Attribute) and node.attr in ("rmtree", "removedirs")]
     if path.startswith(("app/", "pages/")):
         found += [f"imports {name}" for name in sorted(names & {*HEAVY, "labcore.llm", "labcore.maths"})]
         # It would keep the colours of the ground that it was drawn on; `components.figure_chart` follows the theme.
@@ -104,7 +111,8 @@ def test_no_pickle_no_foreign_code_no_wrong_import():
     ("from transformers import A", "app/a.py"), ("from labcore import llm", "pages/a.py"),
     ("from labcore.maths.kl import k1", "app/a.py"), ("import streamlit as st", "labcore/a.py"),
     ("from app.theme import x", "labcore/a.py"), ("np.load(x)", "labcore/a.py"),
-    ("st.plotly_chart(figure)", "app/a.py"), ("left.plotly_chart(figure)", "pages/a.py")])
+    ("st.plotly_chart(figure)", "app/a.py"), ("shutil.rmtree(a)", "labcore/a.py"),
+    ("left.plotly_chart(figure)", "pages/a.py")])
 def test_each_fault_is_found(source, path):
     assert faults(source, path)
 

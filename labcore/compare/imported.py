@@ -24,7 +24,7 @@ from labcore.errors import LabError, quoted
 from labcore.files import atomic, tables, uploads
 from labcore.files.given import json_of, whole
 from labcore.files.jsonl import read_bytes
-from labcore.files.paths import home, imports, is_import, made, path_of, read_only
+from labcore.files.paths import home, imports, is_import, made, named, read_only
 from labcore.foreign.reading import parse, parse_own
 from labcore.foreign.run import UNKNOWN, Foreign
 from labcore.runs.faults import disk_full
@@ -242,8 +242,8 @@ def steps(run_id: str) -> Iterator[Step]:
 
 
 def place(run_id: str) -> Path:
-    """The folder of an imported run."""
-    return path_of(run_id, imports())
+    """The folder of an imported run. Raises LabError where `run_id` cannot be an id."""
+    return named(run_id, imports())
 
 
 def _about_or_fault(run_id: str) -> Imported:
@@ -259,8 +259,10 @@ def _about(run_id: str) -> Imported:
         fields = json_of(_read(run_id, "about.json"))
         if _OLD in fields:
             fields["left"] = dict.fromkeys(fields[_OLD], UNKNOWN)
-        return Imported(**{key: tuple(fields[key]) if key == "notes" else dict(fields[key]) if key in ("mapped", "left")
-                           else fields[key] for key in _KEPT if key in fields or key not in _LATER})
+        found = Imported(**{key: tuple(fields[key]) if key == "notes" else dict(fields[key])
+                            if key in ("mapped", "left") else fields[key]
+                            for key in _KEPT if key in fields or key not in _LATER})
+        return replace(found, id=run_id)  # the folder's name was checked, what somebody wrote into the file was not
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error
 

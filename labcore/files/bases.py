@@ -15,19 +15,19 @@ import labcore
 from labcore.files import atomic
 from labcore.files.artifacts import fetch
 from labcore.files.artifacts.changes import changed
-from labcore.files.paths import home, read_only
+from labcore.files.paths import home, is_id, named, read_only
 
 SHIPPED = Path(labcore.__file__).parent / "bases"
 
 
 def folder(name: str) -> Path:
-    """Where the base `name` is kept; not made here."""
-    return home() / "base" / name
+    """Where the base `name` is kept; not made here. Raises LabError where `name` cannot be an id."""
+    return named(name, home() / "base")
 
 
 def shipped(name: str) -> bool:
     """Whether the base comes with the lab."""
-    return (SHIPPED / name).is_dir()
+    return is_id(name) and (SHIPPED / name).is_dir()
 
 
 def there(name: str) -> bool:

@@ -15,9 +15,11 @@ from labcore.files import atomic
 from labcore.files.artifacts import fetch, things
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.deletion import deleted
+from labcore.files.removal import remove
 from labcore.files.sizes import size
 
 KEEP = 2
+_OLD, _UNFINISHED = ".old-", ".step-"  # how the names of folders begin that are deleted, or were not completed
 LADDER, LADDER_BYTES = 10, 200_000_000  # what is kept between the first and the newest two, at most
 
 
@@ -119,12 +121,13 @@ def forget_after(run_folder: Path, step: int) -> None:
 
 
 def _rename_away(path: Path) -> None:
-    path.rename(path.with_name(f".old-{path.name}"))
+    path.rename(path.with_name(f"{_OLD}{path.name}"))
 
 
 def _clear(folder: Path) -> None:
-    for path in folder.glob(".*") if folder.is_dir() else ():
-        shutil.rmtree(path)
+    for start in (_OLD, _UNFINISHED) if folder.is_dir() else ():
+        for path in folder.glob(f"{start}*"):
+            remove(path, below=folder)
 
 
 def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:

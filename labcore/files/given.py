@@ -1,7 +1,8 @@
-"""What others made and give to the lab: files that may be anything, and texts and JSON that may say anything.
+"""What others made and give to the lab: files that may be anything, and texts, JSON and TOML that may say anything.
 
 A file is read only if it is a regular one, and no further than its limit, whatever size its folder says it has. All
-that can be wrong with JSON is one kind of error.
+that can be wrong with JSON is one kind of error, and so is all that can be wrong with TOML. How deep a text nests is
+bounded, before it is parsed where parsing costs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,10 @@ def whole(text: str) -> str:
     'a\ufffd'
     """
     return text if text.isascii() else _HALF_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class NotTOML(ValueError):
+    """Text is not TOML that the lab can use. The message says why, to stand within a sentence."""
 
 
 @contextmanager
@@ -108,6 +114,26 @@ def json_of(content: str | bytes) -> Any:
 def read_json(path: Path, limit: int = TEXT_LIMIT) -> Any:
     """What a file of JSON says. Raises LabError as `read`, and NotJSON."""
     return json_of(read(path, limit))
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """What a text of TOML says.
+
+    Raises:
+        NotTOML: it is none, or a key or a value nests deeper than `DEEPEST`.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > DEEPEST:  # tomllib takes gigabytes for a key of thousands of parts
+            raise NotTOML(f"line {number} has more than {DEEPEST} dots: shorten it, or write a text in several lines")
+    try:
+        value = tomllib.loads(text)
+    except RecursionError as error:
+        raise NotTOML("it nests too deep") from error
+    except ValueError as error:  # also a number that is too long for Python
+        raise NotTOML(str(error)[:120]) from error
+    if _depth(value) > DEEPEST:
+        raise NotTOML("it nests too deep")
+    return value
 
 
 def _whole(digits: str) -> int:

@@ -16,7 +16,6 @@ from filelock import FileLock
 
 from labcore.errors import LabError
 from labcore.files import atomic, given
-from labcore.files.jsonl import LIMIT
 from labcore.files.paths import home, made
 
 
@@ -49,7 +48,7 @@ class Kept:
         if not self.path.exists():
             return self.form()
         try:
-            entries = given.read_json(self.path, LIMIT)[self.key]
+            entries = given.read_json(self.path)[self.key]
         except (LabError, ValueError, TypeError, KeyError) as error:
             raise self.damaged from error
         if not isinstance(entries, self.form):

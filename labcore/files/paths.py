@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 from pathlib import Path
 
 from labcore.errors import LabError, quoted
@@ -16,24 +16,12 @@ LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
 NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
+_ID = re.compile(r"\w(?:[\w.-]*[\w-])?")
 
 
 def home() -> Path:
     """The lab's folder: `RL_LAB_HOME`, else `runs` in the working directory. Absolute; not made here."""
     return Path(os.environ.get("RL_LAB_HOME") or "runs").absolute()
-
-
-def store_url(reads: bool = False) -> str:
-    """The database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
-
-    The folder is made, but by a lab that is shared for reading, or where the store is only to be read (`reads`): the
-    files of runs lie there.
-
-    Raises:
-        LabError: the folder cannot be made.
-    """
-    folder = home() if reads or read_only() else made(home())
-    return os.environ.get("RL_LAB_STORE") or f"sqlite:///{folder / 'lab.db'}"
 
 
 def path_of(word: str | Path, folder: Path | None = None) -> Path:
@@ -58,15 +46,37 @@ def can_be_path(word: str | Path) -> bool:
             and sum(map(len, parts)) + len(parts) <= PATH_BYTES)
 
 
+def is_id(name: object) -> bool:
+    """Whether `name` can be an id, which is the name of one folder: letters, digits, `_`, `-`, and dots inside, as long
+    as disks allow.
+
+    Every id is checked by this function before it becomes a path. So an id cannot lead out of its folder, whether it
+    was read from a store, a capsule, a link, a manifest or the command line.
+
+    >>> [is_id(name) for name in ("grpo-sort-ab12", "..", "../a", "/a", ".hidden", "a.", "")]
+    [True, False, False, False, False, False, False]
+    """
+    return isinstance(name, str) and _ID.fullmatch(name) is not None and len(name.encode()) <= NAME_BYTES
+
+
+def named(name: str, folder: Path) -> Path:
+    """The folder of the id `name` in `folder`. Raises LabError where `name` cannot be an id."""
+    if not is_id(name):
+        raise LabError(f"{quoted(name)} cannot be an id, which has letters, digits, _, - and dots inside: list the "
+                       "runs to see their ids.")
+    return folder / name
+
+
 def run_folder(run_id: str) -> Path:
-    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as `path_of`."""
-    return path_of(run_id, home())
+    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as `named`."""
+    return named(run_id, home())
 
 
-def is_run_id(name: str) -> bool:
-    """Whether a run may be called `name`. Some disks take upper and lower case, and dots at the end, for the same."""
-    plain = name.casefold().rstrip(".")
-    return can_be_path(name) and plain not in RESERVED and not plain.startswith(RESERVED_PREFIXES)
+def is_run_id(name: object) -> bool:
+    """Whether a run may be called `name`: an id that nothing else in the lab's folder has, also on a disk that ignores
+    case. Labs of before took a few others in capsules: those runs are listed, and their folders stay."""
+    return isinstance(name, str) and is_id(name) and (plain := name.casefold()) not in RESERVED and (
+        not plain.startswith(RESERVED_PREFIXES))
 
 
 def imports() -> Path:
@@ -74,17 +84,9 @@ def imports() -> Path:
     return home() / "imported"
 
 
-def is_import(name: str) -> bool:
+def is_import(name: object) -> bool:
     """Whether imported metrics may be called `name`."""
-    return name.startswith(IMPORT_PREFIX) and not set(name) & set("/\\") and can_be_path(name)
-
-
-def remove_folder(name: str) -> None:
-    """Delete the folder of a run or of imported metrics, where there is one that can be theirs."""
-    check_writable()
-    folder = imports() / name if is_import(name) else run_folder(name) if is_run_id(name) else None
-    if folder and folder.exists():
-        shutil.rmtree(folder)
+    return isinstance(name, str) and is_id(name) and name.startswith(IMPORT_PREFIX)
 
 
 def log_file(run_id: str) -> Path:

@@ -17,6 +17,8 @@ from labcore.files import atomic, given, sizes
 from labcore.files.artifacts import fetch, publish
 from labcore.files.paths import home, made
 
+MOST_NAME = 200  # bytes of a file's name
+
 
 def root() -> Path:
     """Where all of them are kept; not made here."""
@@ -41,7 +43,7 @@ def keep(name: str, content: bytes) -> Path:
         LabError: it cannot be written.
     """
     folder = made(place(content))
-    target = folder / (Path(given.whole(name).replace("\\", "/")).name or "upload")
+    target = folder / _file_name(name)
     try:
         if not target.exists():
             atomic.write_bytes(target, content, sync=True)
@@ -51,6 +53,12 @@ def keep(name: str, content: bytes) -> Path:
         raise LabError(f"{name} cannot be kept in {folder} ({error.strerror}): free some space, or set RL_LAB_HOME to "
                        "a folder that you may write to.") from error
     return target
+
+
+def _file_name(name: str) -> str:
+    """What an upload is called on the disk: the last part of its name, of which a long one keeps its end."""
+    last = re.sub(r"[\x00-\x1f\x7f]", "_", re.split(r"[/\\]", given.whole(name).rstrip("/\\"))[-1])
+    return last.encode()[-MOST_NAME:].decode("utf-8", "ignore").lstrip(".") or "upload"
 
 
 def keep_file(path: Path, limit: int) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import re
 import time
 import traceback
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from labcore.errors import LabError, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
 from labcore.files.given import whole
-from labcore.files.paths import home, made, read_only
+from labcore.files.paths import home, made, named, read_only
+from labcore.files.removal import remove
 from labcore.runs.faults import disk_full, out_of_memory
 
 # What a spec's "job" can be: the function that does it, imported only then.
@@ -45,6 +46,7 @@ JOBS = {
 }
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
+_ID = re.compile("[0-9a-f]{16}")
 ABANDONED_SECONDS = 86_400.0  # a job takes seconds: one of yesterday without an outcome never gets any
 
 Spec = Mapping[str, Any]
@@ -64,9 +66,14 @@ def job_id(spec: Spec) -> str:
     return hashlib.sha256(whole(text).encode()).hexdigest()[:16]
 
 
+def root() -> Path:
+    """Where all jobs are kept; not made here."""
+    return home() / "jobs"
+
+
 def folder(job: str) -> Path:
-    """Where the job keeps its files; not made here."""
-    return home() / "jobs" / job
+    """Where the job keeps its files; not made here. Raises LabError where `job` cannot be an id."""
+    return named(job, root())
 
 
 def log_file(job: str) -> Path:
@@ -112,7 +119,7 @@ def forget(job: str) -> None:
     """Take the job's files away, so that it is done anew when it is asked for again: not where nothing is done."""
     if read_only():
         return
-    shutil.rmtree(folder(job), ignore_errors=True)
+    _remove(folder(job))
 
 
 def fail(job: str, sentence: str) -> None:
@@ -155,18 +162,25 @@ def perform(job: str) -> None:
 def prune() -> None:
     """Delete the ended jobs that were made longest ago, down to KEEP and KEEP_BYTES, and those left undone."""
     rows = []
-    for path in list(folder("").iterdir()) if folder("").is_dir() else ():
+    for path in list(root().iterdir()) if root().is_dir() else ():
+        if not _ID.fullmatch(path.name):
+            continue
         with suppress(FileNotFoundError):  # several processes prune at once
             made_at = max((file.stat().st_mtime for file in path.glob("*")), default=path.stat().st_mtime)
             if ended(path.name):
                 rows.append((made_at, sizes.size(path), path))
             elif made_at < time.time() - ABANDONED_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
     size = 0
     for place, (_, bytes_, path) in enumerate(sorted(rows, reverse=True)):
         size += bytes_
         if place >= KEEP or size > KEEP_BYTES:
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # several processes prune at once; what stays is pruned the next time
+        remove(path, below=root())
 
 
 def _keep(job: str, result: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ what to do. Left out: files of the user's own to train on, and models that are n
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, quoted
+from labcore.files.given import NotTOML, toml_of
 from labcore.lessons import expression
 from labcore.lessons.expression import Check
 from labcore.lessons.verdict import FEWEST
@@ -102,9 +102,9 @@ def parse(name: str, text: str, *, own: bool = False, short: bool = False) -> Le
         raise LabError(f"it has {len(text)} characters: a lesson has at most {LARGEST}.")
     head, body = _parted(text)
     try:
-        fields = tomllib.loads("\n" + head)  # so that its line numbers are those of the file
-    except (ValueError, RecursionError) as error:  # also numbers too long, and brackets too deep, for Python
-        raise LabError(f"its settings are not TOML ({str(error)[:120]}): see docs/lessons.md.") from error
+        fields = toml_of("\n" + head)  # so that its line numbers are those of the file
+    except NotTOML as error:
+        raise LabError(f"its settings are not TOML ({error}): see docs/lessons.md.") from error
     try:
         _check_numbers(fields)
         return _lesson(name, fields, body, own, short)

@@ -190,15 +190,20 @@ def lineage(store: Store, run_id: str) -> list[Branch]:
     Raises:
         LabError: there is no such run.
     """
-    root = store.run(run_id)
-    while root.spec.parent:
+    root, passed = store.run(run_id), {run_id}
+    while root.spec.parent and root.spec.parent[0] not in passed:  # else somebody changed the store
+        passed.add(root.spec.parent[0])
         try:
             root = store.run(root.spec.parent[0])
         except LabError:  # deleted
             break
     found: list[Branch] = []
+    there: set[str] = set()
 
     def add(row: RunRow, depth: int) -> None:
+        if row.id in there:
+            return
+        there.add(row.id)
         found.append(Branch(row, depth, _left(row) if depth else 0))
         for child in sorted(store.children(row.id), key=_left):
             add(child, depth + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
 from labcore.files.artifacts.deletion import deleted
 from labcore.files.paths import check_writable, run_folder
+from labcore.files.removal import remove
 from labcore.files.sizes import size
 
 SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
@@ -31,8 +31,7 @@ def delete_spare(run_id: str) -> int:
     freed = 0
     for folder in list(_spare_folders(run_id, published=True)):
         freed += size(folder)
-        if folder.exists():
-            shutil.rmtree(folder)
+        remove(folder)
         deleted(folder)
     return freed
 

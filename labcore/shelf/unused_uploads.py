@@ -7,7 +7,6 @@ always stays.
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +20,8 @@ from labcore.files.artifacts import things
 from labcore.files.artifacts.deletion import deleted
 from labcore.files.given import json_of
 from labcore.files.paths import home
-from labcore.files.uploads import root
+from labcore.files.removal import remove as remove_folder
+from labcore.files.uploads import is_place, root
 from labcore.store.store import Store
 
 YOUNG_SECONDS = 86_400.0
@@ -54,7 +54,7 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
             deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
         for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
-            shutil.rmtree(folder)
+            remove_folder(folder)
     except OSError as error:
         raise LabError(f"An upload cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
                        "permissions, then clean up again.") from error
@@ -63,7 +63,7 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
 
 def _unused(named: Iterable[str]) -> list[str]:
     needed = _needed((*named, *_on_disk()))
-    ages = {folder.name: _age(folder) for folder in root().glob("*") if not folder.name.startswith(".")}
+    ages = {folder.name: _age(folder) for folder in root().glob("*") if is_place(folder.name)}
     return sorted((name for name, age in ages.items() if age >= YOUNG_SECONDS and name not in needed),
                   key=lambda name: -ages[name])
 

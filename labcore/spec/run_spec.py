@@ -24,8 +24,8 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
-from labcore.files.given import NotJSON, json_of
-from labcore.files.paths import path_of, run_folder
+from labcore.files.given import json_of
+from labcore.files.paths import is_run_id, path_of, run_folder
 from labcore.spec import model_names
 from labcore.spec.together import check_labels, check_pairs, check_together, pinned_reward_model
 
@@ -99,15 +99,24 @@ class RunSpec:
         """The spec written by `to_json`. Raises LabError where the text is none."""
         try:
             fields = json_of(text)
-            fields["parent"] = tuple(fields["parent"]) if fields.get("parent") else None
+            fields["parent"] = _parent(fields.get("parent"))
             return _filled(RunSpec(**fields))
-        except (NotJSON, AttributeError, TypeError, KeyError) as error:
+        except (ValueError, AttributeError, TypeError, KeyError) as error:
             raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
 
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
         content = fetch.bring(self.data).read_bytes() if self.data else b""
         return hashlib.sha256(_as_named(self).to_json().encode() + content).hexdigest()[:12]
+
+
+def _parent(said: object) -> tuple[str, int] | None:
+    """The run and the step that a fork began from. Raises ValueError where `said` is neither such a pair nor empty."""
+    if not said:
+        return None
+    if not isinstance(said, list) or len(said) != 2 or not is_run_id(said[0]) or type(said[1]) is not int:
+        raise ValueError(f"its parent is {quoted(said)}, not the id of a run and a step")
+    return said[0], said[1]
 
 
 def _as_named(spec: RunSpec) -> RunSpec:

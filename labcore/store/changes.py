@@ -21,23 +21,28 @@ from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
 from labcore.store.schema import MOST_NAME, controls, events, marks, meta, runs, steps, sweeps
 
+_AT_ONCE = 1000  # rows of a long run that are written by one statement: their texts take as much memory again
 _APART = 1e-6  # seconds between runs that are made at once: lists are in the order of time
 
 
 def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: Sequence[Event]) -> None:
-    """Write a whole run as it is, with its steps and events. Raises LabError where its name is too long."""
+    """Write a whole run as it is, with its steps and events. Raises LabError where it cannot be called so."""
+    run_folder(row.id)
     _check_length(row.id)
     connection.execute(runs.insert(), {
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
         "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
         "number": next_number(connection), "parent": row.spec.parent[0] if row.spec.parent else None})
     mark(connection, row.id, tags=json.dumps(row.tags, ensure_ascii=False))
-    connection.execute(steps.insert(), [
-        {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
-         "seconds": each.seconds, "metrics": json.dumps(each.metrics, allow_nan=False)} for each in rows])
-    connection.execute(events.insert(), [
-        {"run_id": row.id, "step": each.step, "kind": each.kind, "time": each.time,
-         "payload": json.dumps(each.payload, ensure_ascii=False)} for each in history])
+    for start in range(0, len(rows), _AT_ONCE):
+        connection.execute(steps.insert(), [
+            {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
+             "seconds": each.seconds, "metrics": json.dumps(each.metrics, allow_nan=False)}
+            for each in rows[start:start + _AT_ONCE]])
+    for start in range(0, len(history), _AT_ONCE):
+        connection.execute(events.insert(), [
+            {"run_id": row.id, "step": each.step, "kind": each.kind, "time": each.time,
+             "payload": json.dumps(each.payload, ensure_ascii=False)} for each in history[start:start + _AT_ONCE]])
 
 
 def create(connection: sa.Connection, specs: Sequence[RunSpec], sweep: str | None,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from labcore.errors import LabError
-from labcore.files.paths import check_writable, read_only, store_url
+from labcore.files.paths import check_writable, read_only
 from labcore.store import dialects, faults, migrations
 from labcore.store.rows import Garbled
 
@@ -25,7 +25,7 @@ class Database:
 
     def __init__(self, url: str | None = None, *, reads: bool = False):
         self._reads = reads or read_only()
-        self.url = url or store_url(self._reads)
+        self.url = url or dialects.store_url(self._reads)
         self._file: tuple[str, int | None] | None = None
         self._open()
         with self._reading() if self._reads else self._writing() as connection:
@@ -59,7 +59,7 @@ class Database:
             raise faults.in_words(error, self.url) from error
         except Garbled as error:
             raise faults.damaged(self.url, str(error)) from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # rows are read within their transaction
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:  # of a row that is read
             raise faults.damaged(self.url, "a row in it cannot be read") from error
 
     def _writing(self):

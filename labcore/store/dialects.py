@@ -7,6 +7,7 @@ first; where the database can, such writes go beside each other, and none goes b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError, first_line
+from labcore.files.paths import home, made, path_of, read_only
 from labcore.store.schema import steps
 
 BUSY_SECONDS = 10  # how long a writer waits for another process's transaction
 IDLE_SECONDS = 15  # a writer that is silent for so long (its machine sleeps, say) loses its turn: an append tries twice
+LONGEST_PATH = 504  # bytes of a path that SQLite opens: its own files beside it have eight more, and 512 is its bound
 TURN = "lab_turn"  # the execution option of a connection; a read has none
 ALONE, BESIDE = "alone", "beside"
 
@@ -110,6 +113,30 @@ class PostgreSQL(Dialect):
 
 _DIALECTS = {"sqlite": SQLite(), "postgresql": PostgreSQL()}
 _OTHER = Dialect()
+
+
+def store_url(reads: bool = False) -> str:
+    """The URL of the database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
+
+    The folder is created, because the files of runs lie there, unless the lab is shared for reading or the store is
+    only to be read (`reads`).
+
+    Raises:
+        LabError: the folder cannot be created, or its path is too long for SQLite.
+    """
+    folder = path_of(home())
+    url = os.environ.get("RL_LAB_STORE") or sqlite_url(folder / "lab.db")
+    if not os.environ.get("RL_LAB_STORE") and (length := len(os.fsencode(folder / "lab.db"))) > LONGEST_PATH:
+        raise LabError(f"The path of the store, {folder / 'lab.db'}, has {length} bytes, and SQLite opens no file with "
+                       f"more than {LONGEST_PATH}: set RL_LAB_HOME to a folder with a shorter path.")
+    if not (reads or read_only()):
+        made(folder)
+    return url
+
+
+def sqlite_url(file: Path) -> str:
+    """The URL of the SQLite database in `file`, whose path may hold %, ? or #, which mean something else in a URL."""
+    return sa.URL.create("sqlite", database=str(file)).render_as_string()
 
 
 def of(connection: sa.Connection) -> Dialect:

@@ -10,9 +10,10 @@ from functools import lru_cache
 
 import sqlalchemy as sa
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.files.artifacts.deletion import deleted
-from labcore.files.paths import is_import, remove_folder, run_folder
+from labcore.files.paths import imports, is_id, is_import, is_run_id, named, run_folder
+from labcore.files.removal import remove
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes
 from labcore.store.database import Database
@@ -25,7 +26,9 @@ RUNS = sa.select(*((marks if name in _MARKS else runs).c[name] for name in RunRo
 
 
 def run_row(row: sa.Row) -> RunRow:
-    """The run in a row of `RUNS`. Raises Garbled where its spec is none."""
+    """The run in a row of `RUNS`. Raises Garbled where its id or its spec is none."""
+    if not is_id(row.id):
+        raise Garbled(f"it has a run with the id {quoted(row.id)}, which no run can have")
     try:
         spec = _spec(row.spec)
     except LabError as error:
@@ -39,9 +42,12 @@ def _spec(text: str) -> RunSpec:
 
 
 def _remove(name: str) -> None:
-    """Delete the files of a run or of imported metrics, also those that are published."""
-    remove_folder(name)
-    if not is_import(name):
+    """Delete the files of a run or of imported metrics, also those that are published. Of a name that is no id, as only
+    a store that somebody changed has one, there are none."""
+    if is_import(name):
+        remove(named(name, imports()))
+    elif is_run_id(name):
+        remove(run_folder(name))
         deleted(run_folder(name))
 
 

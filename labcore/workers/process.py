@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from labcore.files.paths import home, made, store_url
+from labcore.files.paths import home, made
 
 ROOT = Path(__file__).resolve().parents[2]  # of the lab's code
 SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
@@ -25,11 +25,13 @@ def begin() -> None:
     Raises:
         LabError: the lab's folder cannot be made.
     """
-    _ahead.append(started(SUPERVISOR, store_url()))
+    _ahead.append(started(SUPERVISOR, None))
 
 
 def taken(command: Sequence[str], url: str) -> subprocess.Popen:
     """The supervisor of the store `url`: the one that was begun ahead where it is that one, else a new one."""
+    from labcore.store.dialects import store_url  # here, since SQLAlchemy takes a while to load: see the module
+
     while _ahead:
         process = _ahead.pop()
         if process.poll() is None and (tuple(command), url) == (SUPERVISOR, store_url()):
@@ -39,17 +41,18 @@ def taken(command: Sequence[str], url: str) -> subprocess.Popen:
     return started(command, url)
 
 
-def started(command: Sequence[str], url: str) -> subprocess.Popen:
-    """A new one, which reads its orders from its standard input until that ends."""
+def started(command: Sequence[str], url: str | None) -> subprocess.Popen:
+    """A new one, which reads its orders from its standard input until that ends. See `environment` for `url`."""
     with log().open("ab") as file:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment(url),
                                 start_new_session=True)
 
 
-def environment(url: str) -> dict[str, str]:
-    """The variables of a process of the lab whose store is `url`."""
+def environment(url: str | None) -> dict[str, str]:
+    """The variables of a process of the lab whose store is `url`; None means the store of this process."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()), "RL_LAB_STORE": url}
+    return {**os.environ, **QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()),
+            **({} if url is None else {"RL_LAB_STORE": url})}
 
 
 def log() -> Path:

@@ -15,6 +15,7 @@ from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.spec.run_spec import RunSpec, base_spec, make, policy_of_run
+from labcore.store.dialects import sqlite_url
 from labcore.store.store import Store
 from labcore.workers.worker import drive
 
@@ -46,7 +47,7 @@ def ship(target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab:
         os.environ["RL_LAB_HOME"] = lab
         try:
-            made = {name: trained(Store(f"sqlite:///{lab}/lab.db"), spec) for name, spec in specs().items()}
+            made = {name: trained(Store(sqlite_url(Path(lab) / "lab.db")), spec) for name, spec in specs().items()}
             shutil.rmtree(target, ignore_errors=True)
             for name, policy in made.items():
                 bases.keep(target / name, policy, run=None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import Damaged
 from labcore.files.artifacts.object_store import Away
 from labcore.files.paths import made, run_folder
+from labcore.files.removal import remove
 from labcore.runs import digest, fork, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.steering import stop_asked
@@ -179,7 +179,7 @@ class _Drive:
         with suppress(OSError):  # a disk that is gone must not keep the run from saying so
             self._reserve.unlink(missing_ok=True)
             if checkpoint.local(self._folder):  # from here on it needs nothing of its parent's
-                shutil.rmtree(self._folder / things.START, ignore_errors=True)
+                remove(self._folder / things.START, below=self._folder)
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)

@@ -113,7 +113,7 @@ def test_a_missing_package_is_a_sentence(visit, monkeypatch):
     assert not test.header
 
 
-@pytest.mark.parametrize("content", ["[auth\n", None])
+@pytest.mark.parametrize("content", ["[auth\n", "[auth]\na" + ".a" * 1_000 + " = 1\n", None])
 def test_a_file_that_cannot_be_read_lets_nobody_in(page, tmp_path, monkeypatch, content):
     """None: a file that is named by the configuration and is not there."""
     file = tmp_path / "secrets.toml"

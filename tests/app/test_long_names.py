@@ -1,8 +1,12 @@
-"""A link with a name that no disk takes opens its page as any link with a wrong name."""
+"""A link with a name that no disk takes, or that is a path, opens its page as any link with a wrong name."""
+
+import time
 
 import pytest
 
-from labcore.files.paths import imports
+from labcore.files.paths import home, imports
+from labcore.store.schema import marks, runs
+from labcore.store.store import Store
 
 LONG = "x" * 300
 
@@ -13,3 +17,27 @@ LONG = "x" * 300
 def test_a_link_with_a_name_that_cannot_be(page, grpo, name, query):
     imports().mkdir()  # below a folder that is not there no disk looks at the name
     page(name, **query)
+
+
+@pytest.mark.parametrize(("name", "keys"), [
+    ("llm", ("run", "model")), ("maze", ("run",)), ("compare", ("runs", "sweep")), ("playground", ("runs",)),
+    ("lessons", ("lesson",))])
+def test_a_link_with_a_path_as_a_name_opens_its_page(page, grpo, name, keys):
+    (home().parent / "victim" / "checkpoints" / "step-000000" / "policy").mkdir(parents=True, exist_ok=True)
+    for hostile in ("../victim", "base:../victim", "a/../../victim@0", "..", "imported-/../../victim"):
+        page(name, **dict.fromkeys(keys, hostile))
+
+
+@pytest.mark.parametrize("deleted", [None, 30 * 86_400])
+def test_a_page_over_a_store_with_a_run_that_is_called_like_a_path_leaves_the_neighbour_alone(page, grpo, deleted):
+    victim = home().parent / f"victim-{deleted}" / "samples"
+    victim.mkdir(parents=True)
+    (victim / "precious").write_text("x")
+    with Store()._writing() as connection:
+        connection.execute(runs.update(), {"id": f"../{victim.parent.name}"})
+        connection.execute(marks.insert(), {"id": f"../{victim.parent.name}",
+                                            "deleted": deleted and time.time() - deleted})
+    for name in ("runs", "llm", "compare"):
+        shown = page(name)
+        assert deleted or "which no run can have" in "".join(each.value for each in (*shown.error, *shown.markdown))
+    assert (victim / "precious").read_text() == "x"

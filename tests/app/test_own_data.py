@@ -74,7 +74,7 @@ def test_what_the_job_refuses_is_said(lab, opened):
 
 def test_without_a_file_nothing_is_said(lab, page):
     test = page("llm", task="prompts")
-    assert "answers" not in words(test) and not jobs.folder("").exists()
+    assert "answers" not in words(test) and not jobs.root().exists()
 
 
 @pytest.mark.parametrize("model, limit, at_once", [

@@ -6,6 +6,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files import uploads
+from tests.files.made_names import HOSTILE
 
 
 def test_equal_content_is_kept_once_under_its_name(tmp_path):
@@ -25,3 +26,11 @@ def test_a_kept_file_that_was_deleted_is_told_and_others_are_nobody_s_business(t
     kept.unlink()
     with pytest.raises(LabError, match=r"a\.txt was deleted by a clean-up"):
         uploads.check([str(kept)])
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "a/../../b.jsonl", ".jsonl", f"{'é' * 300}.jsonl", f"{'.' * 300}x"])
+def test_an_upload_stays_in_its_folder_whatever_it_is_called(name):
+    kept = uploads.keep(name, b"abc")
+    assert kept.parent == uploads.place(b"abc") and kept.resolve() == kept and kept.read_bytes() == b"abc"
+    assert uploads.file_at(kept.parent.name) == kept and len(kept.name.encode()) <= uploads.MOST_NAME
+    assert not name.endswith("é.jsonl") or kept.name.endswith("é.jsonl")

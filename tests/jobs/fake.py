@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
-from labcore.jobs.jobs import JOBS, folder
+from labcore.jobs.jobs import JOBS, root
 
 NAMES = ("total", "refuse", "broken", "sleep")
 
@@ -32,6 +32,6 @@ def broken(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def sleep(spec: dict[str, Any]) -> dict[str, Any]:
-    folder("").joinpath(f"pid-{spec['who']}").write_text(str(os.getpid()))
+    root().joinpath(f"pid-{spec['who']}").write_text(str(os.getpid()))
     time.sleep(60)
     return {}

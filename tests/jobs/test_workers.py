@@ -50,7 +50,7 @@ def asked(lab: Launcher, spec: dict) -> jobs.Outcome:
 def sleeper(lab: Launcher, who: str = "a") -> tuple[str, psutil.Process]:
     """A job that goes, and its process."""
     job = lab.compute({"job": "sleep", "who": who})
-    path = jobs.folder("") / f"pid-{who}"
+    path = jobs.root() / f"pid-{who}"
     pid = int(until(lambda: path.exists() and path.read_text()))
     return job, psutil.Process(pid)
 
@@ -99,7 +99,7 @@ def test_a_job_whose_supervisor_died_is_begun_anew(open_lab):
     old.kill()
     process.wait(5)
     until(lambda: lab._process is not old)
-    (jobs.folder("") / "pid-a").unlink()
+    (jobs.root() / "pid-a").unlink()
     again, _ = sleeper(lab)
     assert again == job
 

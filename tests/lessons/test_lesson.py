@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 
 import pytest
 
@@ -102,6 +103,28 @@ def test_a_teachers_folder_adds_lessons_and_a_bad_file_hides_no_other(tmp_path, 
         folders.find("mein")
     (tmp_path / "bad.md").write_text(TEXT, "utf-8")  # mended: seen without a restart
     assert folders.find("bad").right == 1
+
+
+@pytest.mark.parametrize("line, words", [
+    ("a" + ".a" * 1_000 + " = 1", "more than 100 dots"), ("a" + ".a" * 20_000 + " = 1", "more than 100 dots"),
+    ("a" + '."="' * 1_000 + " = 1", "more than 100 dots"), ("[a" + ".a" * 1_000 + "]", "more than 100 dots"),
+    ("b = {a" + ".a" * 1_000 + " = 1}", "more than 100 dots"),
+    ("[" + "a." * 90 + "a]\n" + "b." * 90 + "b = 1", "too deep"), ("b = " + "[" * 20_000, "too deep"),
+    ("b = " + "{a = " * 5_000, "too deep"), ("b = " + "[" * 150 + "]" * 150, "deep"),
+    ("b = " + "9" * 5_000, "not TOML"), ("b = 0x" + "f" * 50_000, "too large"), ("check = '" + "(" * 500 + "'", "")])
+def test_a_lesson_that_nests_without_end_is_left_out_alone_and_at_once(line, words, tmp_path, monkeypatch):
+    ours = [lesson.name for lesson in folders.lessons()[0]]
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
+    (tmp_path / "deep.md").write_text(TEXT.replace("minutes = 1", f"minutes = 1\n{line}"), "utf-8")
+    (tmp_path / "mine.md").write_text(TEXT, "utf-8")
+    tracemalloc.start()
+    try:
+        there, [fault] = folders.lessons()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [lesson.name for lesson in there] == [*ours, "mine"]
+    assert fault.startswith("The lesson deep.md is left out: ") and words in fault and peak < 2**24
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 
 import pytest
 from hypothesis import example, given
@@ -18,11 +19,12 @@ from labcore.files.jsonl import read_objects
 from labcore.files.paths import LESSONS, MIXES, home, made, path_of
 from labcore.foreign.reading import parse
 from labcore.jobs import label_log, labels, votes
-from labcore.lessons import lesson, progress
+from labcore.lessons import expression, lesson, progress
 from labcore.runs import mixes
 from labcore.spec.run_spec import RunSpec, make
 from labcore.store.store import Store
 from tests.exports.capsules.tools import content, faked, sealed
+from tests.lessons.lesson_text import TEXT
 from tests.made_up.values import BYTES, VALUES, WORDS, answered, few, fewer
 
 DEEP = ["[" * 200_000, '{"a":' * 5000]
@@ -215,6 +217,42 @@ def test_files_of_the_user(text):
         path.write_bytes(text)
         answered(read, path)
     answered(lesson.parse, "it", text.decode("utf-8", "replace"))
+
+
+def toml(value):
+    """A value as TOML; a text for what TOML has no value for."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(str(value) if value is None else value).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+LESSON = tomllib.loads(TEXT.split("+++")[1])
+
+
+@few
+@given(st.one_of(changed(LESSON), changed({"run": LESSON["runs"][0]}).map(
+    lambda run: LESSON | {"runs": [run.get("run"), LESSON["runs"][1]]})),
+    st.sampled_from(["1979-05-27", "07:32:00", "x"]))
+def test_lessons(fields, time):
+    for told in (fields, fields | {"minutes": ...}):
+        head = "\n".join(f"{json.dumps(key)} = {time if value is ... else toml(value)}" for key, value in told.items())
+        answered(lesson.parse, "it", f"+++\n{head}\n+++\nText")
+
+
+@few
+@given(st.one_of(WORDS, st.lists(st.sampled_from([
+    "(", ")", "-", "not ", "a.", "[", "{", "f(", "1", ",", '"', " and ", "lambda:", "max(q, ", '"reward")', ">", "**"]),
+    max_size=30).map("".join)))
+@example("(" * 300 + ")" * 300)
+@example("-" * 600)
+@example("not " * 150 + "1")
+@example("a" + ".a" * 299)
+@example("9" * 600)
+def test_checks_of_lessons(text):
+    check = answered(expression.parse, text, ["q"])
+    assert check is None or check.reads
 
 
 @few

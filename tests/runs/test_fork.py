@@ -17,6 +17,7 @@ from labcore.files.paths import run_folder
 from labcore.runs import fork
 from labcore.runs.fork import Branch, fork_spec, lineage
 from labcore.spec.run_spec import RunSpec, make
+from labcore.store.schema import runs
 from labcore.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
@@ -322,3 +323,12 @@ def test_its_clock_goes_on(store):
     child = faked(store, fork_spec(store, parent, 8))
     assert store.steps_after(child)[0].seconds > store.steps_after(parent, 7)[0].seconds
     assert json.loads((run_folder(child) / "spec.json").read_text())["parent"] == [parent, 8]
+
+
+def test_parents_in_a_circle_as_only_a_changed_store_has_them_end(store):
+    one, other = store.create(fake.grpo()), store.create(fake.grpo())
+    with store._writing() as connection:
+        for run_id, parent in ((one, other), (other, one)):
+            spec = json.dumps(json.loads(store.run(run_id).spec.to_json()) | {"parent": [parent, 1]})
+            connection.execute(runs.update().where(runs.c.id == run_id), {"spec": spec, "parent": parent})
+    assert {branch.run.id for branch in lineage(store, one)} == {one, other}

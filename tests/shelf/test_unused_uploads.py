@@ -168,7 +168,7 @@ def test_what_an_earlier_clean_up_left_half_deleted_goes_with_the_next(store):
 def test_what_a_killed_clean_up_left_of_the_same_file_is_in_nobodys_way(store, monkeypatch):
     path = kept()
     with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
-        killed.setattr(unused_uploads.shutil, "rmtree", lambda folder: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(unused_uploads, "remove_folder", lambda folder: (_ for _ in ()).throw(KeyboardInterrupt))
         unused_uploads.remove(store, unused_uploads.unused(store))
     assert kept() == path
     assert unused_uploads.remove(store, unused_uploads.unused(store)) == {path.parent.name: len(QUESTIONS)}

@@ -10,6 +10,7 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.store import schema
 from labcore.store.rows import Event, Step
 from labcore.store.store import Store
+from tests.files.made_names import HOSTILE
 from tests.runs.fake import grpo
 
 
@@ -49,9 +50,12 @@ def test_a_text_with_half_a_character_is_kept_without_it_wherever_it_stands(stor
     assert (row.note, row.tags, row.message, store.summaries()) == (whole, (whole,), whole, {run_id: whole})
     assert [event.payload.get("text") for event in store.events_after(run_id)] == [None, whole, whole]
     assert [control.payload["value"] for control in store.controls(run_id)] == [whole]
-    other = replace(row, id=half, tags=(half,), message=half, spec=replace(row.spec, mix=half))
+    other = replace(row, id="other", tags=(half,), message=half, spec=replace(row.spec, mix=half))
     assert store.add(other, [Step(1, 0, 0, 0.5, {})], [Event(1, 0, "note", {"text": half}, 0.5)])
-    assert store.run(whole).spec.mix == whole and store.run(whole).tags == (whole,)
+    assert store.run("other").spec.mix == whole and store.run("other").tags == (whole,)
+    for name in (half, *HOSTILE):
+        with pytest.raises(LabError, match="cannot be an id"):
+            store.add(replace(other, id=name), [], [])
 
 
 def test_a_run_of_an_environment_with_a_long_name_has_a_name_that_every_database_keeps(store):

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from labcore.compare import imported
 from labcore.errors import LabError
 from labcore.files import uploads
-from labcore.files.paths import SHARED, home, read_only, remove_folder
+from labcore.files.paths import SHARED, home, read_only, run_folder
+from labcore.files.removal import remove
 from labcore.jobs import jobs, label_log, votes
 from labcore.lessons import progress
 from labcore.runs import mixes
@@ -39,7 +40,7 @@ WRITES = {
     "delete": lambda store, run: marks.delete(store, [run]),
     "purge": lambda store, run: marks.purge(store, 0, [row.id for row in store.trashed()]),
     "spare files": lambda store, run: disk.delete_spare(run),
-    "a run's folder": lambda store, run: remove_folder(run),
+    "a run's folder": lambda store, run: remove(run_folder(run)),
     "an upload": lambda store, run: uploads.keep("prompts.jsonl", b"{}"),
     "an import": lambda store, run: imported.keep(store, "other.csv", b"step,loss\n1,2\n2,3\n"),
     "a label": lambda store, run: label_log.add(store.run(run).spec, {"prompt": "1+1="}, "a"),

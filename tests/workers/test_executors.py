@@ -211,7 +211,8 @@ def test_a_machine_that_lacks_something_says_so_in_a_sentence(store, monkeypatch
         node.wanted(run_id, "far")
     store.claim(run_id)
     assert not node.wanted(run_id, here)
-    assert not node.wanted(".", here)  # no such run
+    made(run_folder("deleted"))
+    assert not node.wanted("deleted", here)
     monkeypatch.setenv("RL_LAB_STORE", f"sqlite:///{tmp_path}/no/such/lab.db")
     with pytest.raises(LabError, match=r"^The machine .* of the Ray cluster cannot use the lab's store: The store "):
         node.wanted(run_id, here)

@@ -11,7 +11,7 @@ from app import algorithms, cost, link, naming, session
 from app.compare.launch import about, early, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
-from app.lab import lab
+from app.lab import errors_shown, lab
 from app.link import Param
 from app.plan import Plan
 from app.tokens import literal
@@ -33,6 +33,7 @@ PLAN = Param("new", {}, planning.of_link)
 
 
 @st.fragment
+@errors_shown()
 def form() -> None:
     """The whole form, down to the one button that starts everything."""
     place = st.session_state.get("launch") or _opened()

@@ -18,6 +18,7 @@ from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import adapters, atomic, uploads
 from labcore.files.artifacts.changes import changed
 from labcore.files.paths import home, is_run_id, made, run_folder
+from labcore.files.removal import remove
 from labcore.runs import digest, versions
 from labcore.runs.faults import disk_full
 from labcore.spec.run_spec import RunSpec
@@ -47,9 +48,9 @@ def import_capsule(store: Store, path: Path | str) -> str:
                         digest.keep(store, run_id)
                     return run_id
             except BaseException:
-                shutil.rmtree(folder)
+                remove(folder)
                 raise
-            shutil.rmtree(folder)
+            remove(folder)
         raise AssertionError("there is always another name")
 
 

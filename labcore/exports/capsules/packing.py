@@ -12,7 +12,7 @@ import hashlib
 import json
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,19 @@ from labcore.runs import versions
 from labcore.runs.faults import disk_full
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import RunRow
+from labcore.store.rows import COUNTERS, Event, RunRow, Step
 from labcore.store.store import Store
 
 FORMAT, VERSION = "rl-visual-lab capsule", 1
 MANIFEST, SPEC, METRICS, EVENTS, KNOBS, README = ("manifest.json", "spec.json", "metrics.csv", "events.csv",
                                                   "knobs.csv", "README.txt")
 CHECKPOINTS, DATA, SEEN = "checkpoints", "data", ("samples", "lines")
-LARGEST, MOST_SEEN = 2 * 2**30, 32 * 2**20  # bytes: of one checkpoint in a capsule, and of what there is to look at
+# What a reader checks in seconds and in 300 MB of memory: the cells of a table, to which each row adds some; and the
+# numbers, texts, lists and objects of JSON, each of which takes up to a hundred bytes in memory.
+MOST_CELLS, ROW_CELLS = 2_000_000, 8
+MOST_VALUES, USUAL_VALUES = {EVENTS: 2**20, **dict.fromkeys(SEEN, 2**21)}, 2**19
+LARGEST = 2 * 2**30  # bytes of one checkpoint in a capsule
+MOST_SEEN, LONGEST_SEEN = 32 * 2**20, 16 * 2**20  # bytes of all there is to look at, and of one file of it
 
 _README = """The run {run} of RL Visual Lab, complete: its spec and seed, every metric and event, the timeline of its
 knobs, what it started from, its newest checkpoint, and what it was made with.
@@ -104,6 +109,29 @@ def name_of(run_id: str) -> str:
     return f"{run_id}.capsule.zip"
 
 
+def cells(rows: int, columns: int) -> int:
+    """What a table counts for `MOST_CELLS`: a row costs as much as some cells, however few it has."""
+    return rows * (columns + ROW_CELLS)
+
+
+def most_values(file: str) -> int:
+    """How many values a file of a capsule may hold as JSON, by its path there."""
+    return MOST_VALUES.get(file.split("/")[0], USUAL_VALUES)
+
+
+def values(content: bytes) -> int:
+    """At least as many as the values that a text of JSON, or a table with JSON in it, holds."""
+    return 1 + sum(map(content.count, (b",", b"[", b"{")))
+
+
+def _check_room(run_id: str, rows: Sequence[Step], events: Sequence[Event], table: bytes) -> None:
+    """Raise LabError where no reader would take a run's rows, or its events, which are written as `table`."""
+    wide = len(COUNTERS) + len({key for row in rows for key in row.metrics})
+    if max(cells(len(rows), wide), cells(len(events), 5)) > MOST_CELLS or values(table) > MOST_VALUES[EVENTS]:
+        raise LabError(f"The run {run_id} has {len(rows):,} rows of {wide} numbers and {len(events):,} events, too "
+                       "many for a capsule: export it without --capsule.")
+
+
 def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, largest: int) -> None:
     """`largest`, in bytes, may be a checkpoint that is packed; with 0 there is nothing to look at either."""
     fetch.bring_run(row.id)
@@ -113,6 +141,7 @@ def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, 
     spec = _portable(row.spec, None if checkpoints.left_out else f"{CHECKPOINTS}/{checkpoints.first.name}/policy")
     write_metrics(temporary / METRICS, rows)
     write_events(temporary / EVENTS, events)
+    _check_room(row.id, rows, events, (temporary / EVENTS).read_bytes())
     write_knobs(temporary / KNOBS, KnobHistory(row.spec, events).changes)
     (temporary / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
     (temporary / README).write_text(_README.format(run=row.id, file=name), "utf-8")
@@ -166,12 +195,15 @@ class _Checkpoints:
 
 
 def _seen(folder: Path) -> dict[str, Path]:
-    """Path in the capsule -> file, of what there is to look at: the newest, as many as there is room for."""
+    """Path in the capsule -> file, of what there is to look at: the newest, as many as there is room for. One that a
+    reader would not take is left out."""
     found: dict[str, Path] = {}
     room = MOST_SEEN
     for path in sorted((path for name in SEEN for path in (folder / name).glob("step-*.json")),
                        key=lambda path: path.stem, reverse=True):
-        room -= path.stat().st_size
+        if (size := path.stat().st_size) > LONGEST_SEEN or values(path.read_bytes()) > most_values(path.parent.name):
+            continue
+        room -= size
         if room < 0:
             break
         found[f"{path.parent.name}/{path.name}"] = path

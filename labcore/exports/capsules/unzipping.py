@@ -1,7 +1,8 @@
 """The zip of a run capsule, taken apart without believing it.
 
 It is unpacked under names that cannot lead out of the folder, no more of it than there is room for, and each file is
-compared with its hash in the manifest. What the files say is for `reading` to check. Imports no torch.
+compared with its hash in the manifest. A small zip cannot make much work: its directory, how far it unpacks and each
+file but the checkpoints have bounds. What the files say is for `reading` to check. Imports no torch.
 """
 
 from __future__ import annotations
@@ -15,26 +16,27 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from labcore.errors import LabError, first_line, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.files import given, jsonl
 from labcore.files.adapters import BESIDE
+from labcore.files.paths import is_id
 from labcore.runs.faults import disk_full
 from labcore.store.rows import STATES
 
 LARGEST = 16 * 2**30  # bytes unpacked
 MOST_FILES = 10_000
-MOST_SHRUNK = 200  # how many times smaller than its content a zip of more than `SMALL` may be
-SMALL = 100 * 2**20  # bytes
-TABLE_BYTES = 512 * 2**20  # the largest table
-TEXT_BYTES = 8 * 2**20  # the largest manifest or spec: as JSON in memory it takes 25 times as much
+MOST_SHRUNK = 100  # how many times smaller than its content a zip may be
+SMALL = 2**20  # bytes of the content that do not count for that
+TABLE_BYTES = {packing.METRICS: 64 * 2**20, EVENTS: 16 * 2**20, packing.KNOBS: 16 * 2**20}  # the largest table
+TEXT_BYTES = 4 * 2**20  # the largest manifest or spec
+DIRECTORY_BYTES = 8 * 2**20  # the largest list of the files in a zip
 LATEST = 4e9  # seconds since 1970
 _BLOCK = 2**20
 _CHECKPOINT, _SEEN = re.compile(r"step-([0-9]{6,15})"), re.compile(r"step-([0-9]{6,15})\.json")
-RUN_ID = re.compile(r"\w[\w.-]{0,99}")
 
 
 def unpack(path: Path, folder: Path) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
     try:
-        with given.opened(path) as file, zipfile.ZipFile(file) as archive:
+        with given.opened(path) as file, zipfile.ZipFile(_Sparing(file)) as archive:
             manifest = _manifest(path.name, archive)
             _extract(path.name, archive, manifest["files"], folder)
             return manifest
@@ -58,10 +60,26 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
                        "set TMPDIR to another folder.") from error
 
 
+class _Sparing:
+    """A file of which no more than `DIRECTORY_BYTES` is read at once: zipfile reads the whole list of files so."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(DIRECTORY_BYTES + 1 if size < 0 else min(size, DIRECTORY_BYTES + 1))
+        if len(content) > DIRECTORY_BYTES:
+            raise zipfile.BadZipFile(f"its list of files has more than {DIRECTORY_BYTES // 2**20} MiB")
+        return content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     """The manifest, after checking that the zip can be unpacked at all."""
     _check_names(name, archive.namelist())
-    _check_entries(name, archive.infolist())
+    _check_entries(name, archive)
     manifest = _read_manifest(name, archive)
     _check_manifest(name, manifest)
     listed, there = {*manifest["files"], MANIFEST}, set(archive.namelist())
@@ -74,16 +92,23 @@ def _manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
     return manifest
 
 
-def _check_entries(name: str, entries: list[zipfile.ZipInfo]) -> None:
+def _check_entries(name: str, archive: zipfile.ZipFile) -> None:
     """All are plain files, and there is room for them."""
+    entries = archive.infolist()
     for entry in entries:
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise fault(name, f"{quoted(entry.filename)} is a link")
         if entry.flag_bits & 0x1:
             raise fault(name, f"{quoted(entry.filename)} is encrypted")
-    total, packed = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
-    if total > LARGEST or (total > SMALL and total > MOST_SHRUNK * packed):
-        raise fault(name, f"it would unpack to {total / 2**30:.2f} GiB from {packed / 2**20:.1f} MiB")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise fault(name, f"{quoted(entry.filename)} is compressed in another way than the lab does")
+    total, packed = sum(entry.file_size for entry in entries), archive.fp.seek(0, 2)  # files in it may share bytes
+    seen = sum(entry.file_size for entry in entries if entry.filename.split("/")[0] in SEEN)
+    if seen > packing.MOST_SEEN:
+        raise fault(name, f"its {' and '.join(SEEN)} have {seen / 2**20:.0f} MiB, more than "
+                    f"{packing.MOST_SEEN / 2**20:.0f}")
+    if total > min(LARGEST, SMALL + MOST_SHRUNK * packed):
+        raise fault(name, f"it would unpack to {total / 2**20:.1f} MiB from {packed / 2**20:.2f} MiB")
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if total > free:
         raise LabError(f"{name} needs {total / 2**20:.0f} MiB, and {tempfile.gettempdir()} has {free / 2**20:.0f} MiB "
@@ -107,8 +132,8 @@ def _read_manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _check_size(name: str, archive: zipfile.ZipFile, file: str) -> None:
     """No file is larger than its kind can be: all but the checkpoints are read as a whole."""
     top = file.split("/")[0]
-    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.MOST_SEEN),
-            **dict.fromkeys((packing.METRICS, EVENTS, packing.KNOBS), TABLE_BYTES)}.get(top, TEXT_BYTES)
+    most = {CHECKPOINTS: LARGEST, DATA: jsonl.LIMIT, **dict.fromkeys(SEEN, packing.LONGEST_SEEN),
+            **TABLE_BYTES}.get(top, TEXT_BYTES)
     if (size := archive.getinfo(file).file_size) > most:
         raise fault(name, f"{quoted(file)} has {size / 2**20:.0f} MiB, more than {most / 2**20:.0f}")
 
@@ -141,7 +166,7 @@ def _check_manifest(name: str, manifest: dict[str, Any]) -> None:
     times = [manifest.get("created"), *(manifest[key] for key in ("started", "ended") if manifest.get(key) is not None)]
     if not all(is_time(time) for time in times):
         raise fault(name, "its manifest has no proper times")
-    if not RUN_ID.fullmatch(manifest["run"]) or manifest["state"] not in STATES:
+    if not is_id(manifest["run"]) or manifest["state"] not in STATES:
         raise fault(name, "its manifest names no run of the lab")
     if not all(isinstance(entry, dict) and type(entry.get("from", 0)) is int for entry in manifest["made_with"]):
         raise fault(name, "its manifest has no proper 'made_with'")
@@ -194,8 +219,15 @@ def _extract(name: str, archive: zipfile.ZipFile, files: Mapping[str, Mapping[st
                            "again, or export the run again.")
 
 
+def check_values(name: str, file: str, content: bytes) -> None:
+    """Raise LabError where JSON, or a table with JSON in it, may hold more values than there is room for."""
+    if packing.values(content) > (most := packing.most_values(file)):
+        raise fault(name, f"its {file} has more than {most:,} values")
+
+
 def read_json(name: str, file: str, content: bytes) -> Any:
-    """What a file of the capsule `name` says. Raises LabError where it is not JSON."""
+    """What a file of the capsule `name` says. Raises LabError where it is not JSON, or has too many values."""
+    check_values(name, file, content)
     try:
         return given.json_of(content)
     except given.NotJSON as error:

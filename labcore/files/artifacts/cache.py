@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
@@ -25,6 +24,7 @@ from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import Damaged
 from labcore.files.artifacts.object_store import ObjectStore
 from labcore.files.paths import home
+from labcore.files.removal import remove
 
 VARIABLE, USUAL_GB = "RL_LAB_CACHE_GB", 50.0
 USED_SECONDS = 3600.0  # who took something may be reading it for as long
@@ -81,7 +81,8 @@ def _trim(store: ObjectStore, most: float, going: Callable[[], Container[str]]) 
             break
         if each.unit not in live and _published(store, each.unit) and _drop(each.path):
             freed += each.size
-    shutil.rmtree(_dropped(), ignore_errors=True)  # also what a killed process left
+    with suppress(OSError):
+        remove(_dropped())  # also what a killed process left
     return freed
 
 

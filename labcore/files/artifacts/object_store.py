@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from labcore.errors import LabError, first_line
+from labcore.errors import LabError, first_line, quoted
 from labcore.files import atomic
+from labcore.files.artifacts.things import safe
 from labcore.files.paths import check_writable, home
 
 VARIABLE = "RL_LAB_ARTIFACTS"
@@ -236,6 +237,9 @@ class ObjectStore:
     # ---------------------------------------------------------------- how
 
     def _path(self, name: str) -> str:
+        if not safe(name):
+            raise LabError(f"{quoted(name)} is not the name of anything in the store {self.url}: nothing is read, "
+                           "written or deleted there.")
         return f"{self._root}/{name}"
 
     def _read(self, name: str) -> bytes | None:

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 from zlib import crc32
 
 from labcore.files import atomic
+from labcore.files.artifacts.things import can_be
 from labcore.files.paths import home
 
 FOLDER = ".artifacts"
@@ -38,7 +39,8 @@ def set_changed(unit: str) -> None:
 def to_forget() -> list[str]:
     """The things and runs that are to be deleted in the store."""
     folder = _folder("forgotten")
-    return sorted(unquote(path.name) for path in folder.glob("[!.]*")) if folder.is_dir() else []
+    found = sorted(unquote(path.name) for path in folder.glob("[!.]*")) if folder.is_dir() else []
+    return [thing for thing in found if can_be(thing)]  # anybody may have put a file there
 
 
 def forget(thing: str) -> None:

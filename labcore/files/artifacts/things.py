@@ -16,9 +16,10 @@ itself. A unit is what is published in one go: `RUN`, `base/HASH` or `uploads/PL
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from labcore.files.paths import RESERVED, home, is_run_id
+from labcore.errors import LabError, quoted
+from labcore.files.paths import home, is_id, is_run_id
 
 RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
 VERSIONS, LOG = "versions.json", "worker.log"  # to which each worker of a run adds
@@ -30,13 +31,20 @@ _INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{_STEP}
 
 
 def folder(thing: str) -> Path:
-    """Where the files of a thing are in this home."""
+    """Where the files of a thing are in this home. Raises LabError where nothing can be called so."""
+    if not can_be(thing):
+        raise LabError(f"{quoted(thing)} cannot be anything of the lab's: neither its files nor a copy are looked for.")
     return home() / thing.removesuffix(f"/{RUN}")
 
 
+def can_be(thing: str) -> bool:
+    """Whether a thing or a unit may be called so: ids with slashes between them."""
+    return all(map(is_id, thing.split("/")))
+
+
 def place(path: Path) -> str | None:
-    """A path below this home as a text with slashes; None where it is elsewhere."""
-    return path.relative_to(home()).as_posix() if path.is_relative_to(home()) else None
+    """A path below this home as a text with slashes; None where it is, or may be, elsewhere."""
+    return path.relative_to(home()).as_posix() if path.is_relative_to(home()) and ".." not in path.parts else None
 
 
 def whole_with(path: Path) -> str | None:
@@ -71,11 +79,9 @@ def moved(path: Path) -> Path | None:
 def unit_with(path: Path) -> str | None:
     """The unit that `path` belongs to; None of what is never published."""
     parts = (place(path) or "").split("/")
-    if parts[0].startswith("."):
-        return None
     if parts[0] in ("base", "uploads"):
-        return "/".join(parts[:2]) if len(parts) > 1 else None
-    return parts[0] if parts[0] not in RESERVED and is_run_id(parts[0]) else None
+        return "/".join(parts[:2]) if len(parts) > 1 and is_id(parts[1]) else None
+    return parts[0] if is_run_id(parts[0]) else None
 
 
 def is_run(unit: str) -> bool:
@@ -89,11 +95,10 @@ def is_checkpoint(name: str) -> bool:
 
 
 def safe(name: str) -> bool:
-    """Whether a name in a manifest stays within its folder."""
-    path = PurePosixPath(name)
-    return bool(name) and not path.is_absolute() and ".." not in path.parts and not set(name) & set("\\\0:")
+    """Whether a name in a manifest, or of an object, stays within its folder and is not that folder itself."""
+    return not {"", ".", ".."} & {*name.split("/")} and not set(name) & set("\\\0:")
 
 
 def _can_be(thing: str) -> bool:
     first = thing.split("/")[0]
-    return first in ("base", "uploads") or is_run_id(first)
+    return can_be(thing) and (first in ("base", "uploads") or is_run_id(first))

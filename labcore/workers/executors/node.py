@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 from labcore.errors import LabError, NoSuchRun
 from labcore.files.artifacts import object_store
-from labcore.files.paths import made, run_folder, store_url
+from labcore.files.paths import made, run_folder
+from labcore.store.dialects import store_url
 from labcore.store.store import Store
 
 NEEDED = ("torch", "transformers")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 import re
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -13,8 +15,8 @@ import pytest
 
 from labcore.doctor import doctor
 from labcore.errors import LabError
-from labcore.exports.capsules import reading, unzipping
-from tests.exports.capsules.tools import content, refused, rewritten, sealed
+from labcore.exports.capsules import packing, reading, unzipping
+from tests.exports.capsules.tools import content, faked, refused, rewritten, sealed
 
 
 def test_what_is_no_capsule(packed, tmp_path):
@@ -109,11 +111,10 @@ def test_links_and_locks(packed):
 
 
 def test_bombs(packed, monkeypatch):
-    monkeypatch.setattr(unzipping, "SMALL", 2**20)
     with reading.unpacked(packed):
         pass
     bomb = sealed(packed, {"checkpoints/step-000000/zeros": bytes(32 * 2**20)})
-    assert re.search(r"it would unpack to 0\.03 GiB from 0\.\d MiB", refused(bomb))
+    assert re.search(r"it would unpack to 32\.\d MiB from 0\.\d\d MiB", refused(bomb))
     monkeypatch.setattr(unzipping, "LARGEST", 1000)
     assert "it would unpack to" in refused(packed)
     monkeypatch.setattr(unzipping, "MOST_FILES", 3)
@@ -122,12 +123,23 @@ def test_bombs(packed, monkeypatch):
 
 @pytest.mark.parametrize("file, limit, most", [
     ("manifest.json", "TEXT_BYTES", 100), ("spec.json", "TEXT_BYTES", 20_000), ("events.csv", "TABLE_BYTES", 100),
-    ("samples/step-000030.json", None, 2**25), ("data/mine.txt", None, 2**26)])
+    ("samples/step-000030.json", None, 2**24), ("data/mine.txt", None, 2**26)])
 def test_each_file_has_its_limit(packed, monkeypatch, file, limit, most):
     if limit:
-        monkeypatch.setattr(unzipping, limit, most)
+        monkeypatch.setattr(unzipping, limit, {file: most} if limit == "TABLE_BYTES" else most)
+    monkeypatch.setattr(unzipping, "MOST_SHRUNK", 10**9)
     larger = {} if file in ("manifest.json", "events.csv") else {file: bytes(most + 1)}
     assert f"{file!r} has " in refused(sealed(packed, larger))
+
+
+def test_all_there_is_to_look_at_has_a_limit(packed, monkeypatch):
+    text = b'{"step": 1}'
+    there = {name: each for name, each in content(packed).items() if name.split("/")[0] in packing.SEEN}
+    monkeypatch.setattr(packing, "MOST_SEEN", sum(map(len, there.values())) + len(text))
+    with reading.unpacked(sealed(packed, {"samples/step-000901.json": text})):
+        pass
+    sealed(packed, {"samples/step-000902.json": text})
+    assert "its samples and lines have 0 MiB, more than 0" in refused(packed)
 
 
 def test_a_file_that_is_a_folder_too(packed):
@@ -143,8 +155,8 @@ def test_a_full_disk_is_foreseen(packed, monkeypatch):
 def test_manifests_that_make_no_sense(packed):
     files = content(packed)
     told = json.loads(files["manifest.json"])
-    for key, value in {"run": "../../x", "state": "sleeping", "step": "many", "made_with": [3], "files": [],
-                       "left_out": None}.items():
+    for key, value in (("run", "../../x"), ("run", "votes."), ("run", ".."), ("run", "x" * 300), ("state", "sleeping"),
+                       ("step", "many"), ("made_with", [3]), ("files", []), ("left_out", None)):
         broken = files | {"manifest.json": json.dumps(told | {key: value}).encode()}
         assert "is not a sound capsule" in refused(rewritten(packed, broken)), key
     rewritten(packed, files)
@@ -170,7 +182,7 @@ def test_versions_that_count_from_no_step(packed):
 @pytest.mark.parametrize("change, words", [
     ({"data": "/etc/passwd"}, "names a file outside"), ({"data": "../x"}, "names a file outside"),
     ({"data": "data/none"}, "names a file outside"), ({"kind": ["llm"]}, "not a run's spec.json"),
-    ({"parent": ["../x", 3]}, "is no run's"), ({"parent": 3}, "not a run's spec.json"),
+    ({"parent": ["../x", 3]}, "not a run's spec.json"), ({"parent": 3}, "not a run's spec.json"),
     ({"knobs": 3}, "not a run's spec.json"), ({"what": 1}, "not a run's spec.json")])
 def test_specs_that_make_no_sense(packed, change, words):
     spec = json.loads(content(packed)["spec.json"])
@@ -248,3 +260,86 @@ def test_a_long_cell_is_read_whatever_was_imported_before(packed):
     table = f'step,time,kind,text,payload\n1,0.0,failed,,"{payload}"\n'
     with reading.unpacked(sealed(packed, {"events.csv": table.encode()})) as found:
         assert len(found.events[0].payload["text"]) == 200_000
+
+
+ROWS, EVENTS = b"step,tokens,seconds\n", b"step,time,kind,text,payload\n"
+MANY = 200_000  # blank lines, rows, events or values: small beside what an attacker sends, large beside the limit here
+
+
+@pytest.mark.parametrize("share", [unzipping.MOST_SHRUNK, 10**9], ids=["as it is", "however far it unpacks"])
+@pytest.mark.parametrize("files, words", [
+    ({"metrics.csv": ROWS + b"\n" * MANY * 40}, "is no table"),
+    ({"metrics.csv": ROWS + b"1,1,1\n" + b"\n" * MANY * 40}, "is no table"),
+    ({"metrics.csv": ROWS + b"".join(b"%d,1,1\n" % step for step in range(1, MANY))}, "does not end with step 25"),
+    ({"metrics.csv": ROWS + b"1,1,1\n" * MANY}, "count its steps"),
+    ({"metrics.csv": b"step,step,tokens,seconds"}, "no table"),
+    ({"metrics.csv": b"," * MANY * 20}, "without end"), ({"metrics.csv": b"1" * MANY * 40}, "without end"),
+    ({"events.csv": EVENTS + b"\n" * MANY * 20}, "is no table"),
+    ({"events.csv": EVENTS + b'"' + b"\n" * MANY * 20}, "without end"),
+    ({"events.csv": EVENTS + b'1,0.0,note,,"{""a"": [' + b"[]," * MANY * 4 + b'[]]}"\n'}, "values"),
+    ({"samples/step-000001.json": b'{"step": 1, "a": [' + b"[]," * MANY * 6 + b"[]]}"}, "values"),
+    ({"samples/step-000001.json": b"[" * MANY}, "not JSON that can be read"),
+    ({"spec.json": b'{"knobs": [' + b"[]," * MANY * 2 + b"[]]}"}, "values")])
+def test_little_is_read_of_a_small_capsule_that_would_become_large(packed, files, words, share, monkeypatch):
+    """The memory counts, and not the time: what is neither read nor kept takes none."""
+    sealed(packed, files)
+    monkeypatch.setattr(unzipping, "MOST_SHRUNK", share)
+    tracemalloc.start()
+    try:
+        said = refused(packed)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert words in said or (share < 10**9 and "it would unpack to" in said)
+    assert peak < 3 * max(map(len, files.values())) + 12 * 2**20, f"{peak / 2**20:.0f} MiB"
+
+
+@pytest.mark.parametrize("column", ["metrics.csv", "events.csv"])
+def test_a_table_has_only_so_many_cells(packed, column, monkeypatch):
+    monkeypatch.setattr(packing, "MOST_CELLS", 25 * 11)
+    rows = ROWS + b"".join(b"%d,1,1\n" % step for step in range(1, 26))
+    tables = {"metrics.csv": rows, "events.csv": EVENTS + b"1,0.0,note,,{}\n" * 5}
+    with reading.unpacked(sealed(packed, tables)):
+        pass
+    tables = {"metrics.csv": rows.replace(b"seconds", b"seconds,reward").replace(b",1\n", b",1,1\n"),
+              "events.csv": EVENTS + b"1,0.0,note,,{}\n" * 25}
+    assert f"its {column} has more than 275 cells" in refused(sealed(packed, {column: tables[column]}))
+
+
+def test_a_list_of_files_is_not_read_without_end(packed, monkeypatch):
+    with zipfile.ZipFile(packed, "a") as archive:
+        for number in range(3000):
+            archive.writestr(f"{number:0200d}", b"")
+    monkeypatch.setattr(unzipping, "DIRECTORY_BYTES", 2**19)
+    assert "its list of files has more than" in refused(packed)
+
+
+def test_files_that_share_their_bytes_count_by_what_they_unpack_to(packed):
+    """The entries of a list may all name one place: their packed sizes then add up to more than there is."""
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("checkpoints/step-000000/a", random.Random(0).randbytes(2**16) + bytes(2**21))
+        first = archive.getinfo("checkpoints/step-000000/a")
+        for number in range(90):
+            other = zipfile.ZipInfo(f"checkpoints/step-000000/{number}")
+            for name in ("header_offset", "CRC", "compress_size", "file_size", "compress_type"):
+                setattr(other, name, getattr(first, name))
+            archive.filelist.append(other)
+            archive.NameToInfo[other.filename] = other
+    assert "it would unpack to 18" in refused(packed)  # of which each entry by itself would pass
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_compression_that_takes_memory_of_its_own(packed, how):
+    files = content(packed)
+    with zipfile.ZipFile(packed, "w", how) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    assert "is compressed in another way than the lab does" in refused(packed)
+
+
+def test_what_a_reader_would_not_take_is_not_packed(store, tmp_path, monkeypatch):
+    run_id = faked(store)
+    monkeypatch.setattr(packing, "MOST_CELLS", 25 * 5)
+    with pytest.raises(LabError, match=r"has 25 rows of \d+ numbers and \d+ events, too many for a capsule: export it"):
+        packing.write(store, run_id, tmp_path / "run.zip")
+    assert not (tmp_path / "run.zip").exists()

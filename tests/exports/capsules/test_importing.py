@@ -90,7 +90,7 @@ def test_a_name_that_is_taken(store, tmp_path):
 
 
 def test_a_name_that_no_run_may_have(store, packed):
-    for name in ("votes", "imported", "jobs", "uploads", "base", "Votes", "votes.", "lab.db", "supervisor.log",
+    for name in ("votes", "imported", "jobs", "uploads", "base", "Votes", "lab.db", "supervisor.log",
                  "imported-x", "sweep-abc123"):
         run_id = import_capsule(store, sealed(packed, run=name))
         assert run_id.startswith("grpo-sort-") and not (home() / name).is_dir(), name
