@@ -66,6 +66,15 @@ def test_an_update_has_the_loss_and_the_gradient_of_its_pairs():
     assert made.tokens == int(completions.mask.sum())
 
 
+def test_a_tie_is_not_right():
+    """The same completion on both sides has the same score twice."""
+    made, ties = started(), [Pair("ab=", "ab", "ab"), Pair("=", "c", "c"), Pair("abc=", "", "")]
+    right = float(by_hand(made, RAGGED[0]).detach().diff()) < 0
+    assert reward_model.evaluate(made, [*ties, RAGGED[0]])[0]["eval_accuracy"] == right / 4
+    metrics = reward_model.update(made, ties)
+    assert (metrics["accuracy"], metrics["margin"]) == (0, 0)
+
+
 def test_it_starts_undecided_and_leaves_the_policy_alone():
     made = session("reward_model", task="reviews", letters=False, steps=12, learning_rate=3e-3, pairs_per_step=16,
                    eval_every=12)
