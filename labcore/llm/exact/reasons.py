@@ -52,7 +52,7 @@ def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     found = [_ADVANTAGE.get(advantage.key, ""), _SELECTION.get(str(knobs["selection"]), "")]
     if advantage.critic:
         found += _of_critic(knobs, exact_critic)
-    elif float(knobs.get("gamma", 1.0)) < 1:
+    elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:
         found.append("Direction: γ < 1 takes from early tokens what the last one earned.")
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")

@@ -103,6 +103,21 @@ def test_what_is_measured_can_be_looked_at():
     json.dumps(first.samples)
 
 
+def test_the_numbers_of_held_out_pairs_worked_by_hand():
+    """The calibration is that of the margins: bins of σ(|m|) from ½ to 1, in tenths, and how often the sign is right."""
+    made, bins = started(), {}
+    margins = [-float(by_hand(made, pair).detach().diff()) for pair in RAGGED]
+    for margin in margins:
+        predicted = 1 / (1 + np.exp(-abs(margin)))
+        bins.setdefault(int((predicted - 0.5) * 20), []).append((predicted, margin > 0))
+    error = sum(abs(sum(p for p, _ in each) - sum(right for _, right in each)) for each in bins.values()) / 3
+    metrics, shown = reward_model.evaluate(made, RAGGED)
+    assert metrics["calibration_error"] == pytest.approx(error, abs=1e-5)
+    assert metrics["eval_margin"] == pytest.approx(sum(margins) / 3, abs=1e-5)
+    assert metrics["eval_accuracy"] == pytest.approx(sum(margin > 0 for margin in margins) / 3)
+    assert [row["pairs"] for row in shown["calibration"]] == [len(bins[place]) for place in sorted(bins)]
+
+
 def preferences(tmp_path, rows):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps(dict(zip(("prompt", "chosen", "rejected"), row, strict=True))) + "\n"
