@@ -21,10 +21,13 @@ ONE_REASON = [
     ("rloo", {"entropy_coef": 0.1}, "the entropy bonus"),
     ("rloo", {"top_entropy_share": 0.5}, "only tokens with high entropy"),
     ("rloo", {"overlong_filter": True}, "completions that were cut"),
+    ("grpo", {**SUMMED, "ratio": "sequence_sum"}, "the ratio of the whole sequence"),
+    ("sapo", {**ALONE, "ratio": "sequence_sum", "aggregation": "constant_length"}, "the ratio of the whole sequence"),
+    ("gmpo", {**ALONE, "ratio": "sequence_sum", "aggregation": "token_mean"}, "the number of tokens"),
 ]
 NO_REASON = [
     ("ppo", PPO), ("rloo", {"kl_placement": "off", "beta": 1.0}), ("rloo", {"kl_estimator": "k2", "beta": 0.0}),
-    ("grpo", {**ALONE, "ratio": "sequence_sum"}), ("gmpo", SUMMED),
+    ("grpo", {**ALONE, "ratio": "sequence_sum"}), ("gmpo", SUMMED), ("cispo", {**SUMMED, "ratio": "sequence_sum"}),
     # The advantage of a whole completion knows no γ, whatever the knob says.
     ("reinforce_pp", {**SUMMED, "group_size": 2, "prompts_per_step": 1, "gamma": 0.5}),
 ]
