@@ -9,12 +9,23 @@ from itertools import chain
 
 import pytest
 
-from tests.imports import ROOT, imported, nodes
+from tests.imports import ROOT
 
-TESTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))}
 COUNTS = {"len", "abs", "count", "numel", "nbytes"}  # what is never below 0
 CHECKS = {"raises", "warns", "fail", "expect", "check_env"}  # what fails a test by itself
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Nodes = tuple[ast.AST, ...]
+
+
+def parsed(source: str) -> Nodes:
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, Nodes]:
+    """All nodes of each file of the tests; given back after this module, as they are half a million."""
+    return {path.relative_to(ROOT).as_posix(): parsed(path.read_text("utf-8"))
+            for path in sorted((ROOT / "tests").rglob("*.py"))}
 
 
 def always(node: ast.expr) -> bool:
@@ -43,10 +54,8 @@ def _never_negative(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> boo
     """Whether it says of a length or a count that it is not below 0."""
     if isinstance(operator, ast.LtE | ast.Lt):
         left, operator, right = right, {ast.LtE: ast.GtE, ast.Lt: ast.Gt}[type(operator)](), left
-    named = left.func if isinstance(left, ast.Call) else left
-    name = named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else ""
-    return name in COUNTS and (isinstance(operator, ast.GtE) and ast.unparse(right) in ("0", "0.0")
-                               or isinstance(operator, ast.Gt) and ast.unparse(right) == "-1")
+    least = {ast.GtE: ("0", "0.0"), ast.Gt: ("-1",)}.get(type(operator), ())
+    return last_name(left.func if isinstance(left, ast.Call) else left) in COUNTS and ast.unparse(right) in least
 
 
 def parts(node: ast.expr) -> Iterator[ast.expr]:
@@ -64,10 +73,10 @@ def parts(node: ast.expr) -> Iterator[ast.expr]:
     yield from chain.from_iterable(map(parts, inner))
 
 
-def idle(source: str) -> list[str]:
+def idle(nodes: Nodes) -> list[str]:
     """The expressions of a file that cannot fail: parts of assertions, and comparisons that are overruled."""
     found = []
-    for node in nodes(source):
+    for node in nodes:
         match node:
             case ast.Assert(test):
                 suspects = list(parts(test))
@@ -88,73 +97,69 @@ def idle(source: str) -> list[str]:
     return sorted(set(found))
 
 
-def functions(source: str) -> list[Function]:
-    return [node for node in nodes(source) if isinstance(node, Function)]
+def functions(nodes: Nodes) -> list[Function]:
+    return [node for node in nodes if isinstance(node, Function)]
 
 
-def checks(function: Function) -> bool:
-    """Whether a function can fail a test by what it says itself."""
+def last_name(node: ast.AST) -> str:
+    """The name that an expression ends with: `close` of close and of tools.close."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def asked(function: Function) -> frozenset[str]:
+    """The names that a function calls, hands on or takes as a fixture; "assert" where it can fail a test by itself."""
+    names = {argument.arg for argument in function.args.args}
     for node in ast.walk(function):
-        called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.Assert) or called in CHECKS or called.startswith("assert_"):
-            return True
-        if isinstance(node, ast.Raise) and node.exc and "AssertionError" in ast.unparse(node.exc):
-            return True
-    return False
+        if isinstance(node, ast.Call):
+            names |= {last_name(each) for each in (node.func, *node.args)}
+            called = last_name(node.func)
+            names |= {"assert"} if called in CHECKS or called.startswith("assert_") else set()
+        elif isinstance(node, ast.Assert) or (
+                isinstance(node, ast.Raise) and node.exc and "AssertionError" in ast.unparse(node.exc)):
+            names.add("assert")
+    return frozenset(names)
 
 
-def silent(sources: Mapping[str, str]) -> dict[str, list[str]]:
+def silent(files: Mapping[str, Nodes]) -> dict[str, list[str]]:
     """The tests of each file that check nothing, neither themselves nor through a function or a fixture of the tests.
 
     A name means any function of that name in the file, in those that it imports from, and in a `conftest.py`.
     """
-    every = {path: functions(source) for path, source in sources.items()}
-    shared = [path for path in sources if path.endswith("conftest.py")]
-
-    def within(path: str) -> list[Function]:
-        brought = {name for name in imported(sources[path]) if name.startswith("tests.")}
-        near = {path, *shared, *(other for other in sources if any(
-            name.startswith(other.removesuffix(".py").replace("/", ".") + ".") or
-            name == other.removesuffix(".py").replace("/", ".") for name in brought))}
-        return [function for each in near for function in every[each]]
-
+    every = {path: {each: asked(each) for each in functions(nodes)} for path, nodes in files.items()}
+    shared = {path for path in files if path.endswith("conftest.py")}
     found = {}
     for path, own in every.items():
-        known, near = set[str](), [each for each in within(path) if not each.name.startswith("test_")]
-        while grown := {each.name for each in near if each.name not in known and (checks(each) or asked(each) & known)}:
+        brought = {f"{node.module.replace('.', '/')}{rest}.py" for node in files[path]
+                   if isinstance(node, ast.ImportFrom) and node.module
+                   for rest in ("", *(f"/{alias.name}" for alias in node.names))}
+        helpers = [(each.name, names) for near in {path, *shared, *brought} & every.keys()
+                   for each, names in every[near].items() if not each.name.startswith("test_")]
+        known = {"assert"}
+        while grown := {name for name, names in helpers if name not in known and names & known}:
             known |= grown
-        found[path] = [f"line {each.lineno}: {each.name} checks nothing" for each in own
-                       if each.name.startswith("test_") and not checks(each) and not asked(each) & known]
+        found[path] = [f"line {each.lineno}: {each.name} checks nothing" for each, names in own.items()
+                       if each.name.startswith("test_") and not names & known]
     return {path: names for path, names in found.items() if names}
 
 
-def asked(function: Function) -> set[str]:
-    """The names that a function calls, hands on or takes as a fixture."""
-    names = {argument.arg for argument in function.args.args}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            names |= {ast.unparse(each).rpartition(".")[2] for each in (node.func, *node.args)
-                      if isinstance(each, ast.Name | ast.Attribute)}
-    return names
+def test_no_assertion_holds_whatever_the_code_does(files):
+    assert {path: found for path, nodes in files.items() if (found := idle(nodes))} == {}
 
 
-def test_no_assertion_holds_whatever_the_code_does():
-    assert {path: found for path, source in TESTS.items() if (found := idle(source))} == {}
+def test_every_test_checks_something(files):
+    assert silent(files) == {}
 
 
-def test_every_test_checks_something():
-    assert silent(TESTS) == {}
-
-
-def test_every_test_is_collected():
+def test_every_test_is_collected(files):
     """None in a file that pytest does not read, none within another function."""
-    elsewhere = {path for path, source in TESTS.items() if not path.rpartition("/")[2].startswith("test_")
-                 and any(function.name.startswith("test_") for function in functions(source))}
-    assert elsewhere == set()
-    inner = {path: nested for path, source in TESTS.items() if (nested := [
-        each.name for function in functions(source) for each in ast.walk(function)
-        if each is not function and isinstance(each, Function) and each.name.startswith("test_")])}
-    assert inner == {}
+    lost = []
+    for path, nodes in files.items():
+        own = functions(nodes)
+        inner = [each for function in own for each in ast.walk(function) if each is not function]
+        read = path.rpartition("/")[2].startswith("test_")
+        lost += [f"{path}: {each.name}" for each in (inner if read else own)
+                 if isinstance(each, Function) and each.name.startswith("test_")]
+    assert lost == []
 
 
 @pytest.mark.parametrize("source", [
@@ -164,7 +169,7 @@ def test_every_test_is_collected():
     "until(lambda: x == 1 or True)", "return x == x", "x == 3", "mock.assert_called_once",
     "with pytest.raises(E):\n    f()\n    assert x == 1"])
 def test_each_idle_assertion_is_found(source):
-    assert idle(f"def test():\n    {source.replace(chr(10), chr(10) + '    ')}")
+    assert idle(parsed(f"def test():\n    {source.replace(chr(10), chr(10) + '    ')}"))
 
 
 @pytest.mark.parametrize("source", [
@@ -172,15 +177,16 @@ def test_each_idle_assertion_is_found(source):
     "assert x != x", "assert loss >= 0", "assert b or a < 1", "assert [*x]", "f(lambda: seen.append(1) or True)",
     "with pytest.raises(E):\n    f()", "assert all(x > 0 for x in y)", "assert next(x) == next(x)"])
 def test_an_assertion_that_can_fail_is_not(source):
-    assert not idle(f"def test():\n    {source.replace(chr(10), chr(10) + '    ')}")
+    assert not idle(parsed(f"def test():\n    {source.replace(chr(10), chr(10) + '    ')}"))
 
 
 def test_a_test_that_checks_nothing_is_found():
     helper = "def close(a, b):\n    assert a == b\n\ndef twice(a):\n    close(a, a)\n\ndef idle(a):\n    return a\n"
 
     def found(body, arguments=""):
-        return silent({"tests/help.py": helper, "tests/conftest.py": "def page():\n    assert x\n",
-                       "tests/test_a.py": f"from tests.help import close\n\ndef test_a({arguments}):\n    {body}\n"})
+        test = f"from tests.help import close\n\ndef test_a({arguments}):\n    {body}\n"
+        return silent({"tests/help.py": parsed(helper), "tests/test_a.py": parsed(test),
+                       "tests/conftest.py": parsed("def page():\n    assert x\n")})
 
     for body in ("f(1)", "idle(x)"):
         assert found(body) == {"tests/test_a.py": ["line 3: test_a checks nothing"]}

@@ -291,7 +291,8 @@ def test_token_weights_multiply_the_surrogate_and_neither_the_kl_nor_the_entropy
             total += -weight * surrogate + 2.0 * (exp(to_ref) - to_ref - 1) - 0.1 * float(entropy[row, at])
             of_weights += weight
     floor = torch.tensor(0.75)
-    found, ratio = objective.loss(given, rollout, logprobs, entropy, replace(Totals.of(rollout, 2), entropy_floor=floor))
+    totals = replace(Totals.of(rollout, 2), entropy_floor=floor)
+    found, ratio = objective.loss(given, rollout, logprobs, entropy, totals)
     assert found.item() == pytest.approx(float(total) / 5, rel=1e-5)
     got = objective.measures(given, rollout, logprobs, ratio, entropy, floor)
     assert got["token_weight"] == pytest.approx(float(of_weights) / 5, rel=1e-5)

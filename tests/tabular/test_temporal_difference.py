@@ -85,7 +85,7 @@ def test_double_q_learning_values_the_action_by_the_other_table():
 @pytest.mark.parametrize("name", LEARNING)
 @pytest.mark.parametrize("decay", [0.0, 0.5, 1.0])
 def test_the_step_size_of_the_nth_update_is_alpha_over_n_to_the_omega(name, decay):
-    """The first is α itself. With ω = 1 and α = 1 a table that bootstraps from nothing holds the mean of its targets."""
+    """The first is α itself. With ω = α = 1 the table holds the mean of its targets."""
     made, rng = learner(name, np.zeros((2, 4))), np.random.default_rng(0)
     knobs = {**KNOBS, "alpha": 0.8, "alpha_decay": decay}
     found = []

@@ -104,7 +104,7 @@ def test_what_is_measured_can_be_looked_at():
 
 
 def test_the_numbers_of_held_out_pairs_worked_by_hand():
-    """The calibration is that of the margins: bins of σ(|m|) from ½ to 1, in tenths, and how often the sign is right."""
+    """The calibration is that of the margins: ten bins of σ(|m|) from ½ to 1, and how often the sign is right."""
     made, bins = started(), {}
     margins = [-float(by_hand(made, pair).detach().diff()) for pair in RAGGED]
     for margin in margins:
