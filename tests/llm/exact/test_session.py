@@ -136,7 +136,7 @@ def test_the_price_of_the_kl_is_the_one_in_force_and_none_where_it_is_off():
     moved.kl_factor, moved.kl_beta = 3.0, 0.5
     for session, beta in ((moved, 1.5), (away("grpo", beta=0.5), 0.5), (away("dpo", beta=0.5), 0.5)):
         found = measured(session)
-        kl = float(found.truth.kl)
+        kl = float(found.truth.kl.detach())
         assert found.beta == beta
         assert found.metrics["exact/objective"] == pytest.approx(found.metrics["exact/reward"] - beta * kl)
 
