@@ -118,8 +118,10 @@ def tokenizer_of(vocabulary: int, file: str) -> Any:
     learnt = json.loads(backend.to_str())["model"]
     unused = {f"<{number}>": number for number in range(len(learnt["vocab"]), vocabulary)}
     backend.model = models.BPE(learnt["vocab"] | unused, [tuple(pair) for pair in learnt["merges"]])
-    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=PAD, eos_token=EOS, padding_side="left",
-                                   model_input_names=["input_ids", "attention_mask"])
+    # No byte is unknown. But where no token is named for that, a tokenizer's class such as Qwen2's adds one, with an id
+    # beyond the model's vocabulary.
+    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=PAD, eos_token=EOS, unk_token=EOS,
+                                   padding_side="left", model_input_names=["input_ids", "attention_mask"])
 
 
 def _network(model: str, tokenizer: Any) -> Any:

@@ -1,8 +1,9 @@
 """Small faults put into the engine one by one, and whether a test notices: `make mutants`.
 
 The faults are data, `tests/mutations/*.toml`, file by file: what it would break, the text that is there now (exactly
-once), and the text that takes its place. Each is applied to a copy of the checkout, never to the checkout, and the
-tests of its file run there: those that `tests` names, or the one that mirrors the file; its doctests besides.
+once), the text that takes its place, and in some the one test that is to notice it. Each is applied to a copy of the
+checkout, never to the checkout, and that test runs there, or else those of the file: the ones that `tests` names, or
+the one that mirrors it; its doctests besides.
 
     python -m tests.mutants --only kl --jobs 2
 
@@ -71,7 +72,8 @@ def load(folder: Path, root: Path) -> list[Mutation]:
         for file, table in tomllib.loads(path.read_text("utf-8")).items():
             examples = (file,) if (root / file).is_file() and ">>> " in (root / file).read_text("utf-8") else ()
             tests = (*(table.get("tests") or [mirror(file)]), *examples)
-            found += [Mutation(file, tests, *each) for each in table["mutations"]]
+            found += [Mutation(file, tuple(test) or tests, *fault)
+                      for *fault, test in ((*each[:3], each[3:]) for each in table["mutations"])]
     return found
 
 
@@ -191,7 +193,8 @@ def _test(folder: Path, tests: Sequence[str]) -> None:
 
 def checks(mutations: Iterable[Mutation]) -> list[Mutation]:
     """Every test file without a fault: where it fails by itself, nothing else means anything."""
-    return [Mutation(file, (file,)) for file in dict.fromkeys(test for each in mutations for test in each.tests)]
+    files = dict.fromkeys(test.partition("::")[0] for each in mutations for test in each.tests)
+    return [Mutation(file, (file,)) for file in files]
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

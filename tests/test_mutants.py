@@ -51,6 +51,15 @@ def test_tests_that_fail_by_themselves_prove_nothing(project, capsys):
     assert "tests/test_sums.py fails without any fault" in capsys.readouterr().out
 
 
+def test_a_fault_may_name_the_test_that_is_to_notice_it(project):
+    """Then no other is run: not the one that would have seen it."""
+    (project / "tests/test_more.py").write_text("def test_nothing():\n    assert True\n")
+    for name, result in (("tests/test_more.py::test_nothing", 1), ("tests/test_sums.py::test_add", 0)):
+        (project / "tests/mutations/all.toml").write_text(
+            f'["labcore/sums.py"]\nmutations = [["the sign of b", "a + b", "a - b", "{name}"]]\n')
+        assert mutants.main([], project) == result
+
+
 def test_a_fault_that_makes_the_tests_hang_is_noticed(project):
     hang = mutants.Mutation("labcore/sums.py", ("tests/test_sums.py",), "an end", "return", "while True: 0\n    return")
     outcome, = mutants.run([hang], project, seconds=2)
@@ -64,4 +73,6 @@ def test_every_mutation_of_the_project_fits_its_code():
     for each in mutations:
         text = (mutants.ROOT / each.file).read_text("utf-8")
         assert mutants.mutated(text, each) != text
-        assert all((mutants.ROOT / test).is_file() for test in each.tests), each.name
+        for path, _, function in (test.partition("::") for test in each.tests):
+            assert not function or f"def {function}(" in (mutants.ROOT / path).read_text("utf-8"), each.name
+            assert (mutants.ROOT / path).is_file(), each.name

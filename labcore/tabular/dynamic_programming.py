@@ -133,8 +133,8 @@ def policy_evaluation(mdp: MDP, knobs: Knobs, since: Sweep | None = None) -> Ite
 def improve(policy: Array, values: Array, action_values: Array) -> Array:
     """π'(s) = argmax_a Q_π(s,a) where that is better than V_π(s), else π(s). (S, A), (S,), (S, A) -> (S, A)
 
-    To keep a row that cannot be bettered makes the method end, and keeps it right with γ = 1: a greedy choice between
-    equals could walk in circles for ever.
+    A row that cannot be improved is kept, so the method ends when no row changes. With γ = 1 and free steps this also
+    keeps the way to the end: all ways are then worth the same, and a greedy choice among equals wanders between them.
     """
     better = action_values.max(1) > values + TIE * (1 + abs(values))
     return np.where(better[:, None], greedy(action_values), policy)

@@ -67,7 +67,8 @@ def test_the_values_that_are_offered_are_such_as_the_knobs_take():
     for knob, values in VALUES.items():
         rows = [key for key in kinds.kind("exact").algorithms if not lacking([key], knob, whole)]
         for value in values:
-            make(kind="exact", algorithm_key=rows[0], task_key="sorted", knobs={knob: value, **WITH.get(knob, {})})
+            given = {knob: value, **WITH.get(knob, {})}
+            assert make(kind="exact", algorithm_key=rows[0], task_key="sorted", knobs=given).knobs[knob] == value
 
 
 def test_a_link_is_read_as_it_was_written():

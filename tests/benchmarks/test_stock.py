@@ -21,10 +21,15 @@ def prompts(tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture(scope="module")
-def folder(prompts, tmp_path_factory):
+@pytest.fixture(scope="module", params=stock.MODELS)
+def folder(request, prompts, tmp_path_factory):
+    """A folder of each stock class, so small that it is there at once."""
+    small = {"vocab_size": 1024, "hidden_size": 56, "intermediate_size": 64, "num_hidden_layers": 1}
     folder = tmp_path_factory.mktemp("weights")
-    stock.save_weights("llama-1m", prompts, folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(stock.MODELS, request.param, {**stock.MODELS[request.param], **small,
+                                                      "num_attention_heads": 14, "num_key_value_heads": 2})
+        stock.save_weights(request.param, prompts, folder)
     return folder
 
 
@@ -38,10 +43,10 @@ def test_models_have_the_parameters_of_their_names(model, millions, prompts):
 
 def test_every_id_has_a_text_and_prompts_are_read_back(folder):
     model, tokenizer = load(folder)
-    assert len(tokenizer) == model.config.vocab_size == stock.MODELS["llama-1m"]["vocab_size"]
+    assert len(tokenizer) == model.config.vocab_size == 1024 == max(tokenizer.get_vocab().values()) + 1
     ids = tokenizer("How many are 3 and 8?")["input_ids"]
     assert tokenizer.decode(ids) == "How many are 3 and 8?" and len(ids) < 10  # words, not bytes
-    assert all(tokenizer.convert_ids_to_tokens([0, 1, len(tokenizer) - 1]))
+    assert all(tokenizer.convert_ids_to_tokens(list(range(1024))))
     assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1) == (
         model.config.pad_token_id, model.config.eos_token_id)
 

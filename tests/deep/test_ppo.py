@@ -130,6 +130,20 @@ def test_the_adaptive_beta_follows_the_kl(start):
     assert betas == [1, 2, 4]
 
 
+@pytest.mark.parametrize("kl, factor", [(0.005, 0.5), (0.0066, 0.5), (0.0067, 1), (0.008, 1), (0.012, 1), (0.0149, 1),
+                                        (0.0151, 2), (0.03, 2)])
+def test_beta_keeps_its_factor_between_d_over_1_5_and_1_5_d(kl, factor):
+    """d = 0.01: halved below 0.00667, doubled above 0.015."""
+    assert ppo.adapt(1.0, kl, 0.01) == factor and ppo.adapt(8.0, kl, 0.01) == 8 * factor
+
+
+def test_beta_stays_within_2_to_the_20():
+    most, least = 1.0, 1.0
+    for _ in range(30):
+        most, least = ppo.adapt(most, 1.0, 0.01), ppo.adapt(least, 0.0, 0.01)
+    assert (most, least) == (2.0**20, 2.0**-20)
+
+
 def test_the_line_runs_from_the_old_to_the_new_policy(start):
     session = start("ppo", {"clip_low": 0.1}, steps=1)
     record = next(session.run())

@@ -84,6 +84,16 @@ def test_the_gain_has_the_policy_gradient(tiny, generator, close):
     close(flat(torch.autograd.grad(value, weights)), flat(torch.autograd.grad(score, weights)))
 
 
+def test_the_gain_is_that_of_ratios_worked_by_hand():
+    """ρ = 2 and ⅔ with A = 1 and 6: mean (ρ − 1) A = (1 − 2)/2. Log-ratios would give (ln 2 + 6 ln ⅔)/2 = −0.87."""
+    policy = torch.nn.Linear(1, 2, bias=False)  # what it sees is 1: the logits are the weights
+    torch.nn.init.zeros_(policy.weight)
+    old = torch.tensor([[0.25, 0.75]] * 2).log()
+    data = TrainingBatch(torch.ones(2, 1), torch.tensor([0, 1]), old, torch.zeros(2), torch.tensor([1.0, 6.0]),
+                         torch.zeros(2))
+    assert float(gain(policy, data).detach()) == pytest.approx(-0.5)
+
+
 def test_a_step_gains_within_the_trust_region(start, generator):
     session = start("trpo", {"delta": 0.005, "damping": 1e-3})
     data = data_for(session.policy, torch.randn(60, 4, generator=generator), generator)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from functools import wraps
+from math import exp
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,36 @@ def test_the_kl_is_in_the_loss_only_where_it_is_placed_there(placement, expected
     total, _ = objective.loss(knobs("grpo", beta=2.0, kl_placement=placement), rollout, rollout.old_logprobs,
                               torch.zeros(2, 2), Totals.of(rollout, 2))
     assert total.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_token_weights_multiply_the_surrogate_and_neither_the_kl_nor_the_entropy_bonus():
+    """A loop over tokens, with all three weights. The last completion is not kept, and counts in no mean of weights."""
+    mask = torch.tensor([[True, True], [True, True], [True, False], [True, True]])
+    old, sampler, entropy = (torch.tensor(rows) for rows in (
+        [[-1.0, -1], [-1, -1], [-1, 0], [-1, -1]], [[-1.5, -0.5], [-1, -2], [-0.25, 0], [-3, -3]],
+        [[0.5, 1.0], [2.0, 0.25], [0.75, 9.0], [0.1, 0.1]]))
+    rollout = Rollout(prompts([1, 1]), torch.zeros(4, 2).long(), mask, torch.zeros(4) > 0, torch.zeros(4), old,
+                      old - 0.5, kept=torch.tensor([True, True, True, False]), sampler_logprobs=sampler,
+                      advantages=torch.tensor([[1.0], [-1.0], [-2.0], [3.0]]) * mask)
+    logprobs = (old + torch.tensor([[0.5, -0.1], [-0.3, 0.1], [-0.6, 0], [0.2, 0.2]])) * mask
+    given = knobs("grpo", beta=2.0, entropy_coef=0.1, off_policy_threshold=0.5, importance_cap=1.5,
+                  aggregation="token_mean", clip_low=0.2, clip_high=0.2)
+    total, of_weights = 0.0, 0.0
+    for row, length in enumerate([2, 2, 1]):
+        ours, theirs, advantage = logprobs[row].tolist(), sampler[row].tolist(), float(rollout.advantages[row, 0])
+        far = sum(theirs[at] - ours[at] for at in range(length)) / length > 0.5
+        for at in range(length):
+            log_ratio, to_ref = ours[at] - float(old[row, at]), float(old[row, at]) - 0.5 - ours[at]
+            weight = (entropy[row, at] >= 0.75) * (not far or advantage >= 0) * min(exp(old[row, at] - theirs[at]), 1.5)
+            surrogate = min(exp(log_ratio) * advantage, min(max(exp(log_ratio), 0.8), 1.2) * advantage)
+            total += -weight * surrogate + 2.0 * (exp(to_ref) - to_ref - 1) - 0.1 * float(entropy[row, at])
+            of_weights += weight
+    floor = torch.tensor(0.75)
+    totals = replace(Totals.of(rollout, 2), entropy_floor=floor)
+    found, ratio = objective.loss(given, rollout, logprobs, entropy, totals)
+    assert found.item() == pytest.approx(float(total) / 5, rel=1e-5)
+    got = objective.measures(given, rollout, logprobs, ratio, entropy, floor)
+    assert got["token_weight"] == pytest.approx(float(of_weights) / 5, rel=1e-5)
 
 
 def test_nothing_under_the_mask_reaches_loss_or_gradient():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from labcore.catalog.kinds import algorithm
-from labcore.llm.rollout import Rollout, credit
+from labcore.llm.rollout import Rollout, credit, total_rewards
 from tests.llm.tools import prompts
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False], [True, True, True]])
@@ -116,6 +116,28 @@ def test_whitening_changes_the_advantages_but_not_the_returns():
     assert (white.advantages[~MASK] == 0).all()
     assert torch.equal(white.returns, plain.returns)
     assert torch.equal(plain.advantages[MASK].argsort(), counted.argsort())
+
+
+def test_whitening_is_over_what_is_kept():
+    """Without row 1: R to go is R at every token, and with γ = 0 what the token itself earns."""
+    given = replace(rollout(1, torch.zeros(4, 3)), kept=torch.tensor([True, False, True, True]))
+    counted = given.counted
+    ends = {"beta": 0.0, "gae_lambda": 1.0}
+    to_go = [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.25]
+    white = credit(knobs("ppo", whiten_advantages=True, gamma=1.0, **ends), given).advantages
+    close(white[counted], [(value - mean(to_go)) / stdev(to_go) for value in to_go])
+    earned = [0.0, 0.0, 1.0, 0.0, 0.5, 0.0, 0.0, 0.25]
+    got = credit(knobs("ppo", whiten_advantages=False, whiten_rewards=True, gamma=0.0, **ends), given).advantages
+    close(got[counted], [(value - mean(earned)) / stdev(earned) + mean(earned) for value in earned])
+    assert (white[~counted] == 0).all() and (got[~counted] == 0).all()
+
+
+def test_what_a_completion_earns_in_all_has_the_rewards_of_its_tokens_and_less_the_kl():
+    """R' = R + Σ r_t − β Σ k1, where the KL is in the reward."""
+    extra = torch.tensor([[0.1, 0.2, 0.3], [0.4, 9, 9], [0.5, 0.6, 9], [0.0, 0.0, 0.7]])
+    close(total_rewards(knobs("rloo", beta=0.1), rollout()), [1.05, 0.02, 0.4, 0.3])
+    close(total_rewards(knobs("rloo", beta=0.1), replace(rollout(), token_rewards=extra)), [1.65, 0.42, 1.5, 1.0])
+    close(total_rewards(knobs("rloo", beta=0.1, kl_placement="loss"), rollout()), REWARDS)
 
 
 def test_groups_are_compared_with_themselves():

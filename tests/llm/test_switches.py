@@ -68,6 +68,19 @@ def test_a_mask_by_entropy_does_not_depend_on_how_the_batch_is_cut(monkeypatch):
     assert [len(cut) for cut in cuts] == [6, 6], "the entropy, then the gradient"
 
 
+def test_the_entropy_floor_is_that_of_the_tokens_that_are_kept():
+    """The quantile 0.6 of the sorted entropies, between two of them; no padding and no completion that was left out."""
+    started = session("grpo", top_entropy_share=0.4, prompts_per_step=6)
+    shake(started.policy, by=0.3)
+    rollout = replace(ragged(collect(started).rollout), kept=torch.arange(24) % 3 > 0)
+    ranked = sorted(online.token_entropy(started, rollout)[rollout.counted].tolist())
+    below, part = divmod(0.6 * (len(ranked) - 1), 1)
+    floor = ranked[int(below)] + part * (ranked[int(below) + 1] - ranked[int(below)])
+    assert float(online.totals_of(started, rollout).entropy_floor) == pytest.approx(floor, rel=1e-5)
+    for others in (None, ~rollout.kept):
+        assert float(online.totals_of(started, replace(rollout, kept=others)).entropy_floor) != pytest.approx(floor)
+
+
 def test_masked_tokens_have_no_policy_gradient_but_count_in_the_denominator():
     started = session("grpo", off_policy_threshold=1e-6, beta=0.0)
     rollout = credit(started.knobs, ragged(collect(started).rollout))
@@ -164,6 +177,22 @@ def test_the_moving_average_is_the_mean_of_all_rewards_so_far():
         records(started)
     assert started.past_count == len(totals) == 24
     assert started.past_rewards == pytest.approx(sum(totals) / 24)
+
+
+def test_the_mean_of_all_rewards_is_less_the_kl_at_the_beta_in_force():
+    """Two batches of other sizes: each completion weighs alike, and one that could not be scored does not count."""
+    started = session("reinforce_average", group_size=1, prompts_per_step=8, beta=0.5, adaptive_kl_target=0.1)
+    shake(started.policy)
+    rollout = collect(started).rollout
+    rollout = replace(rollout, rewards=rollout.rewards.index_fill(0, torch.tensor([2]), torch.nan))
+    started.kl_factor, started.kl_beta = 3.0, 0.5
+    earned = (rollout.rewards - 1.5 * (rollout.old_logprobs - rollout.ref_logprobs).sum(1)).tolist()
+    kl, batches = 0.1, ([0, 1, 2, 3, 4], [5, 6, 7])  # at its target β stays as it is
+    for rows in batches:
+        online.learn_numbers(started, rollout.select(torch.tensor(rows)), kl)
+    scored = [value for row, value in enumerate(earned) if row != 2]
+    assert started.past_count == 7 and started.past_rewards == pytest.approx(sum(scored) / 7, rel=1e-5)
+    assert started.past_rewards != pytest.approx(float(rollout.rewards.nanmean()), abs=1e-3)
 
 
 def test_beta_follows_its_target():

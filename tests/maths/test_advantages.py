@@ -1,3 +1,5 @@
+from math import isnan
+
 import pytest
 import torch
 
@@ -37,7 +39,7 @@ def test_loop_twin(close, generator, scored):
     rewards = torch.randn(4, 5, generator=generator, dtype=torch.float64)
     if scored == "some":
         rewards[0, 2] = rewards[1, 0] = rewards[1, 4] = torch.nan
-    everyone = [r for r in rewards.flatten().tolist() if r == r]
+    everyone = [r for r in rewards.flatten().tolist() if not isnan(r)]
 
     def mean(numbers):
         return sum(numbers) / len(numbers)
@@ -46,14 +48,14 @@ def test_loop_twin(close, generator, scored):
         return (sum((number - mean(numbers)) ** 2 for number in numbers) / (len(numbers) - 1)) ** 0.5
 
     for p in range(4):
-        group = [r for r in rewards[p].tolist() if r == r]
+        group = [r for r in rewards[p].tolist() if not isnan(r)]
         for i, r in enumerate(rewards[p].tolist()):
-            others = [q for j, q in enumerate(rewards[p].tolist()) if q == q and j != i]
+            others = [q for j, q in enumerate(rewards[p].tolist()) if not isnan(q) and j != i]
             expected = {"batch_mean": r - mean(everyone), "leave_one_out": r - mean(others),
                         "group_mean": r - mean(group), "group_standardised": (r - mean(group)) / (std(group) + 1e-4),
                         "batch_standardised": (r - mean(group)) / (std(everyone) + 1e-4)}
             for name in BY_SEQUENCE:
-                close(getattr(advantages, name)(rewards)[p, i], expected[name] if r == r else 0)
+                close(getattr(advantages, name)(rewards)[p, i], 0 if isnan(r) else expected[name])
 
 
 @pytest.mark.parametrize("name", BY_SEQUENCE)

@@ -1,3 +1,5 @@
+from math import isnan
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -38,7 +40,7 @@ def test_loop_twins(generator, group_size):
     rewards[torch.rand(200, group_size, generator=generator) < 0.2] = NAN
     informative, best = selection.informative(rewards), selection.best_of_group(rewards)
     for p, row in enumerate(rewards.tolist()):
-        scored = [i for i, reward in enumerate(row) if reward == reward]
+        scored = [i for i, reward in enumerate(row) if not isnan(reward)]
         mixed = len({row[i] for i in scored}) > 1
         assert informative[p].tolist() == [mixed and i in scored for i in range(group_size)]
         first = max(scored, key=lambda i: (row[i], -i)) if scored else None

@@ -146,6 +146,36 @@ def test_the_cut_of_the_clip_is_what_has_no_gradient(close, batch):
     close(shares["region"], shares["low"] + shares["high"])
 
 
+def test_the_bounds_of_the_geometric_clip_are_those_of_log_ratios():
+    """ln 0.63 = −0.46, ln 0.7 = −0.36, ln 1.21 = 0.19, ln 1.23 = 0.21: within 1 − ε and 1 + ε is another matter."""
+    ratio = torch.tensor([0.63, 0.7, 1.21, 1.23])
+    for sign, low, high in ((-1.0, [True, False, False, False], [False] * 4), (1.0, [False] * 4, [False] * 3 + [True])):
+        cut = surrogates.geometric_cut(ratio, torch.full((4,), sign), 0.4, 0.2)
+        assert {side: tokens.tolist() for side, tokens in cut.items()} == {"low": low, "high": high}
+
+
+BOUNDS = {"clip_low": 0.5, "clip_high": 0.3}
+
+
+@pytest.mark.parametrize("name, knobs", [
+    ("clip", BOUNDS), ("geometric", BOUNDS), ("geometric", {"clip_low": 0.2, "clip_high": 0.6}),
+    *(("bounded", {**BOUNDS, "clip_delta": delta, "dual_clip": dual}) for delta in (0.0, 1.1, 2.0)
+      for dual in (0.0, 1.2, 3.0))])
+def test_the_cut_of_a_surrogate_is_where_its_slope_is_0(name, knobs):
+    """Completions of one token with ratios from 0.2 to 7, none of them on a bound, good ones and bad ones."""
+    ratio = torch.linspace(-1.61, 1.95, 90, dtype=torch.float64).exp()[:, None].requires_grad_()
+    surrogate, cut = {"clip": (surrogates.clip, surrogates.clip_cut),
+                      "bounded": (surrogates.bounded_clip, surrogates.bounded_cut),
+                      "geometric": (lambda ratio, advantages, **given: surrogates.geometric_clip(
+                          ratio, advantages, torch.ones(90, 1) > 0, **given), surrogates.geometric_cut)}[name]
+    for advantage in (-2.0, 1.0):
+        advantages = torch.full_like(ratio, advantage)
+        slope = torch.autograd.grad(surrogate(ratio, advantages, **knobs).sum(), ratio)[0]
+        sides = cut(ratio.detach(), advantages, **knobs)
+        assert torch.equal(torch.stack([*sides.values()]).any(0), slope == 0)
+        assert sides["low"].any() == (advantage < 0) and sides["high"].any() == (advantage > 0)
+
+
 def test_what_the_cap_cuts_keeps_its_gradient(close, batch):
     """CISPO: a capped token still learns, with the weight of the cap."""
     mask, logprobs = batch["completion_mask"], batch["logprobs"].requires_grad_()

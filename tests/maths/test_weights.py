@@ -21,6 +21,15 @@ def test_the_tokens_of_highest_entropy_by_hand(close):
     assert weights.entropy_floor(ENTROPY, MASK, 1.0) == ENTROPY.float()[0, 0]
 
 
+def test_a_token_whose_entropy_is_just_the_floor_counts():
+    """Of ¼, ½, ¾, 1, 1¼ the median is ¾: three of five count. Where all are equally unsure, all of them count."""
+    entropy = torch.tensor([[0.25, 0.5, 0.75, 1.0, 1.25]])
+    floor = weights.entropy_floor(entropy, torch.ones(1, 5) > 0, 0.5)
+    assert weights.high_entropy(entropy, floor).tolist() == [[0, 0, 1, 1, 1]]
+    alike = torch.full((2, 4), 0.5)
+    assert weights.high_entropy(alike, weights.entropy_floor(alike, MASK, 0.2)).all()
+
+
 def test_bad_completions_far_from_the_policy_are_left_out():
     old = torch.zeros(4, 4, dtype=torch.float64)
     logprobs = torch.tensor([[-0.4, -0.2, 7, 7], [-0.4, -0.2, 7, 7], [-0.2, -0.2, 7, 7], [0.9, 0.9, 7, 7]],
@@ -32,6 +41,14 @@ def test_bad_completions_far_from_the_policy_are_left_out():
     assert weights.near_policy(logprobs, old, None, advantages, mask, 0.35).all()
     # The trainer's own log-probs are near; the sampler's, where they are apart, are what sampled.
     assert torch.equal(weights.near_policy(logprobs, logprobs, old, advantages, mask, 0.25), kept)
+
+
+def test_an_advantage_of_0_and_a_distance_of_just_the_threshold_are_kept():
+    """w = 0 where A < 0 and the distance is above δ: each of both alone is enough."""
+    old, mask = torch.zeros(3, 2), torch.ones(3, 2) > 0
+    logprobs = torch.tensor([[-0.5, -0.5], [-0.25, -0.25], [-0.5, -0.25]])
+    advantages = torch.tensor([[0.0], [-1.0], [-1.0]]).expand(3, 2)
+    assert weights.near_policy(logprobs, old, None, advantages, mask, 0.25)[:, 0].tolist() == [1, 1, 0]
 
 
 def test_truncated_importance_by_hand(close):

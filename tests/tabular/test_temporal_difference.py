@@ -82,6 +82,29 @@ def test_double_q_learning_values_the_action_by_the_other_table():
     assert seen == {(3, 0), (0, 1)}
 
 
+@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("decay", [0.0, 0.5, 1.0])
+def test_the_step_size_of_the_nth_update_is_alpha_over_n_to_the_omega(name, decay):
+    """The first is α itself. With ω = α = 1 the table holds the mean of its targets."""
+    made, rng = learner(name, np.zeros((2, 4))), np.random.default_rng(0)
+    knobs = {**KNOBS, "alpha": 0.8, "alpha_decay": decay}
+    found = []
+    for number in range(1, 6):
+        made.begin()
+        made.learn(Step(0, 0, 1, float(number), 1, True, False), knobs, rng)
+        found.append(made.tables.last[0].alpha)
+    assert found == pytest.approx([0.8 / number**decay for number in range(1, 6)])
+    made.begin()
+    made.learn(Step(0, 0, 2, 1.0, 1, True, False), knobs, rng)
+    assert made.tables.last[0].alpha == 0.8, "another action of the state has not been tried yet"
+    if name != "double_q_learning":  # its two tables share the visits
+        made = learner(name, np.zeros((2, 4)))
+        for number in range(1, 6):
+            made.begin()
+            made.learn(Step(0, 0, 1, float(number), 1, True, False), {**knobs, "alpha": 1.0, "alpha_decay": 1.0}, rng)
+        assert made.tables.q[0, 1] == pytest.approx(3)
+
+
 @pytest.mark.parametrize("name", ["sarsa", "sarsa_lambda"])
 def test_sarsa_takes_the_action_it_has_learnt_from(name):
     maze = slippery()

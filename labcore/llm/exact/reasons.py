@@ -30,6 +30,10 @@ _AGGREGATION = {
     "constant_length": "Scale: divided by the length limit.",
     "sequence_mean_token_mean": "Direction: divided by its own length, so each token of a long completion counts less.",
 }
+_TIMES_T = ("Direction: the ratio of the whole sequence has its whole gradient at every token, so a completion of T "
+            "tokens counts T times.")
+_OF_SEQUENCES = {"token_mean": _AGGREGATION["token_mean"], "sequence_mean_token_sum": _TIMES_T,
+                 "constant_length": _TIMES_T}
 _KL = {
     "k1": "Direction: k1 in the loss has no gradient on average, so β does nothing.",
     "k2": "Direction: k2 in the loss gives the KL of single tokens with their prefixes held fixed, not that of whole "
@@ -52,7 +56,7 @@ def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     found = [_ADVANTAGE.get(advantage.key, ""), _SELECTION.get(str(knobs["selection"]), "")]
     if advantage.critic:
         found += _of_critic(knobs, exact_critic)
-    elif float(knobs.get("gamma", 1.0)) < 1:
+    elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:
         found.append("Direction: γ < 1 takes from early tokens what the last one earned.")
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")
@@ -74,14 +78,10 @@ def _of_critic(knobs: Knobs, exact: bool) -> list[str]:
 
 
 def _aggregated(knobs: Knobs, ratio: str) -> str:
-    """What the aggregation does. A ratio of the sequence has its whole gradient, or a T-th of it, at every token."""
+    """What the aggregation does. The ratio of a whole sequence has its whole gradient at every token."""
     aggregation, surrogate = str(knobs["aggregation"]), choices.SURROGATE[str(knobs["surrogate"])]
-    averaged = ratio == "sequence_mean" or surrogate.key == "geometric_clip"
-    if surrogate.needs_ratio and surrogate.key not in ("detached_weight", "gamma_weight"):
-        if ratio == "sequence_sum" and aggregation == "sequence_mean_token_mean":
-            return ""
-        if averaged and aggregation == "sequence_mean_token_sum":
-            return ""
+    if ratio == "sequence_sum" and surrogate.needs_ratio and surrogate.key not in ("detached_weight", "gamma_weight"):
+        return _OF_SEQUENCES.get(aggregation, "")
     return _AGGREGATION.get(aggregation, "")
 
 

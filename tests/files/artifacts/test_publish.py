@@ -27,9 +27,16 @@ def test_a_changed_file_replaces_the_old_one_in_the_store(folder):
 def test_nothing_is_sent_twice(monkeypatch):
     saved(0, 50)
     publish.publish(store(), RUN)
-    monkeypatch.setattr(object_store.ObjectStore, "put_file", None)
-    monkeypatch.setattr(object_store.ObjectStore, "put", None)
+    sent = []
+    for name in ("put_file", "put"):
+        put = getattr(object_store.ObjectStore, name)
+        monkeypatch.setattr(object_store.ObjectStore, name,
+                            lambda *given, put=put: sent.append(given) or put(*given))
     publish.publish(store(), RUN)
+    assert sent == []
+    saved(100)
+    publish.publish(store(), RUN)
+    assert sent, "what is new is sent"
 
 
 def test_what_is_pruned_here_is_pruned_there(folder):

@@ -16,8 +16,9 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm.exact.session import ExactSession
+from labcore.llm.exact.world import World
 from labcore.spec.run_spec import make
-from tests.llm.tools import SOMETIMES
+from tests.llm.tools import SOMETIMES, shake
 
 SMALL = {"vocabulary": 2, "prompt_count": 2, "max_new_tokens": 2, "prompts_per_step": 4, "group_size": 4,
          "pairs_per_step": 4, "eval_every": 1, "eval_prompts": 4, "updates_per_batch": 1, "pair_prompts": 8}
@@ -75,6 +76,69 @@ def test_the_estimate_is_of_the_truth(task, model):
     shown = session.measured.truth
     missing = (shown.best - shown.objective).item()
     assert missing == pytest.approx(BETA * shown.distance.item())
+
+
+def away(row="rloo", by=0.4, **knobs):
+    """A session whose policy has left its reference, and writes completions of another length."""
+    session = ExactSession.start(spec_of(row, vocabulary=3, max_new_tokens=3, **knobs))
+    shake(session.policy, by=by)
+    return session
+
+
+def measured(session):
+    """What is true of its policy, beside a gradient of ones."""
+    for parameter in session.policy.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    session.optimise("policy", 0.0, 0.0)
+    return session.measured
+
+
+def test_what_is_said_of_a_token_is_divided_by_the_mean_length_of_who_wrote_it():
+    """A loop over all completions, at the temperature of the run: KL(π_ref‖π) by the reference's mean length."""
+    session = away(temperature=0.7, beta=0.5)
+    found = measured(session)
+    sums = dict.fromkeys(("kl", "kl_reverse", "entropy", "length", "ref_length"), 0.0)
+    for prompt in range(2):
+        for completion, length in enumerate(session.enumerated.space.lengths.tolist()):
+            logp, ref = found.logp[prompt, completion].item(), found.ref_logp[prompt, completion].item()
+            p, q = math.exp(logp), math.exp(ref)
+            for name, value in (("kl", p * (logp - ref)), ("kl_reverse", q * (ref - logp)), ("entropy", -p * logp),
+                                ("length", p * length), ("ref_length", q * length)):
+                sums[name] += value / 2
+    assert abs(sums["length"] - sums["ref_length"]) > 0.05
+    assert {name: found.metrics[f"exact/{name}"] for name in ("kl", "kl_reverse", "entropy")} == pytest.approx({
+        "kl": sums["kl"] / sums["length"], "kl_reverse": sums["kl_reverse"] / sums["ref_length"],
+        "entropy": sums["entropy"] / sums["length"]})
+    logits = session.policy(input_ids=session.enumerated.prompts.ids).logits[:, -1] / 0.7
+    assert found.logp[:, 0].tolist() == pytest.approx(logits.log_softmax(-1)[:, 0].tolist(), rel=1e-5), "ends at once"
+
+
+def test_the_cosine_is_that_of_the_step_down_the_loss_and_the_way_up():
+    """−∇L beside ∇J of World: 1 where they are one, −1 where they are opposed, 1/√2 halfway to a right angle."""
+    session = away(beta=0.5)
+    up = World.of(session).gradient(session)
+    across = torch.ones_like(up) - up * (up.sum() / (up @ up))
+    across *= up.norm() / across.norm()
+    for descent, cosine in ((3 * up, 1), (-up, -1), (up + across, 0.5**0.5), (across - up, -(0.5**0.5))):
+        parameters = list(session.policy.parameters())
+        for parameter, part in zip(parameters, descent.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = -part.view_as(parameter).float()
+        session.measured = None
+        session.optimise("policy", 0.0, 0.0)
+        assert session.measured.metrics["exact/gradient_cosine"] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_the_price_of_the_kl_is_the_one_in_force_and_none_where_it_is_off():
+    off = measured(away("grpo", beta=0.5, kl_placement="off"))
+    assert off.beta == 0 and off.metrics["exact/objective"] == off.metrics["exact/reward"]
+    assert "exact/distance" not in off.metrics and off.metrics["exact/kl"] > 0.01
+    moved = away("grpo", beta=0.5, adaptive_kl_target=0.1)
+    moved.kl_factor, moved.kl_beta = 3.0, 0.5
+    for session, beta in ((moved, 1.5), (away("grpo", beta=0.5), 0.5), (away("dpo", beta=0.5), 0.5)):
+        found = measured(session)
+        kl = float(found.truth.kl.detach())
+        assert found.beta == beta
+        assert found.metrics["exact/objective"] == pytest.approx(found.metrics["exact/reward"] - beta * kl)
 
 
 def test_flipped_rewards_have_their_mean():

@@ -66,6 +66,15 @@ def test_an_update_has_the_loss_and_the_gradient_of_its_pairs():
     assert made.tokens == int(completions.mask.sum())
 
 
+def test_a_tie_is_not_right():
+    """The same completion on both sides has the same score twice."""
+    made, ties = started(), [Pair("ab=", "ab", "ab"), Pair("=", "c", "c"), Pair("abc=", "", "")]
+    right = float(by_hand(made, RAGGED[0]).detach().diff()) < 0
+    assert reward_model.evaluate(made, [*ties, RAGGED[0]])[0]["eval_accuracy"] == right / 4
+    metrics = reward_model.update(made, ties)
+    assert (metrics["accuracy"], metrics["margin"]) == (0, 0)
+
+
 def test_it_starts_undecided_and_leaves_the_policy_alone():
     made = session("reward_model", task="reviews", letters=False, steps=12, learning_rate=3e-3, pairs_per_step=16,
                    eval_every=12)
@@ -92,6 +101,21 @@ def test_what_is_measured_can_be_looked_at():
     looked, line = second.look()
     assert looked["step"] == 2 and line is None
     json.dumps(first.samples)
+
+
+def test_the_numbers_of_held_out_pairs_worked_by_hand():
+    """The calibration is that of the margins: ten bins of σ(|m|) from ½ to 1, and how often the sign is right."""
+    made, bins = started(), {}
+    margins = [-float(by_hand(made, pair).detach().diff()) for pair in RAGGED]
+    for margin in margins:
+        predicted = 1 / (1 + np.exp(-abs(margin)))
+        bins.setdefault(int((predicted - 0.5) * 20), []).append((predicted, margin > 0))
+    error = sum(abs(sum(p for p, _ in each) - sum(right for _, right in each)) for each in bins.values()) / 3
+    metrics, shown = reward_model.evaluate(made, RAGGED)
+    assert metrics["calibration_error"] == pytest.approx(error, abs=1e-5)
+    assert metrics["eval_margin"] == pytest.approx(sum(margins) / 3, abs=1e-5)
+    assert metrics["eval_accuracy"] == pytest.approx(sum(margin > 0 for margin in margins) / 3)
+    assert [row["pairs"] for row in shown["calibration"]] == [len(bins[place]) for place in sorted(bins)]
 
 
 def preferences(tmp_path, rows):

@@ -1,4 +1,4 @@
-"""A batch cut for memory: every row once, groups whole, and the same gradient however it is cut."""
+"""A batch cut for memory: every row once, groups whole, the same gradient and metrics however it is cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_row_once_and_groups_whole(prompts_at_once, parts):
 
 
 def gradients(started, update, monkeypatch, room):
-    """The gradient of each network that `update` hands to the optimizer, and the losses it says."""
+    """The gradient of each network that `update` hands to the optimizer, the losses it says, and what it logs."""
     seen = {}
 
     def keep(name, rate, loss):
@@ -44,8 +44,8 @@ def gradients(started, update, monkeypatch, room):
         return 0.0
     monkeypatch.setattr(LlmSession, "room", Room(room))
     monkeypatch.setattr(started, "optimise", keep)
-    update()
-    return seen
+    logged = update()
+    return seen | {"metrics": logged[0] if isinstance(logged, tuple) else logged}
 
 
 def check(started, update, monkeypatch, names=("policy",)):
@@ -56,6 +56,7 @@ def check(started, update, monkeypatch, names=("policy",)):
             assert whole[name].norm() > 1e-4
             assert (cut[name] - whole[name]).norm() < 1e-5 * whole[name].norm()
             torch.testing.assert_close(cut[f"{name} loss"], whole[f"{name} loss"], rtol=1e-5, atol=1e-6)
+        assert cut["metrics"] == pytest.approx(whole["metrics"], rel=1e-4, abs=1e-6)
 
 
 def prepared(algorithm, **knobs):
@@ -92,6 +93,12 @@ def test_preference(name, second, monkeypatch):
     started = session("dpo", preference_loss=name, label_smoothing=0.1, second_loss=second, second_weight=0.5)
     shake(started.policy)
     check(started, lambda: preference.update(started, Pairs(PAIRS)), monkeypatch)
+
+
+def test_reward_model(monkeypatch):
+    started = session("reward_model", margin=0.1, centering=0.2)
+    shake(started.models["reward_model"])
+    check(started, lambda: reward_model.update(started, PAIRS), monkeypatch, ("reward_model",))
 
 
 def test_sft(monkeypatch):
