@@ -1,8 +1,8 @@
 """The run as a Python script for TRL.
 
 One trainer stands for several algorithms, and it is the run's choices that pick it, not the algorithm's name: ratios
-of whole sequences and the plain score function go to RLOOTrainer, ratios of tokens to GRPOTrainer, and the geometric mean
-of clipped ones to GMPOTrainer.
+of whole sequences and the plain score function go to RLOOTrainer, ratios of tokens to GRPOTrainer, their geometric mean
+to GMPOTrainer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ from labcore.exports.handover.plan import (
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, task_code
 
 VERSION = "1.16.0"
-TRAINERS = {"GRPOTrainer": "GRPOConfig", "GMPOTrainer": "GMPOConfig", "RLOOTrainer": "RLOOConfig",
-            "DPOTrainer": "DPOConfig", "KTOTrainer": "KTOConfig", "CPOTrainer": "CPOConfig", "ORPOTrainer": "ORPOConfig",
-            "SFTTrainer": "SFTConfig", "RewardTrainer": "RewardConfig"}
-MODULES = {name: f"trl.experimental.{name.removesuffix('Trainer').lower()}" for name in (
-    "CPOTrainer", "GMPOTrainer", "ORPOTrainer")}  # of the others: trl
+TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
+    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward")}
+MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in ("CPO", "GMPO", "ORPO")}  # others: trl
 _OF_LOOPS = {"sft": "SFTTrainer", "reward_model": "RewardTrainer"}
 _OF_LOSSES = {"kto": "KTOTrainer", "simpo": "CPOTrainer", "orpo": "ORPOTrainer"}  # of the others: DPOTrainer
 

@@ -74,9 +74,10 @@ def _divergence_alpha(plan: Plan, value: Any) -> Line:
 
 def _weighting(plan: Plan, value: Any) -> Line:
     """TRL multiplies the losses in place, which torch refuses for two of them."""
-    if value and (failing := [name for name in _loss(plan, None).settings["loss_type"] if name in ("hinge", "sft")]):
-        return Line("", value, {}, note=f"use_weighting with the loss {failing[0]} raises a RuntimeError in DPOTrainer, "
-                    "so pairs count the same: leave that loss out to weight them")
+    failing = [name for name in _loss(plan, None).settings["loss_type"] if name in ("hinge", "sft")]
+    if value and failing:
+        return Line("", value, {}, note=f"use_weighting with the loss {failing[0]} raises a RuntimeError in "
+                    "DPOTrainer, so pairs count the same: leave that loss out to weight them")
     return Line("", value, {"use_weighting": value})
 
 

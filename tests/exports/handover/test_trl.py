@@ -38,8 +38,9 @@ def config_in(script: str) -> dict:
 
 @pytest.mark.parametrize("algorithm, trainer", [
     ("grpo", "GRPOTrainer"), ("gmpo", "GMPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"),
-    ("reinforce", "RLOOTrainer"), ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"), ("simpo", "CPOTrainer"),
-    ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"), ("dft", "SFTTrainer")])
+    ("reinforce", "RLOOTrainer"), ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"),
+    ("simpo", "CPOTrainer"), ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
+    ("dft", "SFTTrainer")])
 def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     assert trl.trainer(plan(algorithm)) == trainer
     module = trl.MODULES.get(trainer, "trl")
