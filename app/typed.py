@@ -39,7 +39,7 @@ def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, f
 def say(scope: str, knob: Knob, column: Any = st) -> None:
     """Below the box of the knob: why it cannot have what is typed there."""
     if why := fault(scope, knob):
-        column.caption(f":red[{literal(why)}]")
+        column.markdown(f":small[:red[{literal(why)}]]")
 
 
 def forget(scope: str) -> None:

@@ -34,7 +34,7 @@ def test_a_number_out_of_bounds_keeps_run_from_starting_with_another(page, label
     ran(test)
     assert box(test, label).value == typed, "what was typed is to be put right, not lost"
     assert f"Not ready yet.</b> {said}" in html(test) and run_button(test).disabled
-    assert any(each.value.startswith(f":red[{said}") for each in test.caption)
+    assert any(each.value.startswith(f":small[:red[{said}") for each in test.markdown)
     box(test, label).set_value(before)
     ran(test)
     assert "<b>Ready.</b>" in html(test) and not run_button(test).disabled
@@ -85,12 +85,12 @@ def test_a_run_that_goes_hears_nothing_of_it_and_it_can_be_put_right(page, lab):
     box(test, "KL coefficient").set_value(99.0)
     ran(test)
     assert box(test, "KL coefficient").value == 99 and not lab.store.controls(run)
-    assert ":red[KL coefficient β is 99, outside its bounds: use a value from 0 to 10.]" in [
-        each.value for each in test.caption]
+    assert ":small[:red[KL coefficient β is 99, outside its bounds: use a value from 0 to 10.]]" in [
+        each.value for each in test.markdown]
     box(test, "KL coefficient").set_value(9.0)
     ran(test)
     assert [asked.payload for asked in lab.store.asked(run)] == [{"knob": "beta", "value": 9.0}]
-    assert not any("outside its bounds" in each.value for each in test.caption)
+    assert not any("outside its bounds" in each.value for each in test.markdown)
 
 
 def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab):
@@ -129,7 +129,7 @@ def test_every_knob_says_its_bounds_and_takes_nothing_beyond_them(lab, going):
     for key, knob in known.items():
         assert boxes[key].label.endswith(knob.bounds), key
         boxes[key].set_value(knob.type(knob.low - 1 if knob.low is not None else knob.high + 1))
-    said = [each.value for each in test.run().caption]
+    said = [each.value for each in test.run().markdown]
     assert len(said) == len(known) and all(
         any(literal(knob.title) in each and knob.bounds in each for each in said) for knob in known.values())
     assert test.session_state["values"] == {key: knob.default for key, knob in every_knob().items()
@@ -157,7 +157,7 @@ def test_no_number_of_a_form_is_lost_or_replaced_in_silence(page, lab, name, ope
         assert "from " in each.label or "From " in each.proto.help, f"{each.label}: say its bounds"
         each.set_value(10 ** 15 if isinstance(each.value or 1, int) else 1e15)
     ran(test)
-    said = [each.value for each in test.caption if each.value.startswith(":red[")]
+    said = [each.value for each in test.markdown if each.value.startswith(":small[:red[")]
     assert len(said) == len(boxes)
     assert all(each.value == 10 ** 15 for each in test.number_input if each.key in boxes)
     assert next(each for each in test.button if each.label.startswith(start)).disabled
@@ -169,8 +169,8 @@ def test_the_last_step_of_a_fork_says_its_bounds(page, lab):
     test = opened(page, lab, parent)
     box(test, "Until step").set_value(10 ** 15)
     test = ran(test)
-    assert ":red[Until step is 1000000000000000, outside its bounds: use a value from 3 to 10000000.]" in [
-        each.value for each in test.caption]
+    assert ":small[:red[Until step is 1000000000000000, outside its bounds: use a value from 3 to 10000000.]]" in [
+        each.value for each in test.markdown]
     button(test).click()
     ran(test)
     assert len(lab.store.runs()) == 1 and any("Until step is" in each.value for each in test.error)
