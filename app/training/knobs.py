@@ -91,7 +91,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
     the equation, what speaks against it, and its memory."""
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}
-    return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution(),
+    return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
             dict(draft.values) if memory.follows(draft) else {})
 
 

@@ -18,6 +18,7 @@ from app.tokens import literal
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix import row as mixed
+from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
 from labcore.catalog.task import Task
@@ -45,6 +46,12 @@ def look_of(draft: Draft) -> Look | None:
     changed = draft.fields["mix"] or seen.nearest.row.key != row.key or seen.nearest.parts
     # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
     return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
+
+
+def of_numbers(draft: Draft) -> str:
+    """What to beware of in numbers alone; what there is to say of other choices stands with their equation."""
+    row = draft.row
+    return "" if look_of(draft) else " ".join(of_run(draft.kind.key, row.key, draft.values))
 
 
 def in_use(row: Algorithm, task: Task, values: Mapping[str, Value], name: str) -> list[Knob]:
