@@ -282,6 +282,14 @@ def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equ
     assert said.startswith("So far, at equal tokens (600 each), GRPO and RLOO are equal (0.900). Some runs have not")
 
 
+def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first():
+    alike = chosen_of([tools.stored(Store(), [level] * 6, algorithm=key)
+                       for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
+    said = wording.headline(standing(alike.groups, "reward"), replace(METRICS["reward"], better=None),
+                            verdict.names_of(alike))
+    assert "GRPO and RLOO have the most (0.900)" in said
+
+
 def test_a_leader_by_its_mean_alone_is_no_tie_either():
     """One seed of ten lifts the mean; all others lie below those of the other group."""
     said = led([0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59],
