@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import algorithms
+from app import algorithms, naming
 from app.held import held
 from app.session import Draft, show_error
 from app.tokens import literal
@@ -51,7 +51,11 @@ def look_of(draft: Draft) -> Look | None:
 def of_numbers(draft: Draft) -> str:
     """What to beware of in numbers alone; what there is to say of other choices stands with their equation."""
     row = draft.row
-    return "" if look_of(draft) else " ".join(of_run(draft.kind.key, row.key, draft.values))
+    return "" if look_of(draft) else " ".join(_worded(draft, of_run(draft.kind.key, row.key, draft.values)))
+
+
+def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
+    return [naming.worded(each, knobs_of(draft.row, draft.task_row)) for each in said]
 
 
 def in_use(row: Algorithm, task: Task, values: Mapping[str, Value], name: str) -> list[Knob]:
@@ -192,5 +196,5 @@ def details(draft: Draft) -> None:
 def _details(draft: Draft, seen: Look) -> None:
     st.latex(seen.latex)
     if seen.cautions:
-        said = "".join(f"<p>{html.escape(each)}</p>" for each in seen.cautions)
+        said = "".join(f"<p>{html.escape(each)}</p>" for each in _worded(draft, seen.cautions))
         st.html(f"{CSS}<div class='rl-beware'>{said}</div>")
