@@ -290,6 +290,18 @@ def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first()
     assert "GRPO and RLOO have the most (0.900)" in said
 
 
+def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first_step():
+    """While the page draws them at 0 the sentence must not say that they lead by what they began with."""
+    store = Store()
+    ids = [tools.stored(store, row, seed=seed, state="running") for seed, row in enumerate((
+        [0.46], [0.46, 0.2, 0.1, 0.0, 0.0, 0.0], [0.46, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]))]
+    ids += [tools.stored(store, [0.4 + 0.05 * step for step in range(9)], seed=seed, algorithm="rloo")
+            for seed in range(3)]
+    words = said(chosen_of(ids))
+    assert words.startswith("Highest so far, at equal tokens (600 each): RLOO (0.550); fewer than 3 seeds are no evidence.")
+    assert words.endswith("Based on the 5 of 6 runs that are at least half as far as the furthest of their group.")
+
+
 def test_a_leader_by_its_mean_alone_is_no_tie_either():
     """One seed of ten lifts the mean; all others lie below those of the other group."""
     said = led([0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59],
