@@ -208,6 +208,7 @@ class Draft:
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
+        typed.check(self.scope)
         typed.check(self.knob_scope)
         data = self.fields["data"].get(self.task_row.data)
         if self.task_row.data and not data:

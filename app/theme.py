@@ -116,7 +116,7 @@ sub,sup{line-height:0}
 @media (min-width:641px){.st-key-entries .stHorizontalBlock{flex-wrap:nowrap}
   .st-key-entries .stHorizontalBlock>:first-child{min-width:0;flex:1 1 0}}
 .stDataFrame button[aria-label^="Download as CSV"]{display:none} /* it writes formulas as formulas; see tables.py */
-button[kind=primary],button[kind=primary] *{color:light-dark(#fff,#0E1116)}
+button[kind=primary]:enabled,button[kind=primary]:enabled *{color:light-dark(#fff,#0E1116)}
 @media (max-width:640px){.stMainBlockContainer{padding:3.9rem .8rem 2rem}
   .stDataFrame .stElementToolbar{top:2px!important}}
 </style>

@@ -1,15 +1,45 @@
-"""The numbers that are typed for knobs: one out of bounds stays in its box, to be put right, and nothing can be started
-with it meanwhile. Streamlit's own bounds would keep it in the browser, and a run would start without it."""
+"""The numbers that are typed: one out of bounds stays in its box, which says the bounds, and nothing is started with it
+or another one meanwhile. Streamlit's own bounds would keep it in the browser, and a run would start without it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import streamlit as st
 
+from app.held import held
 from app.naming import worded
+from app.tokens import literal
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 
 KEPT = "typed"
+
+
+def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, float], take: Callable[[Any], None],
+           column: Any = st, help: str = "", **more: Any) -> None:
+    """A box for a number that is no knob, with these `bounds`, whose type it has; only what is within them is for
+    `take`."""
+    low, high = bounds
+    knob = Knob(name, title, low, "", low=low, high=high)
+    shown = held(f"{scope}:{name}", value)
+    box(scope, knob, shown.key)
+
+    def changed() -> None:
+        if not fault(scope, knob):
+            take(shown.taken())
+
+    form = {"step": 1} | more if isinstance(low, int) else {"format": "%g"} | more
+    column.number_input(title, value=shown.value, key=shown.key, on_change=changed,
+                        help=f"{help} From {low:,} to {high:,}.".strip(), **form)
+    say(scope, knob, column)
+
+
+def say(scope: str, knob: Knob, column: Any = st) -> None:
+    """Below the box of the knob: why it cannot have what is typed there."""
+    if why := fault(scope, knob):
+        column.markdown(f":small[:red[{literal(why)}]]")
 
 
 def forget(scope: str) -> None:
@@ -43,7 +73,7 @@ def fault(scope: str, knob: Knob) -> str:
     """Why the knob cannot have what its box holds, in a sentence; empty where it can."""
     _, key = _boxes(scope)[knob.key]
     try:
-        if key in st.session_state:  # else it is drawn no more
+        if st.session_state.get(key) is not None:  # else it is drawn no more, or empty where it may be
             knob.check(st.session_state[key])
     except LabError as error:
         return worded(str(error), [knob])

@@ -88,7 +88,7 @@ def variance_words(measured: Mapping[str, float]) -> str:
     """How much quieter the quietest choice is than the first that was measured.
 
     >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})
-    'Ψ4 (GAE) has 100 times less variance than Ψ1 (total return): 100 times the episodes would do as much.'
+    'Ψ4 (GAE) has 100 times less variance than Ψ1 (total return), which takes 100 times the episodes to vary as little.'
     """
     names = [name for name in PSI if measured.get(name, 0) > 0]
     if len(names) < 2:
@@ -97,8 +97,8 @@ def variance_words(measured: Mapping[str, float]) -> str:
     if best == names[0]:
         return f"On this batch no choice has less variance than {_plain(names[0])}."
     share = rounded(measured[names[0]] / measured[best], 2)
-    return (f"{_plain(best)} has {share} times less variance than {_plain(names[0])}: {share} times the episodes would "
-            "do as much.")
+    return (f"{_plain(best)} has {share} times less variance than {_plain(names[0])}, which takes {share} times the "
+            "episodes to vary as little.")
 
 
 def _plain(name: str) -> str:

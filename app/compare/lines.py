@@ -56,6 +56,8 @@ def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -
                                           -np.inf if run in forked else end)
     if any(trace.run in above for trace in group.traces) and "line" in lines:
         lines["root"] = {"kind": "root", "x": lines["line"]["x"][:1], "y": lines["line"]["y"][:1]}
+    reaching = [line for line in lines.values() if line["kind"] in ("line", "seed")]
+    max(reaching, key=lambda line: line["x"][-1])["named"] = True  # its end has the group's name: the mean's, of equals
     return {f"{place}:{key}": line | {"group": place} for key, line in lines.items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -15,6 +15,8 @@ from app.held import held
 from labcore.catalog.metrics import METRICS
 from labcore.compare import budget
 from labcore.compare.best import BEST, Standing, criteria, spent, standing
+from labcore.compare.table import Group
+from labcore.compare.traces import Trace
 from labcore.store.rows import ACTIVE
 
 
@@ -53,16 +55,29 @@ def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
 
 
 def judged(chosen: Chosen) -> Chosen:
-    """The runs that a verdict is of: while some go, only those that have ended, once every group has one.
+    """The runs that a verdict is of: while some are running, only those that have ended, once every group has one;
+    before that only those that are at least half as far as the furthest of their group.
 
     Else a run that has just begun would have all others judged at its first step.
     """
-    ended = [replace(group, traces=tuple(trace for trace in group.traces if trace.state not in ACTIVE
-                                          and trace.axes["step"].size))
-             for group in chosen.groups]
-    if not chosen.active or not all(group.traces for group in ended):
+    if not chosen.active:
         return chosen
-    return replace(chosen, groups=tuple(ended), traces=tuple(trace for group in ended for trace in group.traces))
+    kept = _ended(chosen.groups)
+    if not all(group.traces for group in kept):
+        kept = [replace(group, traces=tuple(trace for trace in group.traces if 2 * _steps(trace) >= max(
+            map(_steps, group.traces)))) for group in chosen.groups]
+    return replace(chosen, groups=tuple(kept), traces=tuple(trace for group in kept for trace in group.traces))
+
+
+def _ended(found: Sequence[Group]) -> list[Group]:
+    return [replace(group, traces=tuple(trace for trace in group.traces if trace.state not in ACTIVE
+                                         and trace.axes["step"].size)) for group in found]
+
+
+def _steps(trace: Trace) -> float:
+    """How far a run is."""
+    steps = trace.axes["step"]
+    return float(steps[-1]) if steps.size else 0.0
 
 
 def offered(chosen: Chosen) -> list[str]:
@@ -89,7 +104,9 @@ def sentence(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     said = wording.headline(stand, METRICS[chosen.metric], names, chosen.active)
     of, count = len(chosen.traces), len(judged(chosen).traces)
     if chosen.active:
-        return f"{said} Based on the {count} of {of} runs that have ended." if count < of else said
+        whose = "that have ended" if all(group.traces for group in _ended(chosen.groups)) else (
+            "that are at least half as far as the furthest of their group")
+        return f"{said} Based on the {count} of {of} runs {whose}." if count < of else said
     short = sum(trace.state not in ("finished", "imported") for trace in chosen.traces)
     return f"{said} {short} of {of} runs did not finish." if short else said
 

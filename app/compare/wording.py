@@ -54,9 +54,10 @@ def headline(stand: Standing, metric: Metric, names: Mapping[str, str], going: b
     leader, value, at = names[stand.leader], number(mean.mean, metric.digits), way(stand)
     if len(stand.means) == 1:
         return f"{capital(at)}: {leader} ({value}), {seeds(mean.count)}."
-    if not metric.better:
-        return f"{capital(at)} {leader} has the most ({value}); neither more nor less {metric.inline} is better."
     alike = [label for label, each in stand.means.items() if number(each.mean, metric.digits) == value]
+    if not metric.better:
+        first = f"{leader} has" if len(alike) == 1 else f"{_some([names[each] for each in alike])} have"
+        return f"{capital(at)} {first} the most ({value}); neither more nor less {metric.inline} is better."
     if mean.count < statistics.FEWEST or (going and len(stand.few) == len(stand.means) - 1):
         extreme = "Equal" if len(alike) == len(stand.means) else "Lowest" if metric.better == "lower" else "Highest"
         return (f"{extreme} {'so far, ' if going else ''}{at}: {_some([names[label] for label in alike])} ({value}); "

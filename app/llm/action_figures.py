@@ -58,8 +58,9 @@ def _line(figure: go.Figure, rows: Rows, place: int, name: str, colour: str, das
 
 
 def _ends(found: dict[str, Any], apart: float = 0.055) -> Iterator[tuple[int, float]]:
-    """Where the name of each line stands at the right: beside its end, and no two over each other."""
-    rows = found["columns"][-1]["positions"]
+    """Where the names stand at the right: beside the ends of the lines that reach furthest, the policy's of two as
+    long, and no two over each other."""
+    rows: Rows = max((column["positions"] for column in reversed(found["columns"])), key=len, default=[])
     ceiling = 1.0 + apart
     for place, _ in reversed(lines_of(found)):
         if rows:

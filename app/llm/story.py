@@ -16,7 +16,7 @@ from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
 from app.llm.history import Column, Key, history, key_of, thinned
-from app.llm.story_words import percent, sentence
+from app.llm.story_words import SMALL, likelihood, percent, sentence
 from app.theme import number
 from app.training import files
 from app.training.feed import Feed
@@ -27,7 +27,6 @@ PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that 
 ROWS = 6  # of single answers
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
-SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 APART = "No history: this prompt was only in this step's batch."
 
 
@@ -251,4 +250,4 @@ def _share(logprob: float | None, low: float) -> float | None:
 def _words(logprob: float | None, low: float) -> str:
     if logprob is None:
         return ""
-    return number(logprob, 1) if low else percent(exp(min(logprob, 0.0)))
+    return number(logprob, 1) if low else likelihood(logprob)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import exp, log
 from typing import Any
 
 from app.theme import number
 
+SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 STILL = 5e-4  # a probability that changes by less stays where it is
 
 
@@ -17,22 +19,40 @@ def percent(share: float | None) -> str:
     """
     if share is None:
         return "–"
-    if 0 < share < 1e-3:
+    if 0 < share < SMALL:
         return "<0.1 %"
     if 0.999 < share < 1:
         return ">99.9 %"
     return f"{100 * share:.{1 if 0 < share < 0.0995 or 0.9949 < share < 1 else 0}f} %"
 
 
-def moved(before: float, after: float) -> str:
-    """"rises from 31 % to 47 %", or that it stays.
+def likelihood(logprob: float) -> str:
+    """The probability of a log-prob, nats: never 0, however small.
 
-    >>> moved(0.31, 0.47), moved(0.2, 0.1), moved(0.5, 0.5002)
-    ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
+    >>> likelihood(log(0.2)), likelihood(-1400.0), likelihood(0.0)
+    ('20 %', '<0.1 %', '100 %')
     """
-    if abs(after - before) < STILL or percent(before) == percent(after):
-        return f"stays at {percent(after)}"
-    return f"{'rises' if after > before else 'falls'} from {percent(before)} to {percent(after)}"
+    return percent(exp(max(min(logprob, 0.0), log(1e-300))))
+
+
+def moved(before: float, after: float) -> str:
+    """"rises from 31 % to 47 %", or that it stays, by the log-probs (nats). Where both probabilities are too small to
+    be told apart it is the log-prob that moves.
+
+    >>> moved(log(0.31), log(0.47)), moved(log(0.2), log(0.1)), moved(log(0.5), log(0.5002))
+    ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
+    >>> moved(-255.2, -1400.0), moved(-255.2, -255.21), moved(log(0.2), -1400.0)
+    ('falls from log-prob −255.2 to −1,400.0', 'stays at log-prob −255.2', 'falls from 20 % to <0.1 %')
+    """
+    shares = [exp(min(each, 0.0)) for each in (before, after)]
+    kind, words = "", [likelihood(each) for each in (before, after)]
+    if max(shares) < SMALL:
+        kind, words = "log-prob ", [number(each, 1) for each in (before, after)]
+    elif abs(shares[1] - shares[0]) < STILL:
+        words = words[1:]
+    if words[0] == words[-1]:
+        return f"stays at {kind}{words[-1]}"
+    return f"{'rises' if after > before else 'falls'} from {kind}{words[0]} to {words[1]}"
 
 
 def sentence(group: dict[str, Any]) -> str:
@@ -70,7 +90,7 @@ def _right(answers: list[dict]) -> str:
               and answer["after"] is not None]
     change = sum(answer["after"] - answer["before"] for answer in others)
     rest = "" if abs(change) < STILL else f", the wrong ones together {'rise' if change > 0 else 'fall'}"
-    return f"After the update the right one {moved(right['before'], right['after'])}{rest}."
+    return f"After the update the right one {_of(right)}{rest}."
 
 
 def _favoured(sampled: list[dict]) -> str:
@@ -79,7 +99,7 @@ def _favoured(sampled: list[dict]) -> str:
     if len({answer["reward"] for answer in known}) < 2:
         return ""
     best = max(known, key=lambda answer: (answer["reward"], answer["before"]))
-    return f"After the update the answer with the highest reward {moved(best['before'], best['after'])}."
+    return f"After the update the answer with the highest reward {_of(best)}."
 
 
 def _of_pair(group: dict[str, Any], chosen: dict, rejected: dict) -> str:
@@ -88,12 +108,26 @@ def _of_pair(group: dict[str, Any], chosen: dict, rejected: dict) -> str:
         return f"The margin is {_plain(group.get('margin_before'))} before the update."
     first, last = group.get("margin_before"), group.get("margin_after")
     margin = "" if first is None or last is None else (
+        f"The margin stays at {_plain(last)}" if _plain(first) == _plain(last) else
         f"The margin {'grows' if last > first else 'shrinks'} from {_plain(first)} to {_plain(last)}")
-    up = [side["logprob_after"] > side["logprob_before"] for side in (chosen, rejected)]
-    both = {(True, False): "chosen becomes likelier, rejected less likely",
-            (False, True): "chosen becomes less likely, rejected likelier",
-            (True, True): "both become likelier", (False, False): "both become less likely"}[up[0], up[1]]
+    first_way, last_way = (_way(side["logprob_before"], side["logprob_after"]) for side in (chosen, rejected))
+    both = f"both become {first_way}" if first_way == last_way else f"chosen becomes {first_way}, rejected {last_way}"
     return f"{margin}: {both}." if margin else f"{both[0].upper()}{both[1:]}."
+
+
+def _way(before: float, after: float) -> str:
+    """What becomes of a side, by its log-prob as it is written."""
+    if number(before, 1) == number(after, 1) and _stays(before, after):
+        return "neither likelier nor less likely"
+    return "likelier" if after > before else "less likely"
+
+
+def _stays(before: float, after: float) -> bool:
+    return moved(before, after).startswith("stays")
+
+
+def _of(answer: dict[str, Any]) -> str:
+    return moved(answer["logprob_before"], answer["logprob_after"])
 
 
 def _plain(value: float | None) -> str:

@@ -11,8 +11,8 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from app import typed
 from app.components.maze_board import maze_board
-from app.held import held
 from app.maze import drawing
 from app.session import Draft, show_error
 from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
@@ -79,19 +79,20 @@ def _tools(draft: Draft) -> dict:
     own = {"G": CELL_REWARDS["goal"], "T": CELL_REWARDS["trap"], "R": CELL_REWARDS["reward"]}
     brush = st.session_state.setdefault("maze_brush", {"sign": "#", **own})
 
-    def kept(field: str, key: str) -> None:
-        brush[field] = st.session_state[key]
+    def chosen() -> None:
+        brush["sign"] = st.session_state["brush"]
 
     past, future = _history(draft)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="maze_tools"):
         st.segmented_control("Paint", list(BRUSHES), format_func=BRUSHES.get, default=brush["sign"], required=True,
-                             key="brush", on_change=kept, args=("sign", "brush"),
+                             key="brush", on_change=chosen,
                              help="Click or drag on the maze; or move with the arrow keys and press Enter. What begins "
                                   "on a cell of the same kind clears.")
         if brush["sign"] in brush:
-            key = f"pay:{brush['sign']}"
-            st.number_input("Reward", -LARGEST_PAY, LARGEST_PAY, brush[brush["sign"]], 1.0, "%g", key=key, width=130,
-                            on_change=kept, args=(brush["sign"], key), help="Reward of a step that ends in the cell")
+            sign = str(brush["sign"])
+            typed.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
+                         lambda pay: brush.update({sign: pay}), help="Reward of a step that ends in the cell.",
+                         step=1.0, width=130)
         for name, icon, stack, other in (("Undo", "undo", past, future), ("Redo", "redo", future, past)):
             st.button(name, icon=f":material/{icon}:", disabled=not stack, key=f"maze:{name}", on_click=_move,
                       args=(draft, stack, other))
@@ -119,11 +120,9 @@ def _rules(draft: Draft, maze: Maze) -> None:
 
 
 def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, float], Maze],
-            step: float = 1, help: str | None = None) -> None:
-    shown = held(f"{title}:{draft.scope}", type(low)(value))
-    st.number_input(title, low, high, shown.value, step, key=shown.key, help=help,
-                    format="%g" if isinstance(low, float) else None,
-                    on_change=lambda: _change(draft, change)(shown.taken()))
+            step: float = 1, help: str = "") -> None:
+    typed.number(draft.scope, title.replace(" ", "_"), title, type(low)(value), (low, high), _change(draft, change),
+                 help=help, step=step)
 
 
 def _files(draft: Draft, maze: Maze | None) -> None:

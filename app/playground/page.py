@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import jobs, link, session
+from app import jobs, link, session, typed
 from app.components.playground_view import payload, playground_view
 from app.held import held
 from app.lab import in_words
@@ -177,6 +177,4 @@ def _sampling(place: Place) -> None:
 
 
 def _number(field: str, words: str, low, high, value, **more) -> None:
-    shown = held(f"playground:{field}", value)
-    st.number_input(words, low, high, shown.value, key=shown.key, on_change=lambda: go(
-        **{field: shown.taken()}), **more)
+    typed.number("playground", field, words, value, (low, high), lambda new: go(**{field: new}), **more)

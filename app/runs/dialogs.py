@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from app import typed
 from app.lab import errors_shown, in_words, lab
 from app.runs import findings
 from app.runs.state import STALE, done, pick, said, shelf, show_all
@@ -33,6 +35,15 @@ AGE, NUMBER, FILES, UPLOADS = ("Runs older than some days", "All runs but the ne
 NAMED = 3  # uploads that are called by their names
 
 
+def _count(name: str, title: str, usual: int, most: int) -> int:
+    """What is typed there. Raises LabError where it is out of bounds: nothing goes by another number."""
+    kept: dict[str, int] = st.session_state.setdefault("clean", {})
+    typed.forget("clean")
+    typed.number("clean", name, title, kept.get(name, usual), (0, most), partial(kept.__setitem__, name))
+    typed.check("clean")
+    return kept.get(name, usual)
+
+
 @st.dialog("Clean up", width="medium")
 @errors_shown()
 def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
@@ -47,9 +58,9 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
         _offer_uploads()
         return
     if what == AGE:
-        plan = older_than(entries, st.number_input("Days", 0, 3650, 30, key="clean:days"))
+        plan = older_than(entries, _count("days", "Days", 30, 3650))
     elif what == NUMBER:
-        plan = beyond_newest(entries, st.number_input("Runs to keep", 0, 100_000, 50, key="clean:keep"))
+        plan = beyond_newest(entries, _count("keep", "Runs to keep", 50, 100_000))
     else:
         plan = spare_files(entries)
     st.markdown(_words(plan))

@@ -118,6 +118,8 @@ def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict:
 
 def _changed(target: Target, knob: Knob, shown: Held) -> None:
     """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
+    if typed.is_box(target.scope, knob, shown.key) and typed.fault(target.scope, knob):
+        return  # it is said below the box; it keeps a draft from being started, and no run hears of it
     try:
         value = knob.check(st.session_state[shown.key])
         typed.moved(target.scope, knob)
@@ -126,8 +128,6 @@ def _changed(target: Target, knob: Knob, shown: Held) -> None:
         if target.send:
             target.send(knob, value)
     except LabError as error:
-        if target.send is None and typed.is_box(target.scope, knob, shown.key):
-            return  # it is said below the box, and keeps the draft from being started
         target.refused(worded(str(error), [knob]))
         shown.back()
         return
@@ -174,8 +174,7 @@ def number(target: Target, knob: Knob) -> None:
         common["label"] += f" · {knob.bounds}"
     typed.box(target.scope, knob, common["key"])
     st.number_input(**common, value=target.values[knob.key], step=step, format=None if knob.type is int else "%g")
-    if why := typed.fault(target.scope, knob):
-        st.caption(f":red[{literal(why)}]")
+    typed.say(target.scope, knob)
 
 
 def _choice(target: Target, knob: Knob) -> None:

@@ -12,10 +12,10 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.spec.run_spec import RunSpec, base_spec, every_knob
+from labcore.tasks import cautions
 from labcore.tasks.look import Look
 
 MOST = 0.8  # of the answers that look alike, from where a setting is proposed
-ENOUGH = 0.95  # of the answers that a proposed length limit lets through
 SFT_STEPS = 400  # that are proposed
 
 
@@ -82,17 +82,13 @@ def _verifier(look: Look, spec: RunSpec) -> Finding | None:
 
 def _cut(look: Look, spec: RunSpec) -> Finding | None:
     """Where a built-in model cannot write the answers within the length limit; pairs of a file are not written."""
-    limit = int(spec.knobs["max_new_tokens"])
-    longer = sum(length + 1 > limit for length in look.lengths)  # the end is a token too
-    written = spec.model in MODELS and spec.knobs.get("verifier") in ("exact", "numeric")
-    if not written or longer <= (1 - ENOUGH) * look.lines:
+    longer, wanted = cautions.cut(look, spec), cautions.enough(look)
+    if not longer:
         return None
-    wanted = sorted(look.lengths)[int(ENOUGH * (look.lines - 1))] + 1
-    knob = every_knob()["max_new_tokens"]
+    limit, knob = int(spec.knobs["max_new_tokens"]), every_knob()["max_new_tokens"]
     room = min(MODELS[spec.model].context - look.longest, int(knob.high or wanted))
     use = (Proposal(f"Length limit {wanted:,}", (("max_new_tokens", wanted),)),) if limit < wanted <= room else ()
-    return Finding("warning", f"{longer:,} of {look.lines:,} answers are longer than the length limit of {limit:,} "
-                   "tokens, so the model cannot write them to their end.", use)
+    return Finding("warning", f"{cautions.too_long(longer, look, spec)}.", use)
 
 
 def _empty(look: Look) -> Finding | None:

@@ -55,7 +55,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     row, task, fault = draft.row, draft.task_row, draft.fault()
     ready = f"<b>Ready.</b> Press <b>Run</b>. {html.escape(row.summary)}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
-    caution = " ".join(filter(None, (draft.caution(), memory.caution(draft))))
+    caution = " ".join(filter(None, (draft.caution(), mix.of_numbers(draft), memory.caution(draft))))
     if read_only():
         ready = "<b>Shared for reading.</b> Choose a run above."
     elif caution:

@@ -117,13 +117,15 @@ def _form(run: RunRow, found: Wish) -> None:
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
                                   key=f"{scope}:twin", help="The same (common random numbers): what differs is due to "
                                   "what you change. Fresh: another draw from the same state.")
-    steps = right.number_input("Until step", step + 1, WHOLE["steps"][1], base.steps, 10, key=f"{scope}:until:{step}")
+    until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
+    typed.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
+                 (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
     later = [each.text for each in changes if each.step > step]
     st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step))
     if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
                  shortcut="Ctrl+Enter"):
         _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
-               steps, f"{scope}:{step}:{algorithm}")
+               until.get(step, base.steps), f"{scope}:{step}:{algorithm}")
 
 
 def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None, asked: int) -> int:

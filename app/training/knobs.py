@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 import streamlit as st
 
 from app import algorithms, memory, naming, typed
 from app.held import held
 from app.lab import errors_shown, lab
-from app.session import Draft, show_error
+from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
 from app.training import base_line, controls, mix
 from app.training.uploads import uploader
@@ -90,7 +91,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
     the equation, what speaks against it, and its memory."""
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}
-    return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution(),
+    return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
             dict(draft.values) if memory.follows(draft) else {})
 
 
@@ -136,17 +137,10 @@ def _counts(draft: Draft, drawn: str) -> None:
 
 
 def _count(draft: Draft, field: str, title: str, value: int) -> None:
-    shown = held(f"{field}:{draft.scope}:{draft.fields['algorithm']}", value)
-
-    def changed() -> None:
-        if field == "steps":
-            draft.fields["steps"][draft.fields["algorithm"]] = shown.taken()
-        else:
-            draft.fields[field] = shown.taken()
-
-    # Streamlit's own bounds would keep another number in the browser, and a run would start without it.
-    st.number_input(title, value=value, step=1 if field == "seed" else 10, key=shown.key, on_change=changed,
-                    help="From {:,} to {:,}.".format(*WHOLE[field]))
+    kept = draft.fields["steps"] if field == "steps" else draft.fields
+    name = draft.fields["algorithm"] if field == "steps" else field
+    typed.number(draft.scope, field, title, value, WHOLE[field], partial(kept.__setitem__, name),
+                 step=1 if field == "seed" else 10)
 
 
 def what_goes(run: RunRow) -> None:
@@ -162,6 +156,8 @@ def what_goes(run: RunRow) -> None:
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
     """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
     spec = run.spec
+    if PROBLEM in st.session_state:  # what a knob was refused for is said on top of the page
+        st.rerun()
 
     def send(knob: Knob, value: Value) -> None:
         with_knob(spec, knob.key, value)  # refuses in words before the worker is asked

@@ -11,13 +11,14 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import algorithms
+from app import algorithms, naming
 from app.held import held
 from app.session import Draft, show_error
 from app.tokens import literal
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix import row as mixed
+from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
 from labcore.catalog.task import Task
@@ -45,6 +46,16 @@ def look_of(draft: Draft) -> Look | None:
     changed = draft.fields["mix"] or seen.nearest.row.key != row.key or seen.nearest.parts
     # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
     return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
+
+
+def of_numbers(draft: Draft) -> str:
+    """What to beware of in numbers alone; what there is to say of other choices stands with their equation."""
+    row = draft.row
+    return "" if look_of(draft) else " ".join(_worded(draft, of_run(draft.kind.key, row.key, draft.values)))
+
+
+def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
+    return [naming.worded(each, knobs_of(draft.row, draft.task_row)) for each in said]
 
 
 def in_use(row: Algorithm, task: Task, values: Mapping[str, Value], name: str) -> list[Knob]:
@@ -185,5 +196,5 @@ def details(draft: Draft) -> None:
 def _details(draft: Draft, seen: Look) -> None:
     st.latex(seen.latex)
     if seen.cautions:
-        said = "".join(f"<p>{html.escape(each)}</p>" for each in seen.cautions)
+        said = "".join(f"<p>{html.escape(each)}</p>" for each in _worded(draft, seen.cautions))
         st.html(f"{CSS}<div class='rl-beware'>{said}</div>")

@@ -63,7 +63,7 @@ class Kind:
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
-         caution="labcore.spec.cautions:caution",
+         caution="labcore.tasks.cautions:caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")},
          on_gpu=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",

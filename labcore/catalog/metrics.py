@@ -239,7 +239,8 @@ _ALL = (
     Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²", "The same with Ψ = reward-to-go "
            "less V(s).", "\\Psi_3", scale="symlog", digits=0, better="lower"),
     Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
-           "advantage estimation.", "\\Psi_4", "The smallest of the four.", scale="symlog", digits=0, better="lower"),
+           "advantage estimation.", "\\Psi_4", "Usually the smallest of the four.", scale="symlog", digits=0,
+           better="lower"),
     Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
            "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0.",
            better="lower", short="mean"),

@@ -16,6 +16,7 @@ from typing import Any
 from labcore.catalog.kinds import kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.mix.cautions import of_run
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError, quoted
@@ -32,6 +33,7 @@ from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run,
 from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
 from labcore.tasks import own_reward
+from labcore.tasks.cautions import of_file
 from labcore.tasks.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
@@ -79,8 +81,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def warn(*specs: RunSpec) -> None:
-    """Say before the start which of these runs can be started but cannot succeed, each reason once."""
-    for sentence in dict.fromkeys(filter(None, (spec.caution() for spec in specs))):
+    """Say before the start what to beware of in these runs, each reason once: what the page says beside the form."""
+    said = (sentence for spec in specs for sentence in (spec.caution(), *of_run(spec.kind, spec.algorithm, spec.knobs),
+                                                        of_file(spec)))
+    for sentence in dict.fromkeys(filter(None, said)):
         print(f"labcore: {sentence}", file=sys.stderr)
 
 

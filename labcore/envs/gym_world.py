@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError, first_line, quoted
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
+# Where all environments have continuous actions: their classes cannot be asked without the packages that they need.
+CONTINUOUS = re.compile(r"^gymnasium\.envs\.(mujoco|box2d\.(bipedal_walker|car_racing)|phys2d\.pendulum)\b"
+                        r"|_raise_mujoco_py_error")
 UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
 
 
@@ -51,6 +55,8 @@ def make_one(env_id: str) -> gym.Env:
             warnings.simplefilter("ignore")
             return gym.make(env_id, max_episode_steps=limit, disable_env_checker=True)
     except (ImportError, gym.error.Error) as error:
+        if _is_continuous(env_id):  # then no package helps
+            raise _no_few_actions(env_id, "continuous actions") from error
         raise LabError(f"{env_id} needs a package that is not installed ({first_line(error)}): install it, or take "
                        "CartPole-v1.") from error
 
@@ -78,8 +84,7 @@ def _world(env: gym.Env, env_id: str) -> World:
     seen, acted = env.observation_space, env.action_space
     if not isinstance(acted, spaces.Discrete):
         kind = "continuous actions" if isinstance(acted, spaces.Box) else f"{type(acted).__name__} actions"
-        raise LabError(f"{env_id} has {kind}, and the methods here choose one of a few: take CartPole-v1, Acrobot-v1 "
-                       "or another environment with a Discrete action space.")
+        raise _no_few_actions(env_id, kind)
     if isinstance(seen, spaces.Discrete):
         size: int = int(seen.n)
         scale: tuple[float, ...] = ()
@@ -91,6 +96,17 @@ def _world(env: gym.Env, env_id: str) -> World:
                        "with a Discrete or a flat Box observation space.")
     return World(env_id, size, int(acted.n), gym.registry[env_id].max_episode_steps or STEP_LIMIT, int(acted.start),
                  scale, isinstance(seen, spaces.Discrete))
+
+
+def _no_few_actions(env_id: str, actions: str) -> LabError:
+    return LabError(f"{env_id} has {actions}, and the methods here choose one of a few: take CartPole-v1, Acrobot-v1 "
+                    "or another environment with a Discrete action space.")
+
+
+def _is_continuous(env_id: str) -> bool:
+    """Whether one of Gymnasium's own environments is known to have continuous actions, also where it cannot be made."""
+    about = gym.registry[env_id]
+    return bool(CONTINUOUS.search(str(about.entry_point))) or bool(about.kwargs.get("continuous"))
 
 
 def _scale(box: spaces.Box) -> tuple[float, ...]:

@@ -1,7 +1,8 @@
 """Estimates of KL(π ‖ π_ref) from sampled tokens, one per token.
 
 Which one is in the loss matters for its gradient, not only for its noise. With tokens sampled from π, in expectation:
-k1 has no gradient at all, k2 and ratio × k3 have that of KL(π ‖ π_ref), k3 that of the other KL, KL(π_ref ‖ π).
+k1 has no gradient at all, k2 and ratio × k3 have that of KL(π ‖ π_ref), k3 that of the other KL, KL(π_ref ‖ π). With
+tokens of an earlier policy π_old, as from the second update on a batch, k1 has that of −KL(π_old ‖ π), whatever π_ref.
 
 These are the KLs of single tokens: in the loss the prefixes are held fixed, and the gradient is that of Σ_t E[KL_t]
 without what an earlier token does to the KL of later ones. In the reward (no gradient through it) k1, summed over the

@@ -24,7 +24,8 @@ def orpo(logprob_chosen: Tensor, logprob_rejected: Tensor, length_chosen: Tensor
     """L = −ℓ_w/T̄_w − β log σ(log odds_w − log odds_l), odds = p/(1−p), p = e^(ℓ/T). (B,), (B,), (B,), (B,) -> (B,)
 
     In nats. SFT of the chosen side (see `sft`) and β (the paper's λ) times an odds ratio that keeps the rejected side
-    from rising along with it. The SFT term by tokens of the batch, as in TRL; the paper takes each sequence's mean.
+    from rising along with it. In the SFT term every token of the batch's chosen completions counts the same; in TRL
+    those of their prompts count too, and the paper takes each completion's own mean.
 
     Source: Hong et al. 2024, arXiv:2403.07691, eq. 6 and 7.
     """

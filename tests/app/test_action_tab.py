@@ -37,6 +37,8 @@ def test_the_base_is_dashed_and_the_policy_solid_in_one_colour_per_k():
     band = drawn.data[0]
     assert band.y == pytest.approx((0.45, 0.55, 0.85, 0.75, 0.45, 0.35)) and band.fill == "toself"
     heights = [note.y for note in drawn.layout.annotations]
+    assert {note.x for note in drawn.layout.annotations} == {3}, "where the base ends, which is longer here"
+    assert heights[-1] == 0.8 or heights[0] == 0.8, "at the height of the line that is there"
     assert all(low - high >= 0.05 for high, low in zip(heights[1:], heights, strict=False)), "no name over another"
     alone = {**found(), "columns": found()["columns"][:1]}
     assert {trace.line.dash for trace in figures.mass_figure(alone, TITLES[:1], "dark").data if trace.name} == {"solid"}

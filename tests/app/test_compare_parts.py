@@ -54,14 +54,26 @@ def test_a_part_of_a_link_that_cannot_be_is_one_sentence_and_the_rest_holds(quer
 
 def test_one_seed_is_a_line_without_a_band():
     lines = lines_of(group_of([0.25, 0.5]), 3, STEPS, {})
-    assert lines == {"3:line": {"kind": "line", "group": 3, "x": [1.0, 2.0], "y": [0.25, 0.5]}}
+    assert lines == {"3:line": {"kind": "line", "group": 3, "x": [1.0, 2.0], "y": [0.25, 0.5], "named": True}}
+
+
+@pytest.mark.parametrize("traces", [False, True])
+@pytest.mark.parametrize("rewards, end", [
+    (([0.46], [0.46, 0.1, 0.0]), 0.0), (([0.46, 0.2], [0.46, 0.1]), 0.15), (([0.46],), 0.46),
+    (([], [0.5, 0.25], [0.5, 0.3, 0.75]), 0.75)])
+def test_a_group_s_name_stands_at_the_end_of_what_it_draws_furthest(rewards, end, traces):
+    """While seeds are running the mean ends where the shortest does: at that height no line need be."""
+    lines = lines_of(group_of(*rewards), 0, replace(STEPS, traces=traces), {})
+    [named] = [line for line in lines.values() if line.get("named")]
+    assert named["y"][-1] == end and named["x"][-1] == max(line["x"][-1] for key, line in lines.items()
+                                                           if line["kind"] != "band")
 
 
 def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone():
     group = group_of([0.0, 0.5, 0.5, 1.0], [1.0, 1.0])
     lines = lines_of(group, 0, STEPS, {})
     longer = group.traces[0].run
-    assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}
+    assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}  # its end has no name
     assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0, 2.0, 1.0], "y": [1.0, 1.0, 0.5, 0.0]}
     assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
     both = lines_of(group, 0, replace(STEPS, traces=True), {})
@@ -268,6 +280,26 @@ def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equ
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
     said = wording.headline(standing(alike.groups, "reward"), METRICS["reward"], verdict.names_of(alike), going=True)
     assert said.startswith("So far, at equal tokens (600 each), GRPO and RLOO are equal (0.900). Some runs have not")
+
+
+def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first():
+    alike = chosen_of([tools.stored(Store(), [level] * 6, algorithm=key)
+                       for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
+    said = wording.headline(standing(alike.groups, "reward"), replace(METRICS["reward"], better=None),
+                            verdict.names_of(alike))
+    assert "GRPO and RLOO have the most (0.900)" in said
+
+
+def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first_step():
+    """While the page draws them at 0 the sentence must not say that they lead by what they began with."""
+    store = Store()
+    ids = [tools.stored(store, row, seed=seed, state="running") for seed, row in enumerate((
+        [0.46], [0.46, 0.2, 0.1, 0.0, 0.0, 0.0], [0.46, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]))]
+    ids += [tools.stored(store, [0.4 + 0.05 * step for step in range(9)], seed=seed, algorithm="rloo")
+            for seed in range(3)]
+    words = said(chosen_of(ids))
+    assert words.startswith("Highest so far, at equal tokens (600 each): RLOO (0.550); fewer than 3 seeds are no evidence.")
+    assert words.endswith("Based on the 5 of 6 runs that are at least half as far as the furthest of their group.")
 
 
 def test_a_leader_by_its_mean_alone_is_no_tie_either():

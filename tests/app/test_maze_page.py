@@ -38,7 +38,7 @@ def seed(store, state: str = "finished", message: str = "", algorithm: str = "q_
 
 
 def number(test, label: str):
-    [box] = [box for box in test.number_input if box.key.startswith(f"{label}:")]
+    [box] = [box for box in test.number_input if box.label == label]
     return box
 
 

@@ -9,7 +9,7 @@ from app.compare.launch import planning
 from labcore.catalog.kinds import kind
 from labcore.errors import LabError
 from labcore.runs import mixes, sweep
-from tests.app.seeding import ran, seed
+from tests.app.seeding import html, ran, seed
 
 MOVED = {"aggregation": "token_mean", "advantage": "group_mean"}
 
@@ -125,3 +125,13 @@ def test_a_plan_s_link_brings_its_mix():
 def test_only_language_models_offer_mixes(lab):
     mixes.save(mixes.Mix("mine", "ppo", {}))
     assert "mix:mine" in algorithms.keys(kind("llm")) and "mix:mine" not in algorithms.keys(kind("cartpole"))
+
+
+@pytest.mark.parametrize("query, said", [
+    ({"algorithm": "dapo", "resample_rounds": "0"}, "Groups without signal are left out and nothing takes their place"),
+    ({"algorithm": "grpo", "letters": "10"}, "The length limit of 8 tokens cuts off 64 of 64 right answers"),
+    ({"algorithm": "grpo", "surrogate": "bounded_clip", "clip_delta": "1.1"}, "Two-sided clip δ is below 1 + ε_high"),
+    ({"algorithm": "grpo"}, "")])
+def test_numbers_alone_have_their_cautions_too(page, query, said):
+    shown = html(page("llm", **query))
+    assert said in shown and ("look first" in shown) == (bool(said) and "surrogate" not in query)

@@ -56,6 +56,35 @@ def test_a_sentence_says_what_happened_with_its_numbers(shown, words):
     assert sentence(shown) == words
 
 
+def of_logprobs(text, before, after, **more):
+    """An answer as a file has it: by its log-probs, of which the probabilities may be 0."""
+    return answer(text, **more) | {"before": exp(before), "after": exp(after), "logprob_before": before,
+                                   "logprob_after": after}
+
+
+@pytest.mark.parametrize("before, after, said", [
+    (-255.0, -1400.0, "falls from log-prob −255.0 to −1,400.0"), (-1400.0, -255.0, "rises from log-prob −1,400.0 to"),
+    (-9.0, -8.0, "rises from log-prob −9.0 to −8.0"), (-9.0, -9.01, "stays at log-prob −9.0"),
+    (-0.5, -255.0, "falls from 61 % to <0.1 %"), (-5e-5, -1e-5, "stays at >99.9 %"), (-0.7, -0.7, "stays at 50 %")])
+@pytest.mark.parametrize("wrong", [0.9, 1e-9])
+def test_the_sentence_is_the_picture_s(before, after, said, wrong):
+    """It moves where the log-prob does, by the numbers of the bars: what is far below 0.1 % has a log-prob only."""
+    shown = {"prompt": "ba=", "answer": "ab", "answers": [
+        of_logprobs("ab", before, after, exact=True, count=2, reward=1.0, advantage=1.5),
+        answer("bb", wrong, wrong, count=6, reward=0.0, advantage=-0.5)]}
+    assert f"After the update the right one {said}" in sentence(shown)
+    words = story.payload({"w0": shown}, "w0", [], 5, 5)["rows"][0]["said"]
+    if len(words) == 2 or "log-prob" not in said:  # else the picture shows shares of 1, of which both are next to none
+        assert all(each in sentence(shown) for each in words[-1:])
+        assert len(words) == (1 if "stays" in said else 2)
+
+
+def test_a_pair_that_stays_is_not_said_to_move():
+    shown = pair(chosen=(0.2, 0.2), rejected=(0.3, 0.1)) | {"margin_before": 0.101, "margin_after": 0.102}
+    assert sentence(shown) == ("The margin stays at 0.10: chosen becomes neither likelier nor less likely, rejected "
+                               "less likely.")
+
+
 def test_where_no_right_answer_is_known_the_best_one_is_named():
     some = {"answers": [answer("long", 0.1, 0.2, count=1, reward=1.0, advantage=0.5),
                         answer("short", 0.3, 0.2, count=1, reward=0.2, advantage=-0.5)]}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labcore import machine
-from labcore.cli import commands
+from labcore.cli import commands, sweeping
 from labcore.cli.main import main
 from labcore.files import jsonl
 from labcore.files.paths import home
@@ -209,3 +209,38 @@ def test_bf16_without_its_arithmetic_is_one_line_before_the_start(monkeypatch, c
     assert capsys.readouterr().err == ("labcore: dtype is bf16, but this processor (A Xeon) has no bf16 arithmetic, so "
                                        "digits are lost and no time is won: choose fp32.\n")
     assert main(SORT) == 0 and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("options, said", [
+    (("--set", "kl_estimator=k1"), "k1 in the loss does not hold the policy near the reference: from the second "),
+    (("--set", "kl_estimator=k1", "--set", "updates_per_batch=1"), "k1 in the loss has no gradient on average"),
+    (("--set", "surrogate=bounded_clip", "--set", "clip_delta=1.1"), "clip_delta is below 1 + ε_high"),
+    (("--set", "surrogate=bounded_clip", "--set", "dual_clip=0.5"), "dual_clip is not above 1"),
+    (("--set", "max_new_tokens=4"), "The length limit of 4 tokens cuts off 64 of 64 right answers: set max_new_tokens "
+                                    "to 7."),
+    (("--set", "max_new_tokens=6"), ""), (("--set", "beta=0", "--set", "kl_estimator=k1"), ""), ((), "")])
+def test_what_the_page_says_beside_the_form_is_said_before_the_start(monkeypatch, capsys, options, said):
+    """But what the algorithm's own defaults are like: that is what it is."""
+    monkeypatch.setattr(commands, "train", lambda *_: 0)
+    assert main([*SORT, *options]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith(f"labcore: {said}") for line in lines) if said else not lines
+
+
+@pytest.mark.parametrize("limit, verifier, said", [
+    (4, "exact", "labcore: 2 of 3 answers are longer than the length limit of 4 tokens, so the model cannot write them "
+                 "to their end: set max_new_tokens to 9.\n"), (9, "exact", ""), (4, "contains", "")])
+def test_answers_of_a_file_that_the_limit_cuts_off_are_said(monkeypatch, capsys, tmp_path, limit, verifier, said):
+    monkeypatch.setattr(commands, "train", lambda *_: 0)
+    file = tmp_path / "sums.jsonl"
+    file.write_text("".join(f'{{"prompt": "p{at}", "answer": "{answer}"}}\n' for at, answer in enumerate(
+        ("12", "12345678", "12345678"))))
+    assert main(["run", "--algorithm", "grpo", "--prompts", str(file), "--verifier", verifier, "--set",
+                 f"max_new_tokens={limit}"] + (["--set", "pattern=1"] if verifier == "contains" else [])) == 0
+    assert capsys.readouterr().err == said
+
+
+def test_the_runs_of_a_sweep_say_each_caution_once(monkeypatch, capsys):
+    monkeypatch.setattr(sweeping, "run_all", lambda *_: 0)
+    assert main(["sweep", *SORT[1:], "--set", "kl_estimator=k1", "--sweep", "beta=0,0.5,1"]) == 0
+    assert capsys.readouterr().err.count("k1 in the loss") == 1

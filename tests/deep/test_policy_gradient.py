@@ -47,6 +47,22 @@ def test_the_expected_gradient_is_that_of_the_return(world, close, choice):
     close(estimate, exact)
 
 
+def test_with_a_discount_only_the_return_from_the_start_has_the_gradient_of_the_discounted_return(world, close):
+    """What comes after the action lacks γ^t, as the text of the lesson on Ψ says."""
+    batch, policy = world
+    falls = 0.9 ** torch.arange(3.0, dtype=torch.float64)[:, None]
+    logprobs = selective_log_softmax(policy(batch.observations), batch.actions)
+    chance = logprobs.sum(0).exp()
+    exact = torch.autograd.grad((chance * (falls * batch.rewards).sum(0)).sum(), policy.weight, retain_graph=True)[0]
+    whole, after = (choice(batch.rewards, batch.mask, 0.9) for choice in (total_return, reward_to_go))
+    found = [torch.autograd.grad((chance.detach() * (weights * logprobs).sum(0)).sum(), policy.weight,
+                                 retain_graph=True)[0] for weights in (whole, falls * after, after)]
+    close(found[0], exact)
+    close(found[1], exact)
+    with pytest.raises(AssertionError):
+        close(found[2], exact)
+
+
 def test_gradient_variance_by_a_loop(world, close):
     batch, policy = world
     weights = reward_to_go(batch.rewards, batch.mask, 0.9)

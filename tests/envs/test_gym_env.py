@@ -14,6 +14,25 @@ from labcore.errors import LabError
 TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
 
 
+# Those of Gymnasium's own that could be learnt if only the package were there.
+LACK_A_PACKAGE = {"LunarLander-v3", "phys2d/CartPole-v0", "phys2d/CartPole-v1", "tabular/Blackjack-v0",
+                  "tabular/CliffWalking-v0", "GymV21Environment-v0", "GymV26Environment-v0"}
+
+
+def test_a_package_is_asked_for_only_where_it_would_help():
+    """Not for what would then be refused for its actions: HalfCheetah, say, and all else of MuJoCo."""
+    asked = set()
+    for env_id in [*gym.registry]:
+        try:
+            describe(env_id)
+        except LabError as error:
+            asked |= {env_id} if "install it" in str(error) else set()
+    assert asked <= LACK_A_PACKAGE
+    for env_id in ("HalfCheetah-v5", "Ant-v2", "BipedalWalker-v3", "CarRacing-v3", "LunarLanderContinuous-v3"):
+        with pytest.raises(LabError, match=f"{env_id} has continuous actions, and the methods here choose one of"):
+            describe(env_id)
+
+
 @pytest.mark.parametrize("env_id", TRIED)
 def test_sizes_and_saved_states(env_id):
     """A saved state continues bit for bit, also through resets."""

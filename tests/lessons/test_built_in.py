@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+from labcore.envs.maze_presets import corridors
 from labcore.files import bases
 from labcore.lessons import course as courses
 from labcore.lessons import folders
@@ -57,6 +59,19 @@ def test_its_first_steps_log_what_it_reads(path):
     verdict = judge(lesson.check, runs)
     assert verdict.seeds == 1 and verdict.parts
     assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
+
+
+def test_the_example_of_the_docs_is_a_lesson_and_its_claim_and_numbers_are_right():
+    text = (Path(__file__).parents[2] / "docs" / "lessons.md").read_text("utf-8")
+    lesson = parse("discount", text.split("```markdown\n")[1].split("```")[0])
+    runs = {setup.name: [logged(setup.at(seed).to_json()) for seed in lesson.seeds] for setup in lesson.setups}
+    assert judge(lesson.check, runs).says == "holds"
+    maze, moves = corridors(), 0
+    reached = {maze.start}
+    while not any(maze.where("goal").flat[state] for state in reached):
+        reached |= {int(state) for known in reached for state in maze.neighbours[known]}
+        moves += 1
+    assert f"The goal is {moves} moves away" in lesson.question and f"{0.5 ** (moves - 1):.7f}" in lesson.explanation
 
 
 def test_there_are_enough_and_they_are_small():

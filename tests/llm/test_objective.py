@@ -25,6 +25,7 @@ from tests.llm.tools import every_completion, model, prompts
 
 FILES = Path(__file__).parents[1] / "golden"
 GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
+GMPO = json.loads((FILES / "trl_gmpo_loss.json").read_text("utf-8"))  # on the inputs of GRPO
 RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
 
 
@@ -41,7 +42,6 @@ IN_TRL = {"grpo": ("grpo", "token"), "ppo": ("dapo", "token"), "dr_grpo": ("dr_g
           "reinforce_pp_baseline": ("dapo", "token"), "gspo_token": ("grpo", "sequence"),
           "luspo": ("luspo", "sequence"), "vespo": ("vespo", "token"), "bnpo": ("bnpo", "token"),
           "bnpo_token_mean": ("bnpo", "token"), "gdpo": ("dapo", "token")}
-NOT_IN_TRL = {"gmpo"}
 
 
 def same_as(config, key: str, beta: float, level: str = "") -> bool:
@@ -60,6 +60,9 @@ def cases():
             if same_as(config, key, beta):
                 yield pytest.param(key, GRPO["inputs"], case, config | {"max_new_tokens": 8},
                                    id=f"{key}-{beta}-{config['epsilon']}-{config['epsilon_high']}")
+    for case in GMPO["cases"]:
+        if case["config"]["beta"] == 0:
+            yield pytest.param("gmpo", GRPO["inputs"], case, case["config"], id=f"gmpo-{case['config']['epsilon']}")
     for case in RLOO["cases"]:
         yield pytest.param("rloo", RLOO["inputs"], case, case, id=f"rloo-{case['epsilon_high']}")
 
@@ -99,8 +102,8 @@ def agrees(case, total, gradient) -> bool:
 
 def test_each_row_is_compared():
     counts = Counter(param.values[0] for param in CASES)
-    assert counts.keys() == {*IN_TRL, "rloo"} and min(counts.values()) >= 2
-    tried = {key for key, row in ALGORITHMS.items() if row.loop == "online"} - counts.keys() - NOT_IN_TRL
+    assert counts.keys() == {*IN_TRL, "gmpo", "rloo"} and min(counts.values()) >= 2
+    tried = {key for key, row in ALGORITHMS.items() if row.loop == "online"} - counts.keys()
     assert {choices.RATIO[knobs(key)["ratio"]].key for key in tried} == {"none"}, "no ratio: TRL has no such loss"
 
 
@@ -121,6 +124,13 @@ def test_vespo_s_kl_is_weighed_by_the_chosen_ratio_as_trl_does(level):
         found = row_loss("vespo", GRPO["inputs"], case["config"], ratio=ratio, kl_placement="loss",
                          kl_estimator="ratio_k3")
         assert agrees(case, *found[:2]) == (name == level)
+
+
+def test_gmpo_s_kl_is_trl_s_without_the_ratio():
+    [case] = [case for case in GMPO["cases"] if case["config"]["beta"]]
+    for estimator in ("k3", "ratio_k3"):
+        found = row_loss("gmpo", GRPO["inputs"], case["config"], kl_placement="loss", kl_estimator=estimator)
+        assert agrees(case, *found[:2]) == (estimator == "k3")
 
 
 @pytest.mark.parametrize("key, inputs, case, config", CASES)

@@ -84,6 +84,16 @@ def test_k1_in_the_loss_has_no_gradient(close):
     close(expectation_and_gradient(kl.k1, PI)[1], torch.zeros(4))
 
 
+def test_on_tokens_of_an_earlier_policy_k1_in_the_loss_drives_away_from_it(close):
+    """E_old ∇k1 = −∇KL(π_old ‖ π): so it is from the second update on a batch, wherever the reference is."""
+    logits = PI.clone().requires_grad_()
+    log_p, log_old = logits.log_softmax(-1), OLD.log_softmax(-1)
+    away = torch.autograd.grad((log_old.exp() * (log_old - log_p)).sum(), logits)[0]
+    found = expectation_and_gradient(kl.k1, OLD)[1]
+    close(found, -away)
+    assert found.norm() > 0.1
+
+
 def test_k3_in_the_loss_has_the_gradient_of_the_other_kl(close):
     close(expectation_and_gradient(kl.k3, PI)[1], exact_kl_and_gradient(reverse=False)[1])
     with pytest.raises(AssertionError):

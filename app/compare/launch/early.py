@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
+from app import typed
 from app.held import held
 from app.plan import Plan
 from labcore.catalog.metrics import METRICS
@@ -53,14 +55,9 @@ def _details(plan: Plan, fields: dict[str, Any]) -> None:
     by = held(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
     metric.selectbox("Judged by", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
                      key=by.key, on_change=lambda: fields.update(metric=by.taken()))
-    for column, field, title, (low, high), help in (
+    for column, field, title, bounds, help in (
             (first, "min_steps", "Not before step", WHOLE["steps"], "A run is first judged after as many steps, then "
              "at as many times the reduction factor, and so on."),
             (share, "factor", "Reduction factor", FACTORS, "3: at each judgement a run continues only if it is among "
              "the best third of the runs that have reached that step by then.")):
-        box = held(f"{plan.scope}:{field}", fields[field])
-
-        def typed(field: str = field, box: Any = box) -> None:
-            fields[field] = box.taken()
-
-        column.number_input(title, low, high, box.value, 1, key=box.key, on_change=typed, help=help)
+        typed.number(plan.scope, field, title, fields[field], bounds, partial(fields.__setitem__, field), column, help)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from app import algorithms, cost, link, naming, session
+from app import algorithms, cost, link, naming, session, typed
 from app.compare.launch import about, early, planning
 from app.compare.place import CURVES, Place, go
 from app.held import held
@@ -184,17 +185,13 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
 
 
 def _counts(plan: Plan) -> None:
+    typed.forget(plan.scope)
     boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "A comparison needs three or more."),
-             ("seed", "First seed", WHOLE["seed"], None),
+             ("seed", "First seed", WHOLE["seed"], ""),
              ("limit", "Steps", WHOLE["steps"], "Empty: each algorithm's own default."))
-    for column, (field, title, (low, high), help) in zip(st.columns(3, gap="small"), boxes, strict=True):
-        shown = held(f"{plan.scope}:{field}", plan.fields[field])
-
-        def changed(field: str = field, shown: Any = shown) -> None:
-            plan.fields[field] = shown.taken()
-
-        column.number_input(title, low, high, shown.value, 1, key=shown.key, on_change=changed, help=help,
-                            placeholder="default")
+    for column, (field, title, bounds, help) in zip(st.columns(3, gap="small"), boxes, strict=True):
+        typed.number(plan.scope, field, title, plan.fields[field], bounds, partial(plan.fields.__setitem__, field),
+                     column, help, placeholder="default")
 
 
 def _of_algorithms(plan: Plan) -> list[RunSpec]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, link, theme
+from app import jobs, link, theme, typed
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read
@@ -127,8 +127,7 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
 
 
 def _number(words: str, key: str, batch: Batch, to: Callable[..., None]) -> None:
-    shown = held(f"one_batch:{key}", getattr(batch, key))
-    st.number_input(words, *BOUNDS[key], shown.value, key=shown.key, on_change=lambda: to(**{key: shown.taken()}))
+    typed.number("one_batch", key, words, getattr(batch, key), BOUNDS[key], lambda new: to(**{key: new}))
 
 
 def _head(found: dict[str, Any]) -> str:

@@ -24,24 +24,26 @@ function drawLegend(chart) {
   });
 }
 
-// The names of the lines at their ends, moved apart where they would overlap.
+// The names of the groups at the ends of their lines, moved apart where they would overlap.
 function drawEnds(chart, panel) {
   panel.ends.replaceChildren();
   if (!panel.room) return;
   const { xaxis, yaxis } = panel.plot._fullLayout;
   const found = [];
   chart.groups.forEach((group, index) => {
-    const line = panel.lines.get(`${index}:line`);
-    if (!line?.x.length || chart.scene.hidden.has(index)) return;
+    const line = linesOf(panel).find((each) => each.group === index && each.named);
+    if (!line || chart.scene.hidden.has(index)) return;
     const [x, y] = [xaxis.c2p(line.x.at(-1)), yaxis.c2p(scaled(panel, line.y.at(-1)))];
     const inside = x >= 0 && x <= xaxis._length + 1 && y >= -1 && y <= yaxis._length + 1;
-    if (inside) found.push({ index, top: y + yaxis._offset - 7 });
+    if (inside) found.push({ index, left: x + xaxis._offset + 5, top: y + yaxis._offset - 7 });
   });
   moveApart(found, yaxis._offset + yaxis._length);
-  panel.ends.append(...found.map(({ index, top }) => {
+  const edge = panel.width - panel.room + 6;
+  panel.ends.append(...found.map(({ index, left, top }) => {
     const name = document.createElement("span");
     [name.textContent, name.title] = [chart.groups[index].end, chart.groups[index].short];
-    Object.assign(name.style, { top: `${panel.plot.offsetTop + top}px`, width: `${panel.room - 6}px`,
+    Object.assign(name.style, { top: `${panel.plot.offsetTop + top}px`, left: `${Math.min(left, edge)}px`,
+      width: `${panel.room - 6}px`,
       color: colourOf(chart, index) });
     return name;
   }));

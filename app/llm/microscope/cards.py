@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from app.llm.microscope import credit
+from app.llm.story_words import percent
 from app.theme import number
 from labcore.catalog.knob import Value
 
@@ -197,7 +198,7 @@ def _facts(group: Item) -> str:
     right = sum(bool(each.get("exact")) for each in group["completions"])
     parts = [f"{right} of {len(group['completions'])} right",
              f"reward {number(credit.mean(rewards), 2)} ± {number(credit.spread(rewards), 2)}"]
-    return " · ".join([*parts, *([f"{100 * share:.0f} % clipped"] if (share := clipped(group)) else [])])
+    return " · ".join([*parts, *([f"{percent(share)} clipped"] if (share := clipped(group)) else [])])
 
 
 def _rows(group: Item, knobs: Mapping[str, Value]) -> list[dict[str, Any]]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from labcore.catalog import choices
+from labcore.catalog import choices, kinds
 from labcore.catalog.choice import Choice
+from labcore.catalog.mix.row import can_be_mixed, with_every_knob
 
 Values = Mapping[str, Any]
 
@@ -72,9 +73,13 @@ CAUTIONS = (
     Caution("online", lambda v: choices.SURROGATE[v["surrogate"]].needs_ratio and _updates(v) == 1,
             "One update per batch: every ratio is 1, so nothing is clipped, capped or gated. Use more updates per "
             "batch or mini-batches."),
-    Caution("online", lambda v: _kl(v, "loss") and v["kl_estimator"] == "k1",
+    Caution("online", lambda v: _kl(v, "loss") and v["kl_estimator"] == "k1" and _updates(v) == 1,
             "k1 in the loss has no gradient on average: it adds noise and does not hold the policy near the reference. "
             "Use k2 or ratio_k3, or place it in the reward."),
+    Caution("online", lambda v: _kl(v, "loss") and v["kl_estimator"] == "k1" and _updates(v) > 1,
+            "k1 in the loss does not hold the policy near the reference: from the second update on a batch it makes "
+            "every sampled token less likely, those of right answers too. Use k2 or ratio_k3, or place it in the "
+            "reward."),
     Caution("online", lambda v: _kl(v, "loss") and v["kl_estimator"] == "k3",
             "k3 in the loss has the gradient of KL(π_ref ‖ π), not of KL(π ‖ π_ref): k2 and ratio_k3 have that one."),
     Caution("online", lambda v: _kl(v, "reward") and v["kl_estimator"] != "k1",
@@ -117,6 +122,12 @@ CAUTIONS = (
     Caution("online", lambda v: v["surrogate"] == "geometric_clip" and v["ratio"] != "token",
             "geometric_clip clips the ratio of each token: with another ratio it clips whole completions. Use the "
             "ratio token."),
+    Caution("online", lambda v: v["surrogate"] == "bounded_clip" and 0 < v["clip_delta"] < 1 + v["clip_high"],
+            "clip_delta is below 1 + ε_high: tokens with a positive advantage lose their gradient at clip_delta, and "
+            "ε_high bounds those with a negative one only. Set clip_delta above 1 + ε_high, or to 0 for none."),
+    Caution("online", lambda v: v["surrogate"] == "bounded_clip" and 0 < v["dual_clip"] <= 1,
+            "dual_clip is not above 1: tokens with a negative advantage lose their gradient at the ratio 1, so "
+            "mistakes teach little or nothing. Set dual_clip above 1, or to 0 for none."),
     Caution("online", lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32"
             and v.get("rollouts", "engine") == "engine",
             "In fp32 sampler and trainer agree up to rounding, so truncated importance weighs every token by 1."),
@@ -139,6 +150,17 @@ CAUTIONS = (
                 "label_smoothing" in each.needs and each.pairwise for each in _chosen(v)),
             "Without label smoothing this loss is DPO's."),
 )
+
+
+def of_run(kind: str, algorithm: str, knobs: Values) -> list[str]:
+    """What is to be said of a run's knobs that is not true of its algorithm's defaults as well; those of the latter are
+    what the algorithm is."""
+    named = kinds.algorithm(algorithm, kind)
+    if not can_be_mixed(named):
+        return []
+    filled = {knob.key: knob.default for knob in (*with_every_knob(algorithm).knobs, *named.knobs)}
+    usual = cautions(named.loop, filled)
+    return [said for said in cautions(named.loop, filled | dict(knobs)) if said not in usual]
 
 
 def cautions(loop: str, values: Values) -> list[str]:

@@ -1,7 +1,8 @@
 """The run as a Python script for TRL.
 
 One trainer stands for several algorithms, and it is the run's choices that pick it, not the algorithm's name: ratios
-of whole sequences and the plain score function go to RLOOTrainer, ratios of tokens to GRPOTrainer.
+of whole sequences and the plain score function go to RLOOTrainer, ratios of tokens to GRPOTrainer, their geometric mean
+to GMPOTrainer.
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ from labcore.exports.handover.plan import (
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, task_code
 
 VERSION = "1.16.0"
-TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig", "DPOTrainer": "DPOConfig",
-            "KTOTrainer": "KTOConfig", "CPOTrainer": "CPOConfig", "ORPOTrainer": "ORPOConfig",
-            "SFTTrainer": "SFTConfig", "RewardTrainer": "RewardConfig"}
-MODULES = {"CPOTrainer": "trl.experimental.cpo", "ORPOTrainer": "trl.experimental.orpo"}  # of the others: trl
+TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
+    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward")}
+MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in ("CPO", "GMPO", "ORPO")}  # others: trl
 _OF_LOOPS = {"sft": "SFTTrainer", "reward_model": "RewardTrainer"}
 _OF_LOSSES = {"kto": "KTOTrainer", "simpo": "CPOTrainer", "orpo": "ORPOTrainer"}  # of the others: DPOTrainer
 
@@ -43,6 +43,8 @@ def trainer(plan: Plan) -> str:
         return _OF_LOSSES.get(plan["preference_loss"], "DPOTrainer")
     if plan.loop in _OF_LOOPS:
         return _OF_LOOPS[plan.loop]
+    if plan["surrogate"] == "geometric_clip":
+        return "GMPOTrainer"
     by_sequence = plan["ratio"] in ("sequence_sum", "none") and plan["surrogate"] != "gamma_weight"
     return "RLOOTrainer" if by_sequence else "GRPOTrainer"  # VESPO takes ratios of sequences by itself
 

@@ -1,4 +1,4 @@
-"""What becomes of the knobs of online runs in TRL: in GRPOTrainer and RLOOTrainer."""
+"""What becomes of the knobs of online runs in TRL: in GRPOTrainer, GMPOTrainer and RLOOTrainer."""
 
 from __future__ import annotations
 
@@ -139,7 +139,6 @@ _GRPO: Rules = {
         "clip": ({}, ""), "bounded_clip": ({}, ""), "detached_weight": ({"loss_type": "cispo"}, ""),
         "soft_gate": ({"loss_type": "sapo"}, ""),
         "gamma_weight": ({"loss_type": "vespo"}, ""),
-        "geometric_clip": ({}, "GRPOTrainer takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
     }, "always clipped: the same as long as a batch is used once"),
     "ratio_cap": to("epsilon_high"), "gate_positive": to("sapo_temperature_pos"),
     "gate_negative": to("sapo_temperature_neg"),
@@ -188,4 +187,15 @@ _RLOO: Rules = {
                            "RLOOTrainer subtracts the KL from the reward; GRPOTrainer adds it to the loss"),
     "aggregation": built_in(),  # one ratio for all tokens of a completion
 }
-RULES: dict[str, Rules] = {"GRPOTrainer": _GRPO, "RLOOTrainer": _RLOO}
+_IGNORED = "GMPOTrainer reads no such setting: GRPOTrainer does"
+_GMPO: Rules = {
+    **_GRPO, "surrogate": choice({"geometric_clip": ({}, "")}, "GMPOTrainer has the geometric mean only"),
+    "ratio": choice({"token": ({}, "")}, "GMPOTrainer clips the ratios of tokens"),
+    "aggregation": choice({"sequence_mean_token_mean": ({}, "")}, "GMPOTrainer takes the mean over completions"),
+    "kl_estimator": choice({"k3": ({}, "")}, "GMPOTrainer takes k3 without the ratio, whose gradient is that of "
+                           "KL(π_ref‖π)"),
+    "top_entropy_share": switch(to("top_entropy_quantile", note="the geometric mean is that of the kept tokens alone"),
+                                1.0),
+    **dict.fromkeys(("entropy_coef", "off_policy_threshold", "importance_cap"), switch(missing(_IGNORED), 0.0)),
+}
+RULES: dict[str, Rules] = {"GRPOTrainer": _GRPO, "GMPOTrainer": _GMPO, "RLOOTrainer": _RLOO}

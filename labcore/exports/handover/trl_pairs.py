@@ -72,6 +72,15 @@ def _divergence_alpha(plan: Plan, value: Any) -> Line:
     return (to("f_alpha_divergence_coef") if _takes_divergences(plan) else missing(_OTHER_LOSSES))(plan, value)
 
 
+def _weighting(plan: Plan, value: Any) -> Line:
+    """TRL multiplies the losses in place, which torch refuses for two of them."""
+    failing = [name for name in _loss(plan, None).settings["loss_type"] if name in ("hinge", "sft")]
+    if value and failing:
+        return Line("", value, {}, note=f"use_weighting with the loss {failing[0]} raises a RuntimeError in "
+                    "DPOTrainer, so pairs count the same: leave that loss out to weight them")
+    return Line("", value, {"use_weighting": value})
+
+
 def _takes_divergences(plan: Plan) -> bool:
     """Whether DPOTrainer takes another divergence than the reverse KL with all the losses that it is given."""
     return set(_loss(plan, None).settings["loss_type"]) <= _ANY_DIVERGENCE
@@ -113,7 +122,7 @@ _DPO: Rules = {
     **dict.fromkeys(("target_margin", "desirable_weight", "undesirable_weight"), built_in()),
     "divergence": _divergence, "divergence_alpha": only_with("divergence", "alpha", _divergence_alpha),
     "ld_alpha": lambda plan, value: Line("", value, {} if value == 1 else {"ld_alpha": value}, built_in=value == 1),
-    "pair_weighting": to("use_weighting")}
+    "pair_weighting": _weighting}
 
 
 def _without(trainer: str) -> Rules:

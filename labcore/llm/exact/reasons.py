@@ -19,7 +19,8 @@ _ADVANTAGE = {
     "group_standardised": "Direction: dividing by the group's standard deviation lets groups that hardly differ count "
                           "as much as those that differ a lot.",
     "batch_standardised": "Direction: the batch's standard deviation depends on the same rewards that it divides.",
-    "beta_normalised": "Direction: the density that it divides by depends on the same rewards.",
+    "beta_normalised": "Direction: the density that it divides by depends on the same rewards; a completion's own "
+                       "reward is in the group mean as well.",
     "parts_standardised": "Direction: every named reward is divided by its own standard deviation, so the sum is "
                           "another objective.",
     "reward_to_go_whitened": "Direction: whitening divides by a spread, and takes off a mean, of the same rewards.",
@@ -35,7 +36,8 @@ _TIMES_T = ("Direction: the ratio of the whole sequence has its whole gradient a
 _OF_SEQUENCES = {"token_mean": _AGGREGATION["token_mean"], "sequence_mean_token_sum": _TIMES_T,
                  "constant_length": _TIMES_T}
 _KL = {
-    "k1": "Direction: k1 in the loss has no gradient on average, so β does nothing.",
+    "k1": "Direction: k1 in the loss has no gradient on average at the first update on a batch, so β does nothing "
+          "there.",
     "k2": "Direction: k2 in the loss gives the KL of single tokens with their prefixes held fixed, not that of whole "
           "completions.",
     "k3": "Direction: k3 in the loss has the gradient of the other KL, KL(π_ref‖π).",
@@ -53,14 +55,15 @@ _SELECTION = {
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     """What keeps the mean gradient of a row with these knobs from ∇(J − β KL); empty where nothing does."""
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], str(knobs["ratio"])
-    found = [_ADVANTAGE.get(advantage.key, ""), _SELECTION.get(str(knobs["selection"]), "")]
+    alone = advantage.key == "beta_normalised" and int(knobs["prompts_per_step"]) == 1  # the density is then 1
+    found = [_ADVANTAGE.get("group_mean" if alone else advantage.key, ""), _SELECTION.get(str(knobs["selection"]), "")]
     if advantage.critic:
         found += _of_critic(knobs, exact_critic)
     elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:
         found.append("Direction: γ < 1 takes from early tokens what the last one earned.")
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")
-    found += [_aggregated(knobs, ratio), _of_kl(knobs, ratio), *_of_ratio(knobs, ratio), *_of_sampling(knobs)]
+    found += [_aggregated(knobs, ratio), *_of_kl(knobs, ratio), *_of_ratio(knobs, ratio), *_of_sampling(knobs)]
     return [reason for reason in found if reason]
 
 
@@ -85,22 +88,27 @@ def _aggregated(knobs: Knobs, ratio: str) -> str:
     return _AGGREGATION.get(aggregation, "")
 
 
-def _of_kl(knobs: Knobs, ratio: str) -> str:
+def _of_kl(knobs: Knobs, ratio: str) -> list[str]:
     if not float(knobs["beta"]) or knobs["kl_placement"] == "off":
-        return ""
+        return []
     estimator = str(knobs["kl_estimator"])
     if knobs["kl_placement"] == "reward":
-        return "" if estimator == "k1" else (f"Direction: {estimator} in the reward is not log π/π_ref, so what is "
-                                             "subtracted is not the KL.")
+        return [] if estimator == "k1" else [f"Direction: {estimator} in the reward is not log π/π_ref, so what is "
+                                             "subtracted is not the KL."]
     if estimator == "ratio_k3" and ratio == "sequence_sum" and knobs["aggregation"] == "sequence_mean_token_sum":
-        return ""
-    return _KL[estimator]
+        return []
+    later = ("Direction: from the second update on k1 in the loss makes every sampled token less likely: its mean "
+             "gradient is −∇KL(π_old‖π).")
+    return [_KL[estimator], *([later] if estimator == "k1" and _updates(knobs) > 1 else [])]
+
+
+def _updates(knobs: Knobs) -> int:
+    return int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
 
 
 def _of_ratio(knobs: Knobs, ratio: str) -> list[str]:
     """What several updates of one batch do."""
-    updates = int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
-    if updates == 1:
+    if _updates(knobs) == 1:
         return []
     found = ["Direction: from the second update on the policy has moved, and its gradient is another one."]
     if choices.SURROGATE[str(knobs["surrogate"])].cut:

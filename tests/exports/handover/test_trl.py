@@ -37,9 +37,10 @@ def config_in(script: str) -> dict:
 
 
 @pytest.mark.parametrize("algorithm, trainer", [
-    ("grpo", "GRPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"), ("reinforce", "RLOOTrainer"),
-    ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"), ("simpo", "CPOTrainer"),
-    ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"), ("dft", "SFTTrainer")])
+    ("grpo", "GRPOTrainer"), ("gmpo", "GMPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"),
+    ("reinforce", "RLOOTrainer"), ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"),
+    ("simpo", "CPOTrainer"), ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
+    ("dft", "SFTTrainer")])
 def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     assert trl.trainer(plan(algorithm)) == trainer
     module = trl.MODULES.get(trainer, "trl")
@@ -71,6 +72,26 @@ def test_a_loss_that_trl_has_not_is_said_so():
     assert "label_smoothing=0.1: its sigmoid loss has no label smoothing" in script
     found = trl.settings(plan("cdpo"))
     assert found["loss_type"] == ["sigmoid"] and "label_smoothing" not in found
+
+
+@pytest.mark.parametrize("knobs", [{"preference_loss": "hinge"}, {"preference_loss": "sft"}, {"second_loss": "sft"},
+                                   {"second_loss": "hinge"}])
+def test_weights_of_pairs_are_not_set_where_trl_fails_with_them(knobs):
+    each = plan("dpo", knobs={"pair_weighting": True, **knobs})
+    assert "use_weighting" not in trl.settings(each)
+    loss = next(iter(knobs.values()))
+    assert f"use_weighting with the loss {loss} raises" in " ".join(trl.script(each).replace("#", "").split())
+    assert trl.settings(plan("dpo", knobs=knobs))["use_weighting"] is False
+
+
+def test_what_gmpo_s_trainer_does_not_read_is_said_so():
+    each = plan("gmpo", knobs={"entropy_coef": 0.01, "off_policy_threshold": 0.1, "ratio": "sequence_mean",
+                               "aggregation": "token_mean", "kl_placement": "loss", "kl_estimator": "ratio_k3"})
+    found = {line.knob: line for line in trl.mapped(each)}
+    for knob in ("entropy_coef", "off_policy_threshold", "ratio", "aggregation", "kl_estimator"):
+        assert found[knob].unsupported and "GMPOTrainer" in found[knob].note, knob
+    assert found["surrogate"].built_in and not {"loss_type", "entropy_coef", "importance_sampling_level",
+                                                "use_bias_correction_kl"} & trl.settings(each).keys()
 
 
 def test_the_sides_of_pairs_become_single_completions_for_kto(files, tmp_path):
@@ -128,7 +149,9 @@ RUNS = [
     ("dpo", "sort", {"pairs_per_step": 4, "pair_prompts": 8, "letters": 2, "max_new_tokens": 4}),
     ("reward_model", "preferences", {"pairs_per_step": 2, "margin": 0.5}),
     ("reward_model", "sort", {"pairs_per_step": 4, "pair_prompts": 8, "letters": 2, "max_new_tokens": 4}),
-    ("sft", "add", {"sequences_per_step": 4}), ("sft", "preferences", {"sequences_per_step": 2})]
+    ("sft", "add", {"sequences_per_step": 4}), ("sft", "preferences", {"sequences_per_step": 2}),
+    ("dpo", "preferences", {"pairs_per_step": 2, "pair_weighting": True, "second_loss": "sft"}),
+    ("dpo", "preferences", {"pairs_per_step": 2, "pair_weighting": True, "preference_loss": "hinge"})]
 # And every other row of the catalog, with what makes it short.
 SHORT = {"online": ("sort", SMALL), "preference": ("preferences", {"pairs_per_step": 2}),
          "reward_model": ("preferences", {"pairs_per_step": 2}),
@@ -228,6 +251,7 @@ def test_the_versions_are_those_that_are_pinned():
     ("luspo", {}, {"loss_type": "luspo", "importance_sampling_level": "sequence"}),
     ("vespo", {"gamma_rate_positive": 2.5}, {"loss_type": "vespo", "vespo_k_pos": 2.0, "vespo_lambda_pos": 2.5,
                                              "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0}),
+    ("gmpo", {"clip_high": 0.5}, {"epsilon": 0.4, "epsilon_high": 0.5, "scale_rewards": "group", "beta": 0.0}),
     ("gdpo", {}, {"multi_objective_aggregation": "normalize_then_sum"}),
     ("rloo", {"normalisation": "sequences", "shaping": "clipped", "reward_clip": 0.5},
      {"normalize_advantages": True, "reward_clip_range": (-0.5, 0.5)}),

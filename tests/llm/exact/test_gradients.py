@@ -80,6 +80,15 @@ def test_what_takes_the_bias_away(algorithm, knobs):
     assert off(*mean_and_truth(found))[0] < EXACT and not reasons(found.in_force)
 
 
+@pytest.mark.parametrize("prompts, direction", [(1, False), (2, True)])
+def test_the_density_of_bnpo_is_1_with_one_group_and_biased_with_several(prompts, direction):
+    found = session("bnpo", aggregation="sequence_mean_token_sum", prompts_per_step=prompts, max_new_tokens=1)
+    _, scale, turned = off(*mean_and_truth(found))
+    assert (turned > 1e-3) == direction == any(reason.startswith("Direction") for reason in reasons(found.in_force))
+    if not direction:
+        assert scale == pytest.approx(0.5, abs=EXACT)  # 1 − 1/G
+
+
 PLAIN = {"aggregation": "sequence_mean_token_sum", "whiten_advantages": False}
 
 

@@ -1,0 +1,88 @@
+"""What is to be said before a run of answers that its length limit cuts off, where a built-in model writes them: its
+tokens are characters."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from labcore.catalog import kinds
+from labcore.catalog.knob import Value
+from labcore.catalog.llm.models import MODELS
+from labcore.spec import cautions
+from labcore.spec.run_spec import RunSpec
+from labcore.tasks.look import Look, look
+from labcore.tasks.task import make_task
+
+ENOUGH = 0.95  # of the answers that a proposed length limit lets through
+SAMPLED = 64  # answers of a task that makes its own
+
+
+def caution(spec: RunSpec) -> str:
+    """The cautions of a language model's run; what is in a file of the user's is said beside it (`of_file`)."""
+    return " ".join(filter(None, (cautions.caution(spec), of_task(spec))))
+
+
+def of_task(spec: RunSpec) -> str:
+    """That right answers of a task without a file are not right any more where they are cut off; else empty."""
+    row = spec.task_row
+    if spec.model not in MODELS or row.data or row.pairs:  # a task with pairs has many right answers, of any length
+        return ""
+    return _of_task(spec.kind, spec.task, _own(spec), int(spec.knobs["max_new_tokens"]))
+
+
+@lru_cache(maxsize=256)  # a page asks at every touch of a knob
+def _of_task(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], limit: int) -> str:
+    task = make_task(kinds.task(key, kind), dict(knobs))
+    problems = task.problems(SAMPLED, np.random.default_rng(0))
+    cut = sum(not task.score(each, each.answer[:limit]).exact for each in problems)
+    if cut <= (1 - ENOUGH) * SAMPLED:
+        return ""
+    wanted = max(len(each.answer) for each in problems) + 1
+    return (f"The length limit of {limit:,} tokens cuts off {cut} of {SAMPLED} right answers: set max_new_tokens to "
+            f"{wanted:,}.")
+
+
+def of_file(spec: RunSpec) -> str:
+    """That answers of the user's file are longer than the length limit, and which limit to set; else empty.
+
+    Raises:
+        LabError: the file cannot be used.
+    """
+    if spec.model not in MODELS or not spec.data:
+        return ""
+    seen = _looked(spec.kind, spec.task, _own(spec), spec.data)
+    longer = cut(seen, spec) if seen else 0
+    if not seen or not longer:
+        return ""
+    wanted = enough(seen)
+    room = MODELS[spec.model].context - seen.longest
+    return too_long(longer, seen, spec) + (f": set max_new_tokens to {wanted:,}." if wanted <= room else ".")
+
+
+@lru_cache(maxsize=4)  # the runs of a sweep have one file
+def _looked(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], data: str) -> Look | None:
+    return look(make_task(kinds.task(key, kind), dict(knobs), data))
+
+
+def _own(spec: RunSpec) -> tuple[tuple[str, Value], ...]:
+    return tuple((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
+
+
+def cut(seen: Look, spec: RunSpec) -> int:
+    """How many answers a built-in model cannot write to their end; 0 where these are few, or it need not write them."""
+    longer = sum(length + 1 > int(spec.knobs["max_new_tokens"]) for length in seen.lengths)  # the end is a token too
+    written = spec.model in MODELS and spec.knobs.get("verifier") in ("exact", "numeric")
+    return longer if written and longer > (1 - ENOUGH) * seen.lines else 0
+
+
+def enough(seen: Look) -> int:
+    """The length limit within which most answers of a file end, in tokens."""
+    return sorted(seen.lengths)[int(ENOUGH * (seen.lines - 1))] + 1
+
+
+def too_long(longer: int, seen: Look, spec: RunSpec) -> str:
+    """The sentence of it, without its end."""
+    return (f"{longer:,} of {seen.lines:,} answers are longer than the length limit of "
+            f"{int(spec.knobs['max_new_tokens']):,} tokens, so the model cannot write them to their end")
