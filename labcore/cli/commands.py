@@ -244,7 +244,7 @@ def play(options: argparse.Namespace) -> int:
 def kind_of_checkpoint(folder: Path) -> str:
     """What an exported checkpoint is of. Raises LabError where the folder holds none."""
     try:
-        config = given.read_json(folder / "config.json")
+        config = given.read_json(folder / "config.json", constants=True)
         return str(config.get("kind", "llm"))
     except (LabError, ValueError, AttributeError) as error:
         raise LabError(f"The folder {folder} holds no checkpoint that can be played: give the id of a run, or the "

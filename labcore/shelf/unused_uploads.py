@@ -98,6 +98,6 @@ def _on_disk() -> Iterator[str]:
     for pattern in ("*/spec.json", f"*/{things.START}/spec.json"):
         for file in home().glob(pattern):
             with suppress(OSError, ValueError, AttributeError):
-                fields = json_of(file.read_bytes())
+                fields = json_of(file.read_bytes(), constants=True)
                 named = fields.get("data"), fields.get("model"), fields.get("knobs", {}).get("labelled_pairs")
                 yield from filter(None, named)

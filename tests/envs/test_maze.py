@@ -107,11 +107,11 @@ GOOD = {"rows": ["S.", ".G"], "rewards": [10]}
     ({"rows": ["S" + "." * 30, "G" + "." * 30]}, "2 × 31 cells, larger than 30 × 30"),
     ({"rows": ["S"] + ["."] * 29 + ["G"]}, "31 × 1 cells, larger"), ({"rows": [], "rewards": []}, "no cells"),
     ({"rows": ["S?", ".G"]}, "holds '?'"), ({"rows": "S.G"}, "a list of texts"), ({"rows": [1]}, "a list of texts"),
-    ({"rewards": [math.nan]}, "row 2, column 2 is nan"), ({"rewards": [math.inf]}, "is inf"),
+    ({"rewards": [math.nan]}, "NaN is no value of JSON"), ({"rewards": [math.inf]}, "Infinity is no value of JSON"),
     ({"rewards": [1, 2]}, "1 goals, traps and reward cells but 2 rewards"), ({"rewards": 3}, "list of numbers"),
     ({"rewards": ["ten"]}, "a reward is 'ten', not a number"), ({"rewards": [True]}, "not a number"),
-    ({"step_reward": -math.inf}, "step reward is -inf"), ({"slip": 1}, "slip probability is 1"),
-    ({"slip": -0.1}, "slip probability is -0.1"), ({"slip": math.nan}, "slip probability is nan"),
+    ({"step_reward": -math.inf}, "-Infinity is no value of JSON"), ({"slip": 1}, "slip probability is 1"),
+    ({"slip": -0.1}, "slip probability is -0.1"), ({"slip": math.nan}, "NaN is no value of JSON"),
     ({"slip": "much"}, "slip is 'much'"), ({"gamma": 1.5}, "gamma is 1.5"), ({"colour": 1}, "no field 'colour'")])
 def test_a_json_that_is_no_maze_is_refused_in_words(changes, words):
     with pytest.raises(LabError, match=re.escape(words)):
