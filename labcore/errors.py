@@ -75,6 +75,18 @@ def quoted(value: Any) -> str:
     return _Quoted().repr(value)
 
 
+def os_reason(error: OSError) -> str:
+    """Why a file could not be read or written, to stand within a sentence. shutil's errors hold those of each file.
+
+    >>> os_reason(OSError(28, "No space left on device")), os_reason(OSError([("a", "b", "no permission.")]))
+    ('No space left on device', 'no permission')
+    """
+    each = error.args[0] if error.args else None
+    if isinstance(each, list) and each and isinstance(each[0], tuple):
+        return str(each[0][-1]).rstrip(".")
+    return error.strerror or first_line(error)
+
+
 def first_line(error: Exception) -> str:
     """What an error of others says first, to stand within a sentence of ours: without its capital and its full stop."""
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".:")

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from labcore.errors import LabError, cut
+from labcore.errors import LabError, cut, os_reason
 
 DEEPEST = 100  # lists and objects within each other: more are an attack, on which Python's own recursion ends
 MOST_DIGITS = 300  # of a whole number: more are beyond a float
@@ -56,7 +56,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except ValueError as error:
         raise LabError(f"{path} holds a NUL byte, which no path can: check it.") from error
     except OSError as error:
-        raise LabError(f"The file {path} cannot be read ({error.strerror}): check the path and its permissions."
+        raise LabError(f"The file {path} cannot be read ({os_reason(error)}): check the path and its permissions."
                        ) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -76,7 +76,7 @@ def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
         try:
             content = file.read(limit + 1)
         except OSError as error:
-            raise LabError(f"The file {path} cannot be read ({error.strerror}): copy it again.") from error
+            raise LabError(f"The file {path} cannot be read ({os_reason(error)}): copy it again.") from error
         size = max(len(content), os.fstat(file.fileno()).st_size)
     if size > limit:
         raise LabError(f"{path.name} has {size / 2**20:.1f} MB, above the limit of {limit // 2**20} MB: give a part of "

@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, os_reason, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
 from labcore.files.given import whole
@@ -87,7 +87,7 @@ def put(spec: Spec) -> str:
         try:
             write_text(path, json.dumps(spec, ensure_ascii=False, sort_keys=True))
         except OSError as error:
-            raise LabError(f"{path} cannot be written ({error.strerror}): free some space, or set RL_LAB_HOME to a "
+            raise LabError(f"{path} cannot be written ({os_reason(error)}): free some space, or set RL_LAB_HOME to a "
                            "folder that you may write to.") from error
     return job
 

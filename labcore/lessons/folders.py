@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, os_reason, quoted
 from labcore.files import given
 from labcore.files.paths import path_of
 from labcore.lessons.lesson import LARGEST, Lesson, parse
@@ -37,7 +37,7 @@ def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
         except LabError as error:
             faults.append(f"The lesson {path.name} is left out: {error}")
         except OSError as error:
-            faults.append(f"The lesson {path.name} is left out: it cannot be read ({error.strerror}).")
+            faults.append(f"The lesson {path.name} is left out: it cannot be read ({os_reason(error)}).")
     return [*found.values()], faults
 
 

@@ -96,10 +96,10 @@ class _Stream(io.TextIOWrapper):
 def _stream() -> _Stream:
     """Standard error under a descriptor of its own; a process without one has none to print to."""
     try:
-        raw = os.fdopen(os.dup(2), "wb")
+        descriptor = os.dup(2)
     except OSError:
-        raw = open(os.devnull, "wb")
-    return _Stream(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    return _Stream(os.fdopen(descriptor, "wb"), encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def check(name: str) -> None:

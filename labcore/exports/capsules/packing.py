@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.kinds import built_in
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
 from labcore.files import adapters, atomic, sizes
 from labcore.files import checkpoints as checkpoint
@@ -66,10 +66,10 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
         raise LabError(why)
     try:
         with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
-            atomic.write_file(target, lambda packed: _write(store, row, Path(temporary), packed, target.name,
-                                                              0 if light else LARGEST))
+            atomic.write_output(target, lambda packed: _write(store, row, Path(temporary), packed, target.name,
+                                                                0 if light else LARGEST))
     except OSError as error:
-        why = "the disk is full" if disk_full(error) else error.strerror
+        why = "the disk is full" if disk_full(error) else os_reason(error)
         raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error
     return target
 
