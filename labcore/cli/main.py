@@ -100,8 +100,8 @@ def parser() -> argparse.ArgumentParser:
     run = add("run", commands.run, "train in the foreground; the page can watch it")
     _add_run(run)
     run.add_argument("--reward", metavar="FILE:FUNCTION", help="rewards from a Python function of your own: called "
-                     "once for each batch with prompts, completions and answer, lists of texts, it returns a number for "
-                     "each completion; what it prints goes to standard error")
+                     "once for each batch with prompts, completions and answer, lists of texts, and returns a number "
+                     "for each completion; what it prints goes to standard error")
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--out", metavar="DIR", help="also export the result here")
     run.add_argument("--json", action="store_true", help="print one JSON object at the end")

@@ -90,10 +90,15 @@ def export_zip(store: Store, run_id: str) -> Path:
 
 def pack(folder: Path, packed: Path) -> None:
     """Zip a folder under its own name into the file `packed`."""
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    with zipped(packed) as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             how = zipfile.ZIP_STORED if path.suffix in STORED else None
             archive.write(path, path.relative_to(folder.parent), compress_type=how)
+
+
+def zipped(packed: Path) -> zipfile.ZipFile:
+    """The zip `packed`, to be written. A file's time before 1980 or after 2107 is written as the nearest there is."""
+    return zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6, strict_timestamps=False)
 
 
 def write_metrics(path: Path, rows: Sequence[Step]) -> None:

@@ -60,7 +60,8 @@ def test_no_more_is_read_than_the_limit(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("text", "words"), [
     ("[" * 200_000, "nests too deep"), ('{"a":' * 150 + "1" + "}" * 150, "nests too deep"), ("1" * 401, "401 digits"),
     ("1" * 5000, "5,000 digits"), (b"\xff", "not UTF-8"), ('"\\ud800"', "half a character"), ("{", "in line 1"),
-    ("", "in line 1"), ('{"a": "NaN",\n"b": [NaN]}', "NaN is no value of JSON in line 2"), ("-Infinity", "-Infinity is no"),
+    ("", "in line 1"), ('{"a": "NaN",\n"b": [NaN]}', "NaN is no value of JSON in line 2"),
+    ("-Infinity", "-Infinity is no"),
     ('{"a": Infinity}', "Infinity is no value"), ('[1e999]', "the number 1e999 is beyond any float")])
 def test_json_that_cannot_be_used(text, words):
     with pytest.raises(NotJSON, match=words):

@@ -243,7 +243,7 @@ def test_any_word_as_a_path(word):
     lambda number: maze_text.from_json(f'{{"rows": ["SG"], "gamma": {number}}}'),
     lambda number: RunSpec.from_json(SPEC.to_json().replace('"beta": 0.04', f'"beta": {number}')),
     lambda number: planning.of_link(f'{{"low": {number}}}'),
-    lambda number: _written(home() / MIXES, f'{{"mixes": [{{"name": "m", "knobs": {{"beta": {number}}}}}]}}', mixes.saved),
+    lambda number: _written(home() / MIXES, f'{{"mixes": [{{"knobs": {{"beta": {number}}}}}]}}', mixes.saved),
     lambda number: _written(home() / LESSONS, f'{{"attempts": {{"a": {number}}}}}', progress.attempts)])
 def test_what_is_no_json_is_no_number_anywhere(read, number):
     made(home())
