@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, quoted
 from labcore.store import changes
+from labcore.store.cells import payload_of
 from labcore.store.database import Database
 from labcore.store.rows import COMMANDS, ENDED, RESUMABLE, Control
 from labcore.store.schema import controls
@@ -56,7 +57,7 @@ class Controls(Database):
         """What is asked of the run and not settled yet, in order."""
         with self._reading() as connection:
             rows = connection.execute(_ASKED, {"run": run_id})
-            return [Control(row.id, row.command, json.loads(row.payload)) for row in rows]
+            return [Control(row.id, row.command, payload_of(row.payload, row.command)) for row in rows]
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict] | None = None) -> None:
@@ -80,5 +81,5 @@ class Controls(Database):
         query = sa.select(*(controls.c[name] for name in names)).where(
             controls.c.run_id == run_id).order_by(controls.c.id)
         with self._reading() as connection:
-            return [Control(**{**row._mapping, "payload": json.loads(row.payload)})
+            return [Control(**{**row._mapping, "payload": payload_of(row.payload, row.command)})
                     for row in connection.execute(query)]
