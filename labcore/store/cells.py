@@ -113,8 +113,7 @@ _HOLDS = ("rule", "holds", "verdict", "evidence", "fix")
 
 
 def sound(kind: str, payload: Any) -> bool:
-    """Whether an event of this kind can have this payload: the parts that the lab reads are there and what they must be.
-    """
+    """Whether an event of this kind can have this payload: the parts that the lab reads are there, each of its kind."""
     if not isinstance(payload, Mapping):
         return False
     needed = {"knob": (*_REFUSED, "to"), "refused": _REFUSED if "update" in payload else (),

@@ -34,7 +34,8 @@ class Events(Database):
         with self._reading() as connection:
             for row in connection.execute(query.order_by(events.c.id)) if after else ():
                 if row.id > after[row.run_id]:
-                    found[row.run_id].append(Event(row.id, row.step, row.kind, payload_of(row.payload, row.kind), row.time))
+                    payload = payload_of(row.payload, row.kind)
+                    found[row.run_id].append(Event(row.id, row.step, row.kind, payload, row.time))
         return found
 
     def moved(self, sweep: str) -> set[str]:
