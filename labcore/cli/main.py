@@ -30,6 +30,7 @@ from labcore.cli import (
     sweeping,
     teaching,
 )
+from labcore.cli.terminal import plain
 from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.runs.faults import disk_full, no_room
 from labcore.runs.titles import with_titles
@@ -45,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     try:
         _check_words(words)
-        status = options.command(options)
+        with plain():
+            status = options.command(options)
         sys.stdout.flush()
         return status
     except LabError as error:
