@@ -133,12 +133,16 @@ def do(spec: Spec) -> dict[str, Any]:
 
 
 def compute(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`: the kept one, or one made here and now and kept. Raises LabError as `do`."""
-    found = outcome(put(spec))
+    """The result of `spec`: the kept one, or one made here and now, which a lab that may write keeps.
+
+    Raises LabError as `do`.
+    """
+    found = outcome(job_id(spec) if read_only() else put(spec))
     if found and found.result is not None:
         return found.result
     result = do(spec)
-    _keep(job_id(spec), result)
+    if not read_only():
+        _keep(job_id(spec), result)
     return result
 
 

@@ -202,11 +202,10 @@ def _model(capsule: Capsule, given: str | None) -> str:
 
 @contextmanager
 def _lab_of_its_own() -> Iterator[None]:
-    """A lab in a temporary folder, for this process as long as it lasts."""
-    kept = {name: os.environ.get(name) for name in ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS")}
+    """A lab in a temporary folder, for this process as long as it lasts; also one that shares its own for reading."""
+    names = ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS", "RL_LAB_READ_ONLY")
     with temporary.folder("replay") as folder:
-        os.environ.pop("RL_LAB_STORE", None)
-        os.environ.pop("RL_LAB_ARTIFACTS", None)
+        kept = {name: os.environ.pop(name, None) for name in names}
         os.environ["RL_LAB_HOME"] = str(folder)
         try:
             yield
