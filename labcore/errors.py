@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 ECHO = 80  # characters of a name that a sentence repeats
@@ -53,6 +54,16 @@ def one_line(text: str) -> str:
 def cut(text: str) -> str:
     """The beginning of a text, as long as a sentence repeats it."""
     return text if len(text) <= ECHO else f"{text[:ECHO - 1]}…"
+
+
+def listed(words: Sequence[str], most: int = 8) -> str:
+    """Some words in a sentence, the first of them where they are many.
+
+    >>> listed(["a", "b"]), listed([*"abcdef"], 3)
+    ('a, b', 'a, b, c and 3 more')
+    """
+    whole = len(words) <= most + 1
+    return ", ".join(words) if whole else f"{', '.join(words[:most])} and {len(words) - most:,} more"
 
 
 class _Quoted(reprlib.Repr):

@@ -11,6 +11,7 @@ from functools import cache
 from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
+from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.knobs import ROLLOUTS
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli import (
@@ -37,6 +38,7 @@ from labcore.runs.titles import with_titles
 from labcore.spec.run_spec import DEVICES
 from labcore.store.store import Store
 
+_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$", re.DOTALL)
 _QUOTED = re.compile(rf"'([^']{{{ECHO},}})'")
 
 
@@ -80,6 +82,9 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that is wrong in one sentence, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
+        if found := _CHOICE.search(message):  # argparse lists all choices, however many
+            choices = re.findall(r"[^\s,']+", found[2])
+            message = f"{message[:found.start()]}there is no {quoted(found[1])}: {suggestion(found[1], choices)[:-1]}"
         short = one_line(_QUOTED.sub(lambda word: quoted(word[1]), message))
         self.exit(2, f"labcore: {short}; see {self.prog} --help.\n")
 

@@ -209,3 +209,20 @@ def test_bf16_without_its_arithmetic_is_one_line_before_the_start(monkeypatch, c
     assert capsys.readouterr().err == ("labcore: dtype is bf16, but this processor (A Xeon) has no bf16 arithmetic, so "
                                        "digits are lost and no time is won: choose fp32.\n")
     assert main(SORT) == 0 and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("arguments", [
+    (*SORT, "--set", "nope=1"), ("run", "--algorithm", "nope"), ("cost", "nope"), ("cost", "--set", "nope=1"),
+    ("sweep", *SORT[1:], "--sweep", "nope=1,2"), ("lesson", "nope"), (*SORT, "--set", "reward_source=nope")])
+def test_a_wrong_name_is_answered_in_few_words(capsys, arguments):
+    assert len(refused(capsys, *arguments)) < 280
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("nope",), "there is no 'nope': choose one of "), (("export", "x", "--to", "trk"), "no 'trk': did you mean 'trl'"),
+    (("list", "--kind", "x" * 900), "no 'xxxx")])
+def test_a_wrong_choice_is_answered_in_few_words(capsys, arguments, words):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert words in said and len(said) < 280
