@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from labcore.errors import LabError, cut, one_line, quoted
+from labcore.errors import LabError, cut, listed, one_line, quoted
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -224,7 +224,7 @@ def some_of(options: Collection[str]) -> Callable[[str], tuple[str, ...]]:
     def read(said: str) -> tuple[str, ...]:
         words = names(said)
         if wrong := [word for word in words if word not in options]:
-            raise Partly(tuple(word for word in words if word in options), f"{', '.join(wrong)} cannot be chosen")
+            raise Partly(tuple(word for word in words if word in options), f"{listed(wrong)} cannot be chosen")
         return words
     return read
 

@@ -24,7 +24,22 @@ from labcore.files.paths import read_only
 
 CSS = "<style>.st-key-login{padding-top:18vh;text-align:center}</style>"
 EVERYBODY = "*"  # in `allowed`: whom the provider knows
+_faults: list[LabError] = []  # what was wrong with the settings when the server started
 _SHARED = {"redirect_uri", "cookie_secret"}  # of all providers
+
+
+def begin() -> None:
+    """Before the server starts: where Streamlit would break on the settings, it gets none, and no page lets anybody in.
+    """
+    try:
+        auth = _section("auth")
+        _section("lab")
+        if wrong := next((key for key in sorted(_SHARED) if not isinstance((auth or {}).get(key, ""), str)), None):
+            raise _wrong(f"{wrong} in [auth] is no text")
+    except LabError as error:
+        _faults[:] = [error]
+        config.set_option("secrets.files", [], "app/login.py")
+        st.secrets._reset()  # what it has read of them
 
 
 def passed() -> bool:
@@ -33,6 +48,8 @@ def passed() -> bool:
     Raises:
         LabError: the settings of the login cannot be used.
     """
+    for fault in _faults:
+        raise fault
     auth = _section("auth")
     if auth is None:
         if _section("lab") is not None:

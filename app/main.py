@@ -18,6 +18,8 @@ with suppress(LabError, OSError):  # the page says what is wrong
 
 import streamlit as st  # noqa: E402
 
-from app import serving  # noqa: E402
+from app import login, serving  # noqa: E402
+
+login.begin()
 
 app = st.App("navigation.py", lifespan=serving.lifespan, middleware=serving.MIDDLEWARE)

@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 ECHO = 80  # characters of a name that a sentence repeats
@@ -55,6 +56,16 @@ def cut(text: str) -> str:
     return text if len(text) <= ECHO else f"{text[:ECHO - 1]}…"
 
 
+def listed(words: Sequence[str], most: int = 8) -> str:
+    """Some words in a sentence, the first of them where they are many.
+
+    >>> listed(["a", "b"]), listed([*"abcdef"], 3)
+    ('a, b', 'a, b, c and 3 more')
+    """
+    whole = len(words) <= most + 1
+    return ", ".join(words) if whole else f"{', '.join(words[:most])} and {len(words) - most:,} more"
+
+
 class _Quoted(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +84,18 @@ def quoted(value: Any) -> str:
     ("'sort'", "['a', 1]", 'a number of some 398 digits')
     """
     return _Quoted().repr(value)
+
+
+def os_reason(error: OSError) -> str:
+    """Why a file could not be read or written, to stand within a sentence. shutil's errors hold those of each file.
+
+    >>> os_reason(OSError(28, "No space left on device")), os_reason(OSError([("a", "b", "no permission.")]))
+    ('No space left on device', 'no permission')
+    """
+    each = error.args[0] if error.args else None
+    if isinstance(each, list) and each and isinstance(each[0], tuple):
+        return str(each[0][-1]).rstrip(".")
+    return error.strerror or first_line(error)
 
 
 def first_line(error: Exception) -> str:

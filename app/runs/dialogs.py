@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from labcore.compare import imported
 from labcore.compare.imported import Imported
 from labcore.errors import LabError
 from labcore.exports.capsules import importing
-from labcore.files import uploads
+from labcore.files import temporary, uploads
 from labcore.files.paths import path_of
 from labcore.runs.titles import title
 from labcore.shelf import unused_uploads
@@ -173,8 +172,8 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
 
 
 def _from_capsule(file: UploadedFile) -> str:
-    with tempfile.TemporaryDirectory() as folder, st.spinner("Checking every file of the capsule"):
-        path = path_of(Path(file.name).name, Path(folder))
+    with temporary.folder("upload") as folder, st.spinner("Checking every file of the capsule"):
+        path = path_of(Path(file.name).name, folder)
         path.write_bytes(file.getvalue())
         return importing.import_capsule(lab().store, path)
 

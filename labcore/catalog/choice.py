@@ -26,7 +26,8 @@ class Choice:
     a reference; `whole_batch`, that its numbers depend on all of the batch; `differences`, that it looks at the
     log-ratios of a pair in their difference alone; `pairwise`, that each is one pair's; `unpaired`, that it learns from
     single completions too; `mismatched`, that it asks for their KL with other prompts; `scorer`, that a reward source
-    asks for a trained reward model; `ensemble`, that it asks for several.
+    asks for a trained reward model; `ensemble`, that it asks for several; `asks_user`, that it calls a function of the
+    user's, which may be slow, cost money or count its calls: no picture asks it.
     """
 
     key: str
@@ -54,6 +55,7 @@ class Choice:
     mismatched: bool = False
     scorer: bool = False
     ensemble: bool = False
+    asks_user: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from labcore.errors import LabError, quoted
+from labcore.errors import ECHO, LabError, listed, quoted
 
 Value = bool | int | float | str
 Effect = Literal["live", "next batch", "restart"]
@@ -20,6 +21,7 @@ Effect = Literal["live", "next batch", "restart"]
 LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
            r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ", r"\Delta": "Δ"}
+MOST_LISTED = 9  # names in a sentence
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8, and so JSON and the store, has none
 
 
@@ -94,7 +96,7 @@ class Knob:
         """
         value = self._coerce(value)
         if self.choices and value not in self.choices:
-            raise LabError(f"{self.key} cannot be {quoted(value)}: choose one of {', '.join(self.choices)}.")
+            raise LabError(f"{self.key} cannot be {quoted(value)}: {suggestion(value, self.choices)}")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not math.isfinite(value):
                 raise LabError(f"{self.key} must be a finite number, not {value}: {self._bounds()}.")
@@ -153,7 +155,10 @@ def shown(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def suggestion(word: object, known: list[str] | tuple[str, ...]) -> str:
-    """A closing clause for an unknown name: the nearest known one, else the list."""
-    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}."
+def suggestion(word: object, known: Sequence[str]) -> str:
+    """A closing clause for an unknown name: the known one that it is meant for, else the list; of many the nearest."""
+    near = difflib.get_close_matches(word[:ECHO], known, n=1) if isinstance(word, str) else []
+    if near:
+        return f"did you mean {near[0]!r}?"
+    nearest = difflib.get_close_matches(str(word)[:ECHO], known, n=len(known), cutoff=0.0) if known else []
+    return f"choose one of {listed(known if len(known) <= MOST_LISTED else nearest)}."

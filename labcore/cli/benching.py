@@ -10,8 +10,8 @@ from typing import Any
 
 from labcore.catalog import kinds
 from labcore.cli.commands import assignments
-from labcore.errors import LabError
-from labcore.files import tables
+from labcore.errors import LabError, os_reason
+from labcore.files import atomic, tables
 from labcore.files.paths import path_of
 from labcore.jobs import bench, jobs
 
@@ -61,9 +61,9 @@ def _words(text: str) -> list[str]:
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     try:
-        tables.write(path, list(rows[0]), (list(row.values()) for row in rows))
+        atomic.write_output(path, lambda new: tables.write(new, list(rows[0]), (list(row.values()) for row in rows)))
     except OSError as error:
-        raise LabError(f"{path} cannot be written ({error.strerror}): choose another place for --csv.") from error
+        raise LabError(f"{path} cannot be written ({os_reason(error)}): choose another place for --csv.") from error
 
 
 def table(found: Mapping[str, Any]) -> str:

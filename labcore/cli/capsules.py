@@ -10,12 +10,13 @@ from dataclasses import asdict
 from labcore.catalog.metrics import METRICS
 from labcore.cli.commands import check_out
 from labcore.cli.progress import Progress
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.replay import Replayed, replay
 from labcore.exports.folder import export_run
 from labcore.exports.handover.plan import plan_of
 from labcore.exports.handover.tools import TOOLS, tool
+from labcore.files import atomic
 from labcore.files.paths import path_of
 from labcore.spec.run_spec import DEVICES
 from labcore.store.store import Store
@@ -69,9 +70,9 @@ def _write_script(script: str, out: str | None) -> int:
         print(script, end="")
         return 0
     try:
-        path_of(out).write_text(script, encoding="utf-8")
+        atomic.write_output(path_of(out), lambda path: path.write_text(script, encoding="utf-8"))
     except OSError as error:
-        raise LabError(f"The script {out} cannot be written ({error.strerror}): choose another place.") from error
+        raise LabError(f"The script {out} cannot be written ({os_reason(error)}): choose another place.") from error
     print(out)
     return 0
 

@@ -177,12 +177,11 @@ def check_out(folder: Path) -> None:
     """Raises LabError where an export could not be written to `folder`: before the training, not after."""
     if folder.is_file():
         raise LabError(f"{folder} is a file: give --out a folder.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError(f"The folder {folder} cannot be made ({error.strerror}): give --out another one.") from error
-    if not os.access(folder, os.W_OK):
-        raise LabError(f"The folder {folder} cannot be written to: give --out another one.")
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise LabError(f"The folder {folder} cannot be made ({there} is a file): give --out another one.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise LabError(f"The folder {there} cannot be written to: give --out another one.")
 
 
 def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> int:
@@ -248,7 +247,7 @@ def play(options: argparse.Namespace) -> int:
 def kind_of_checkpoint(folder: Path) -> str:
     """What an exported checkpoint is of. Raises LabError where the folder holds none."""
     try:
-        config = given.read_json(folder / "config.json")
+        config = given.read_json(folder / "config.json", constants=True)
         return str(config.get("kind", "llm"))
     except (LabError, ValueError, AttributeError) as error:
         raise LabError(f"The folder {folder} holds no checkpoint that can be played: give the id of a run, or the "

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from labcore.catalog import kinds
+from labcore.catalog.knob import suggestion
 from labcore.cli.commands import assignments
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, listed, quoted
 from labcore.jobs import cost, jobs, memory
 from labcore.jobs.cost import Row, in_bytes
 from labcore.jobs.memory import Estimate
@@ -66,10 +67,11 @@ def _specs(options: argparse.Namespace) -> list[RunSpec]:
     task_row = kinds.task(options.task or usual.task)
     keys = options.algorithms or [key for key in cost.USUAL if usual.algorithms[key].learns(task_row)]
     model, given = options.model and model_of_name(options.model), assignments(options.knobs)
-    known = {key: {knob.key for knob in knobs_of(kinds.algorithm(key), task_row)} for key in keys}
+    known = {key: [knob.key for knob in knobs_of(kinds.algorithm(key), task_row)] for key in keys}
     for knob in given:
         if not any(knob in own for own in known.values()):
-            raise LabError(f"None of {', '.join(keys)} has a knob {quoted(knob)}: see python -m labcore list.")
+            every = dict.fromkeys(key for own in known.values() for key in own)
+            raise LabError(f"None of {listed(keys)} has a knob {quoted(knob)}: {suggestion(knob, list(every))}")
     threads = default_threads(model) if options.threads is None else options.threads
     return [make(algorithm_key=key, task_key=task_row.key, model=model, threads=threads,
                  knobs={knob: value for knob, value in given.items() if knob in known[key]}) for key in keys]

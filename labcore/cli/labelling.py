@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files import uploads
-from labcore.files.atomic import write_bytes
+from labcore.files.atomic import write_output
 from labcore.files.paths import path_of
 from labcore.jobs import jobs, labels
 from labcore.jobs.models import spec_of
@@ -79,7 +79,7 @@ def _asked() -> str:
 
 def _copy(place: str, target: Path) -> None:
     try:
-        write_bytes(target, labels.file_of(place).read_bytes())
+        write_output(target, lambda path: path.write_bytes(labels.file_of(place).read_bytes()))
     except OSError as error:
-        raise LabError(f"The labels cannot be written to {target} ({error.strerror}): choose another place. They are "
+        raise LabError(f"The labels cannot be written to {target} ({os_reason(error)}): choose another place. They are "
                        f"kept as {place}.") from error

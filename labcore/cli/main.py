@@ -11,6 +11,7 @@ from functools import cache
 from typing import NoReturn
 
 from labcore.catalog.kinds import KINDS
+from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.knobs import ROLLOUTS
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli import (
@@ -30,12 +31,14 @@ from labcore.cli import (
     sweeping,
     teaching,
 )
+from labcore.cli.terminal import plain
 from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.runs.faults import disk_full, no_room
 from labcore.runs.titles import with_titles
 from labcore.spec.run_spec import DEVICES
 from labcore.store.store import Store
 
+_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$", re.DOTALL)
 _QUOTED = re.compile(rf"'([^']{{{ECHO},}})'")
 
 
@@ -45,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     try:
         _check_words(words)
-        status = options.command(options)
+        with plain():
+            status = options.command(options)
         sys.stdout.flush()
         return status
     except LabError as error:
@@ -78,6 +82,9 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that is wrong in one sentence, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
+        if found := _CHOICE.search(message):  # argparse lists all choices, however many
+            choices = re.findall(r"[^\s,']+", found[2])
+            message = f"{message[:found.start()]}there is no {quoted(found[1])}: {suggestion(found[1], choices)[:-1]}"
         short = one_line(_QUOTED.sub(lambda word: quoted(word[1]), message))
         self.exit(2, f"labcore: {short}; see {self.prog} --help.\n")
 
@@ -100,7 +107,8 @@ def parser() -> argparse.ArgumentParser:
     run = add("run", commands.run, "train in the foreground; the page can watch it")
     _add_run(run)
     run.add_argument("--reward", metavar="FILE:FUNCTION", help="rewards from a Python function of your own: called "
-                     "with prompts, completions and answer, lists of texts, it returns a number for each")
+                     "once for each batch with prompts, completions and answer, lists of texts, and returns a number "
+                     "for each completion; what it prints goes to standard error")
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--out", metavar="DIR", help="also export the result here")
     run.add_argument("--json", action="store_true", help="print one JSON object at the end")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from labcore.cli.terminal import ERASE
 from labcore.runs.titles import title
 from labcore.spec.record import Record
 from labcore.store.store import Store
@@ -40,7 +41,7 @@ class Progress:
             return
         self._shown = now
         line = self._line(record, seconds)
-        sys.stderr.write(f"\r\x1b[K{line}" if self._terminal else f"{line}\n")
+        sys.stderr.write(f"{ERASE}{line}" if self._terminal else f"{line}\n")
         sys.stderr.flush()
         self._open = self._terminal
 

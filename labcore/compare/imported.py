@@ -20,7 +20,7 @@ from typing import Any
 
 from labcore.catalog.metrics import ordered
 from labcore.compare.traces import Trace, axes_of
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, os_reason, quoted
 from labcore.files import atomic, tables, uploads
 from labcore.files.given import json_of, whole
 from labcore.files.jsonl import read_bytes
@@ -111,7 +111,7 @@ def _kept(name: str, content: bytes, runs: Sequence[Foreign]) -> list[str]:
                 # A sync takes milliseconds. What a power cut takes of many runs can be made of their file again.
                 atomic.write_folder(made(imports()) / about["id"], fill, replace=True, sync=len(runs) == 1)
         except OSError as error:
-            why = "the disk is full" if disk_full(error) else error.strerror
+            why = "the disk is full" if disk_full(error) else os_reason(error)
             raise LabError(f"{name} cannot be kept in {imports()} ({why}): free some space, or set RL_LAB_HOME to "
                            "a folder that you may write to.") from error
         run_ids.append(about["id"])

@@ -20,7 +20,7 @@ from labcore.compare import budget, statistics
 from labcore.compare.budget import EQUAL, FINAL
 from labcore.compare.statistics import Comparison, Mean
 from labcore.compare.traces import AXES, WHERE, Trace, metric_of, setting
-from labcore.errors import LabError
+from labcore.errors import LabError, listed
 from labcore.spec.run_spec import RunSpec
 
 LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
@@ -370,23 +370,23 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
     `titles` are the titles of the runs."""
     notes = []
     if few := [group.label for group in found if len(group.traces) < statistics.FEWEST]:
-        notes.append(f"{', '.join(few)}: fewer than {statistics.FEWEST} seeds are no evidence; run more seeds.")
+        notes.append(f"{listed(few)}: fewer than {statistics.FEWEST} seeds are no evidence; run more seeds.")
     if not METRICS[metric].better:
         notes.append(f"Neither more nor less {metric} is better: A beats B says only that A's is larger.")
     if left_out:
-        notes.append(f"{', '.join(left_out)}: no rows, left out.")
+        notes.append(f"{listed(left_out)}: no rows, left out.")
     for group in found:
         if group.repeats:
-            again = ", ".join(titles[run] for run in group.repeats)
+            again = listed([titles[run] for run in group.repeats])
             notes.append(f"{group.label}: {again} repeats a seed and is left out.")
         if going := [trace for trace in group.traces if trace.state not in ("finished", "imported")]:
             states = dict.fromkeys(trace.state for trace in going)
-            runs = ", ".join(titles[trace.run] for trace in going)
+            runs = listed([titles[trace.run] for trace in going])
             notes.append(f"{group.label}: {runs} not finished ({', '.join(states)}).")
         notes += dict.fromkeys(f"{group.label}: {note}" for trace in group.traces for note in trace.notes)
     for key in ("kind", "task"):
         if len(values := dict.fromkeys(group.config[key] for group in found if key in group.config)) > 1:
-            notes.append(f"The groups differ in {key} ({', '.join(values)}): their numbers do not compare.")
+            notes.append(f"The groups differ in {key} ({listed([*values])}): their numbers do not compare.")
     if len({label for label, beaten in leaders.values() if beaten}) > 1:
         winners = [f"{label} at {'the end' if measure == FINAL else f'equal {AXES[measure]}'}"
                 for measure, (label, beaten) in leaders.items() if beaten]

@@ -22,7 +22,7 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
         LabError: the folder is none, or its files do not fit each other.
     """
     try:
-        config = given.read_json(folder / "config.json")
+        config = given.read_json(folder / "config.json", constants=True)
         network = MLP(config["sizes"], torch.Generator(), activation=config["activation"])
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))
         for key, known in (("environment", config), ("step", config), ("best_step", config),

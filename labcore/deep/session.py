@@ -200,7 +200,7 @@ class DeepSession:
 
     def _load(self, folder: Path) -> None:
         try:
-            values = json_of((folder / "state.json").read_bytes())
+            values = json_of((folder / "state.json").read_bytes(), constants=True)
             self._restore(load_file(folder / "tensors.safetensors"), values)
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 from labcore.catalog.knob import Value
+from labcore.store.rows import SEVERITIES, Severity
 
-Severity = Literal["problem", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
+__all__ = ["SEVERITIES", "Change", "Finding", "Severity"]
 
 
 @dataclass(frozen=True)

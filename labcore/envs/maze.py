@@ -11,7 +11,7 @@ one-time rewards: a reward cell gives its reward at every step that ends in it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -206,13 +206,18 @@ class Maze:
         return self.state(row, column) if blocked else self.state(*there)
 
 
+def check_size(rows: Sequence[Sized]) -> None:
+    """Raises a LabError where these rows of cells, whatever says them, are more than 30 or longer than 30."""
+    if rows and max(len(rows), *map(len, rows)) > MAX_SIDE:
+        raise LabError(f"The maze is {len(rows)} × {max(map(len, rows))} cells, larger than {MAX_SIDE} × {MAX_SIDE}: "
+                       "remove rows or columns.")
+
+
 def _check_grid(cells: tuple[tuple[Cell, ...], ...]) -> None:
     """Raises a LabError where the cells are no grid of at most 30 × 30 with at most one start."""
     if not cells or not cells[0]:
         raise LabError("The maze has no cells: give it at least one row and one column.")
-    if len(cells) > MAX_SIDE or max(map(len, cells)) > MAX_SIDE:
-        raise LabError(f"The maze is {len(cells)} × {max(map(len, cells))} cells, larger than {MAX_SIDE} × {MAX_SIDE}: "
-                       "remove rows or columns.")
+    check_size(cells)
     ragged = next((number for number, row in enumerate(cells, 1) if len(row) != len(cells[0])), None)
     if ragged:
         raise LabError(f"Row {ragged} of the maze has {len(cells[ragged - 1])} cells, but row 1 has {len(cells[0])}: "

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, TypeVar
 
-from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Kind, Maze
+from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Kind, Maze, check_size
 from labcore.errors import LabError, quoted
 from labcore.files.given import NotJSON, json_of
 
 SIGNS: dict[str, Kind] = {".": "free", "#": "wall", "S": "start", "G": "goal", "T": "trap", "R": "reward"}
 T = TypeVar("T")
 SIGN_OF = {kind: sign for sign, kind in SIGNS.items()}
+LONGEST = 40_000  # characters of a maze in an address: 900 cells and as many rewards of 24 digits are fewer
 _FIELDS = ("rows", "rewards", "step_reward", "slip", "gamma")
 
 
@@ -33,6 +34,7 @@ def from_rows(rows: list[str] | tuple[str, ...], rewards: list[float] | tuple[fl
     >>> from_rows(["S..", ".TG"]).cell_rewards.tolist()
     [0.0, 0.0, 0.0, 0.0, -10.0, 10.0]
     """
+    check_size(rows)  # before a cell is made: a link of some kB may say hundreds of thousands
     unknown = sorted(set("".join(rows)) - SIGNS.keys())
     if unknown:
         raise LabError(f"The maze holds {quoted(unknown[0])}: draw it with {' '.join(SIGNS)}.")
@@ -112,7 +114,7 @@ def unfinished(text: str) -> Maze:
     Raises:
         LabError: the text is cut or changed, or as `Maze`.
     """
-    parts = text.split("_")
+    parts = text.split("_") if len(text) <= LONGEST else []
     if len(parts) != len(_FIELDS) or not re.fullmatch(r"(?:\d{0,2}[.xSGTR]|~)+", parts[0]):
         raise LabError("The maze in this address is cut or changed: copy the whole address again.")
     rows = [re.sub(r"(\d+)(.)", lambda run: run[2] * int(run[1]), row).replace("x", "#") for row in parts[0].split("~")]

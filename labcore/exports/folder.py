@@ -15,14 +15,14 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from labcore.catalog.metrics import ordered
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.exports import tensorboard as event_file
 from labcore.files import atomic, tables
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import made, path_of, run_folder
 from labcore.runs.faults import disk_full
 from labcore.runs.knob_history import Change, KnobHistory
-from labcore.store.store import Event, Step, Store
+from labcore.store.store import Event, RunRow, Step, Store
 
 STORED = (".safetensors",)  # weights do not shrink
 
@@ -44,24 +44,30 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
     if folder.exists() and not folder.is_dir():
         raise LabError(f"{folder} is a file: export to a folder.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        rows, events = store.steps_after(run_id), store.events_after(run_id)
-        write_metrics(folder / "metrics.csv", rows)
-        write_events(folder / "events.csv", events)
-        write_knobs(folder / "knobs.csv", KnobHistory(row.spec, events).changes)
-        if tensorboard:
-            event_file.write(folder, row, rows, events)
-        spec = json.loads(row.spec.to_json())
-        (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        _copy_checkpoint(run_id, folder / "checkpoint")
-        if merged and row.spec.knobs.get("lora_rank"):
-            resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
-    except OSError as error:
-        if disk_full(error):
+        atomic.write_into(folder, lambda new: _fill(store, row, new, tensorboard, merged))
+    except Exception as error:
+        if disk_full(error):  # safetensors has errors of its own
             raise LabError(f"The disk that holds {folder} is full: free some space, then export again.") from error
-        raise LabError(f"The run {run_id} cannot be exported to {folder} ({error.strerror}): choose another "
+        if not isinstance(error, OSError):
+            raise
+        raise LabError(f"The run {run_id} cannot be exported to {folder} ({os_reason(error)}): choose another "
                        "folder.") from error
     return folder
+
+
+def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bool) -> None:
+    """Write the files of an export into `folder`."""
+    rows, events = store.steps_after(row.id), store.events_after(row.id)
+    write_metrics(folder / "metrics.csv", rows)
+    write_events(folder / "events.csv", events)
+    write_knobs(folder / "knobs.csv", KnobHistory(row.spec, events).changes)
+    if tensorboard:
+        event_file.write(folder, row, rows, events)
+    spec = json.loads(row.spec.to_json())
+    (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    _copy_checkpoint(row.id, folder / "checkpoint")
+    if merged and row.spec.knobs.get("lora_rank"):
+        resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
 
 
 def export_zip(store: Store, run_id: str) -> Path:
@@ -77,17 +83,22 @@ def export_zip(store: Store, run_id: str) -> Path:
         try:
             atomic.write_file(target, lambda packed: pack(folder, packed))
         except OSError as error:
-            raise LabError(f"The zip {target} cannot be written ({error.strerror}): free some space, then export "
+            raise LabError(f"The zip {target} cannot be written ({os_reason(error)}): free some space, then export "
                            "again.") from error
     return target
 
 
 def pack(folder: Path, packed: Path) -> None:
     """Zip a folder under its own name into the file `packed`."""
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    with zipped(packed) as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             how = zipfile.ZIP_STORED if path.suffix in STORED else None
             archive.write(path, path.relative_to(folder.parent), compress_type=how)
+
+
+def zipped(packed: Path) -> zipfile.ZipFile:
+    """The zip `packed`, to be written. A file's time before 1980 or after 2107 is written as the nearest there is."""
+    return zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6, strict_timestamps=False)
 
 
 def write_metrics(path: Path, rows: Sequence[Step]) -> None:

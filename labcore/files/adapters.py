@@ -27,7 +27,7 @@ def base_of(folder: Path) -> str:
         LabError: its configuration cannot be read, or is not LoRA's.
     """
     try:
-        config = given.read_json(folder / CONFIG)
+        config = given.read_json(folder / CONFIG, constants=True)
         kind, base = config["peft_type"], str(config["base_model_name_or_path"] or "")
     except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{folder / CONFIG} is not the configuration of an adapter ({error}): save the adapter again "

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -45,6 +46,43 @@ def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = F
         raise
     if sync:
         _sync(target.parent)
+
+
+def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
+    """Add to `folder`, made if need be, what `fill(another folder)` writes: nothing until it is complete.
+
+    What is called so there already is replaced; what else lies there stays.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of the attempt, nor of folders made for it.
+    """
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+            fill(Path(unfinished))
+            for path in Path(unfinished).iterdir():
+                target = folder / path.name
+                if target.is_dir() and not target.is_symlink():
+                    shutil.rmtree(target)
+                path.replace(target)
+    except BaseException:
+        for each in new:
+            with suppress(OSError):  # somebody put something into it meanwhile
+                each.rmdir()
+        raise
+
+
+def write_output(target: Path, fill: Callable[[Path], Any]) -> None:
+    """`write_file` to a place that a user names, which may be a device, a pipe or a link: that is written through.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        fill(target)
+    else:
+        write_file(target, fill)
 
 
 def write_file(target: Path, fill: Callable[[Path], Any], *, sync: bool = False) -> None:

@@ -8,6 +8,7 @@ bounded, before it is parsed where parsing costs.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -17,12 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from labcore.errors import LabError
+from labcore.errors import LabError, cut, os_reason
 
 DEEPEST = 100  # lists and objects within each other: more are an attack, on which Python's own recursion ends
 MOST_DIGITS = 300  # of a whole number: more are beyond a float
 TEXT_LIMIT = 8 * 2**20  # bytes of a file that a person wrote, or of a configuration
 _HALF_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
+_TEXT_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+NO_VALUE = "is no value of JSON"
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # to open a pipe waits for its writer
 
@@ -59,7 +62,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except ValueError as error:
         raise LabError(f"{path} holds a NUL byte, which no path can: check it.") from error
     except OSError as error:
-        raise LabError(f"The file {path} cannot be read ({error.strerror}): check the path and its permissions."
+        raise LabError(f"The file {path} cannot be read ({os_reason(error)}): check the path and its permissions."
                        ) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -79,7 +82,7 @@ def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
         try:
             content = file.read(limit + 1)
         except OSError as error:
-            raise LabError(f"The file {path} cannot be read ({error.strerror}): copy it again.") from error
+            raise LabError(f"The file {path} cannot be read ({os_reason(error)}): copy it again.") from error
         size = max(len(content), os.fstat(file.fileno()).st_size)
     if size > limit:
         raise LabError(f"{path.name} has {size / 2**20:.1f} MB, above the limit of {limit // 2**20} MB: give a part of "
@@ -87,20 +90,23 @@ def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
     return content
 
 
-def json_of(content: str | bytes) -> Any:
-    """What a text of JSON says.
+def json_of(content: str | bytes, *, constants: bool = False) -> Any:
+    """What a text of JSON says. `constants`: NaN and Infinity, which programs in Python write beside JSON, are numbers.
 
     Raises:
         NotJSON: it is none, nests deeper than `DEEPEST`, or has half a character or a number beyond any float.
     """
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        value = _DECODER.decode(text)
+        value = (_WITH_CONSTANTS if constants else _STRICT).decode(text)
         if text.count("[") + text.count("{") > DEEPEST and _depth(value) > DEEPEST:
             raise NotJSON("it nests too deep")
         if _HALF_ESCAPED.search(text):
             json.dumps(value, ensure_ascii=False).encode()
         return value
+    except _Constant as error:
+        placed = _placed(str(error), text)
+        raise NotJSON(f"{placed.msg} in line {placed.lineno}") from placed
     except json.JSONDecodeError as error:
         raise NotJSON(f"{error.msg} in line {error.lineno}") from error
     except UnicodeDecodeError as error:
@@ -111,9 +117,9 @@ def json_of(content: str | bytes) -> Any:
         raise NotJSON("it nests too deep") from error
 
 
-def read_json(path: Path, limit: int = TEXT_LIMIT) -> Any:
+def read_json(path: Path, limit: int = TEXT_LIMIT, *, constants: bool = False) -> Any:
     """What a file of JSON says. Raises LabError as `read`, and NotJSON."""
-    return json_of(read(path, limit))
+    return json_of(read(path, limit), constants=constants)
 
 
 def toml_of(text: str) -> dict[str, Any]:
@@ -142,7 +148,28 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole)
+def _real(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise NotJSON(f"the number {cut(digits)} is beyond any float")
+    return number
+
+
+class _Constant(Exception):
+    """A word that Python's JSON reads as a number."""
+
+
+def _refused(word: str) -> float:
+    raise _Constant(word)
+
+
+def _placed(word: str, text: str) -> json.JSONDecodeError:
+    """The error that says where `word` first stands outside of texts."""
+    found = next(found for found in _TEXT_OR_CONSTANT.finditer(text) if found[0] == word)
+    return json.JSONDecodeError(f"{word} {NO_VALUE}", text, found.start())
+
+
+_WITH_CONSTANTS = json.JSONDecoder(parse_int=_whole)
+_STRICT = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_refused)
 
 
 def _depth(value: Any) -> int:

@@ -140,8 +140,10 @@ def _object(path: Path, index: int, raw: bytes, last: bool) -> dict[str, object]
         if index == 1 and text.strip() in ("[", "[{", "{"):
             raise LabError(f"{path.name} is JSON, but not JSON lines: write each object on a line of "
                            "its own.") from error
-        raise LabError(f"Line {index} of {path.name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): write one "
-                       "JSON object per line.") from error
+        remedy = ("write null or a number, or a text in quotes" if wrong.msg.endswith(given.NO_VALUE)
+                  else "write one JSON object per line")
+        raise LabError(f"Line {index} of {path.name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): {remedy}."
+                       ) from error
     if not isinstance(value, dict):
         raise LabError(f"Line {index} of {path.name} is a JSON {_kind(value)}, not an object: write "
                        '{"name": "value"} on each line.')

@@ -14,7 +14,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files import atomic, given
 from labcore.files.paths import home, made
 
@@ -70,5 +70,5 @@ class Kept:
                 text = json.dumps({self.key: entries}, ensure_ascii=False, indent=2)
                 atomic.write_text(self.path, f"{text}\n", sync=True)
         except OSError as error:
-            raise LabError(f"{self.what} cannot be written to {self.path} ({error.strerror}): free some space, or set "
-                           "RL_LAB_HOME to a folder that you may write to.") from error
+            raise LabError(f"{self.what} cannot be written to {self.path} ({os_reason(error)}): free some space, or "
+                           "set RL_LAB_HOME to a folder that you may write to.") from error

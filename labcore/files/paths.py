@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 RESERVED = frozenset({"base", "imported", "jobs", "labels", "supervisor.log", "uploads", "votes"})
@@ -124,7 +124,7 @@ def made(folder: Path, *, spare: bool = False) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise LabError(f"The folder {folder} cannot be made ({error.strerror}): set RL_LAB_HOME to a folder that you "
+        raise LabError(f"The folder {folder} cannot be made ({os_reason(error)}): set RL_LAB_HOME to a folder that you "
                        "may write to.") from error
     return folder
 

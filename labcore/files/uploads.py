@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files import atomic, given, sizes
 from labcore.files.artifacts import fetch, publish
 from labcore.files.paths import home, made
@@ -50,8 +50,8 @@ def keep(name: str, content: bytes) -> Path:
         use(folder)
         publish.now(folder)
     except OSError as error:
-        raise LabError(f"{name} cannot be kept in {folder} ({error.strerror}): free some space, or set RL_LAB_HOME to "
-                       "a folder that you may write to.") from error
+        raise LabError(f"{name} cannot be kept in {folder} ({os_reason(error)}): free some space, or set RL_LAB_HOME "
+                       "to a folder that you may write to.") from error
     return target
 
 

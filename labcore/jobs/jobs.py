@@ -20,7 +20,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, os_reason, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
 from labcore.files.given import whole
@@ -94,7 +94,7 @@ def put(spec: Spec) -> str:
         try:
             write_text(path, json.dumps(spec, ensure_ascii=False, sort_keys=True))
         except OSError as error:
-            raise LabError(f"{path} cannot be written ({error.strerror}): free some space, or set RL_LAB_HOME to a "
+            raise LabError(f"{path} cannot be written ({os_reason(error)}): free some space, or set RL_LAB_HOME to a "
                            "folder that you may write to.") from error
     return job
 
@@ -140,12 +140,16 @@ def do(spec: Spec) -> dict[str, Any]:
 
 
 def compute(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`: the kept one, or one made here and now and kept. Raises LabError as `do`."""
-    found = outcome(put(spec))
+    """The result of `spec`: the kept one, or one made here and now, which a lab that may write keeps.
+
+    Raises LabError as `do`.
+    """
+    found = outcome(job_id(spec) if read_only() else put(spec))
     if found and found.result is not None:
         return found.result
     result = do(spec)
-    _keep(job_id(spec), result)
+    if not read_only():
+        _keep(job_id(spec), result)
     return result
 
 

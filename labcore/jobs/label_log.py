@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files import atomic
 from labcore.files.paths import home, made
 from labcore.jobs.labels import PICKS
@@ -43,7 +43,7 @@ def add(spec: RunSpec, pair: Mapping[str, Any], pick: str) -> None:
     try:
         atomic.append_row(target, {**pair, "pick": pick, "time": round(time.time(), 3)})
     except OSError as error:
-        raise LabError(f"The label could not be kept in {target} ({error.strerror}): free some space, or check the "
+        raise LabError(f"The label could not be kept in {target} ({os_reason(error)}): free some space, or check the "
                        "folder's permissions.") from error
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files import atomic
 from labcore.files.paths import home, made
 
@@ -81,5 +81,5 @@ def _append(path: Path, row: dict[str, Any]) -> None:
     try:
         atomic.append_row(path, {**row, "time": round(time.time(), 3)})
     except OSError as error:
-        raise LabError(f"The vote could not be kept in {path} ({error.strerror}): free some space, or check the "
+        raise LabError(f"The vote could not be kept in {path} ({os_reason(error)}): free some space, or check the "
                        "folder's permissions.") from error

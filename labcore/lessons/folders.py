@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from labcore.catalog.knob import suggestion
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, one_line, os_reason, quoted
 from labcore.files import given
 from labcore.files.paths import path_of
 from labcore.lessons.lesson import LARGEST, Lesson, parse
@@ -35,9 +35,9 @@ def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
                 raise LabError("there is a lesson of this name already: rename the file.")
             found[name_of(path)] = _read(path, *_stamp(path), True, short)
         except LabError as error:
-            faults.append(f"The lesson {path.name} is left out: {error}")
+            faults.append(one_line(f"The lesson {path.name} is left out: {error}"))
         except OSError as error:
-            faults.append(f"The lesson {path.name} is left out: it cannot be read ({error.strerror}).")
+            faults.append(one_line(f"The lesson {path.name} is left out: it cannot be read ({os_reason(error)})."))
     return [*found.values()], faults
 
 
@@ -78,7 +78,7 @@ def _own(faults: list[str]) -> list[Path]:
         return []
     found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
     if len(found) > MOST:
-        faults.append(f"The folder {place} has {len(found)} lessons: the first {MOST} are shown.")
+        faults.append(f"The folder {quoted(place)} has {len(found)} lessons: the first {MOST} are shown.")
     return found[:MOST]
 
 

@@ -24,6 +24,7 @@ from labcore.spec.run_spec import WHOLE, RunSpec, make
 FENCE = "+++"
 LARGEST = 64_000  # characters of a file
 MOST_RUNS, MOST_SEEDS, MOST_CHOICES, MOST_CHARTS = 4, 12, 6, 4
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the end of a line
 NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
 
@@ -158,6 +159,9 @@ def _checked(given: Any, declared: Mapping[str, tuple[type, bool]], where: str =
             raise _Wrong(key, f"{where}{key} must be {KINDS_OF[wanted]}, not {quoted(value)}.")
         if value == "":
             raise _Wrong(key, f"{where}{key} is empty: write something.")
+        texts = [each for each in (value if wanted is list else [value]) if isinstance(each, str)]
+        if found := CONTROL.search("".join(texts)):
+            raise _Wrong(key, f"{where}{key} holds the control character {quoted(found[0])}: remove it.")
     if missing := [key for key, (_, needed) in declared.items() if needed and key not in given]:
         raise _Wrong(where.rstrip("."), f"the field {where}{missing[0]} is missing: add it.")
     return given
@@ -181,8 +185,8 @@ def _lesson(name: str, given: dict[str, Any], body: str, own: bool, short: bool)
         raise _Wrong("check", f"the check reads nothing of the run {idle[0]}: use it, or leave the run out.")
     if not body:
         raise LabError(f"there is no explanation below the second {FENCE}: write what the reader is to take home.")
-    return Lesson(name, fields["title"], fields["claim"], fields["source"], fields["minutes"], question["text"],
-                  choices, right, drawn, setups, _seeds(less.get("seeds", fields["seeds"])), check,
+    return Lesson(name, " ".join(fields["title"].split()), fields["claim"], fields["source"], fields["minutes"],
+                  question["text"], choices, right, drawn, setups, _seeds(less.get("seeds", fields["seeds"])), check,
                   _sentences(fields.get("sentences", ()), check), _charts(fields.get("charts"), check, drawn),
                   fields.get("foundations", ""), body, own)
 

@@ -110,7 +110,7 @@ def _read(session: Checkpointed, folder: Path) -> None:
     def tensors(name: str) -> dict[str, Tensor]:
         return load_file(folder / f"{name}.safetensors", device=str(session.device))
 
-    state = json_of((folder / "state.json").read_bytes())
+    state = json_of((folder / "state.json").read_bytes(), constants=True)
     _read_policy(session.policy, folder / POLICY)
     for name, model in session.saved_networks().items():
         _read_network(session, name, model, tensors(name))

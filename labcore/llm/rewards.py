@@ -152,6 +152,15 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], rewa
     return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})
 
 
+def known(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
+    """What is known of completions whose source a picture must not ask (`Choice.asks_user`): NaN where it never saw
+    them. (B,)"""
+    true, rows = verified(session, problems, generated), _rows(problems, generated)
+    found = own_reward.known(str(session.knobs["reward_function"]), [problem.prompt for problem in rows],
+                             generated.texts, [problem.answer for problem in rows])
+    return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})
+
+
 def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
                        correct_weight: float, format_weight: float) -> Rewards:
     """R = w_1 r_correct + w_2 r_format. (B,)
@@ -170,15 +179,18 @@ def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str]
 
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """The rewards of the completions of `problems`, from the source that the run chose."""
-    knobs, texts = session.knobs, generated.texts
-    group_size = len(texts) // len(problems)
+    knobs = session.knobs
     return call(member(choices.REWARD, knobs["reward_source"]), knobs, {
-        "task": session.task, "problems": [problems[row // group_size] for row in range(len(texts))], "texts": texts,
+        "task": session.task, "problems": _rows(problems, generated), "texts": generated.texts,
         "prompts": generated.prompts, "completions": generated.completions, "rng": session.rng, "session": session})
 
 
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """What the task's verifier says of the completions of `problems`, whatever the run is rewarded with."""
-    group_size = len(generated.texts) // len(problems)
-    return verifier(session.task, [problems[row // group_size] for row in range(len(generated.texts))],
-                    generated.texts)
+    return verifier(session.task, _rows(problems, generated), generated.texts)
+
+
+def _rows(problems: list[Problem], generated: Generated) -> list[Problem]:
+    """The problem of each completion. (B,)"""
+    size = len(generated.texts) // len(problems)
+    return [problem for problem in problems for _ in range(size)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import platform
 import traceback
 
-from labcore.errors import Diverged, LabError
+from labcore.errors import Diverged, LabError, os_reason
 from labcore.files.paths import home, log_file, run_folder
 
 # Errors of a disk that is gone, broken or read-only.
@@ -40,7 +41,7 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
                           "or group size) or a shorter length limit.")
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         message = (f"{error.filename or run_folder(run_id)} cannot be written or read after step {step} "
-                   f"({error.strerror}): check its disk and its permissions, then resume the run.")
+                   f"({os_reason(error)}): check its disk and its permissions, then resume the run.")
     else:
         what = next(iter(str(error).splitlines()), "").rstrip(".")[:300]
         message = f"Something in the lab broke: {type(error).__name__}: {what}."
@@ -55,10 +56,10 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
 
 
 def disk_full(error: BaseException) -> bool:
-    """Whether a file could not be written for want of space. safetensors says so only in words."""
-    if isinstance(error, OSError):
+    """Whether a file could not be written for want of space. safetensors and shutil say so only in words."""
+    if isinstance(error, OSError) and error.errno is not None:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "no space left on device" in str(error).lower()
+    return any(os.strerror(number).lower() in str(error).lower() for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 def no_room() -> str:
@@ -76,7 +77,7 @@ def out_of_memory(error: BaseException) -> bool:
 def no_process(error: OSError, seconds: float) -> str:
     """What a run waits for where no process could be started for it; the lab tries again after `seconds`."""
     where = f": {error.filename}" if error.filename else ""
-    return (f"waiting for a process: none could be started ({error.strerror or error}{where}); the lab tries again "
+    return (f"waiting for a process: none could be started ({os_reason(error)}{where}); the lab tries again "
             f"every {seconds:.0f} s: let other runs or programs end, or free some space")
 
 
@@ -84,5 +85,5 @@ def not_started(error: LabError | OSError) -> str:
     """Why no process could be started for something, and what to do."""
     if isinstance(error, LabError):
         return str(error)
-    return (f"No process could be started for this ({error.strerror or error}): let other runs or programs end, or "
+    return (f"No process could be started for this ({os_reason(error)}): let other runs or programs end, or "
             "free some space, then try again.")

@@ -14,7 +14,7 @@ from typing import Any
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, one_line, quoted
 from labcore.files.kept import Kept
 from labcore.files.paths import MIXES
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -73,7 +73,7 @@ def saved() -> tuple[list[Mix], list[str]]:
         try:
             found.append(_mix(entry))
         except LabError as error:
-            faults.append(f"Entry {number} of {path().name} is left out and kept: {error}")
+            faults.append(one_line(f"Entry {number} of {path().name} is left out and kept: {error}"))
     return found, faults
 
 

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any
 
 from labcore.catalog.knob import Value
-from labcore.errors import LabError, cut, quoted
+from labcore.errors import LabError, cut, listed, quoted
 from labcore.runs import halving
 from labcore.runs.halving import Halving
 from labcore.spec.run_spec import RunSpec, make
@@ -66,7 +66,7 @@ def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int])
         LabError: too many knobs or runs, something twice, or a combination that cannot be run.
     """
     if len(axes) > MOST_AXES:
-        raise LabError(f"A sweep has at most {MOST_AXES} knobs, not {len(axes)} ({', '.join(axes)}): fix the others.")
+        raise LabError(f"A sweep has at most {MOST_AXES} knobs, not {len(axes)} ({listed([*axes])}): fix the others.")
     for name, values in (*axes.items(), ("seeds", seeds)):
         if not values:
             raise LabError(f"The sweep has no {name}: give at least one.")

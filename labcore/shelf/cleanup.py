@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
+from labcore.files.paths import home
 from labcore.shelf import disk
 from labcore.shelf.entries import IMPORTED, Entry
 from labcore.shelf.fields import DAY
@@ -58,8 +59,8 @@ def carry_out(shelf: Shelf, plan: Plan) -> int:
     try:
         return sum(disk.delete_spare(run_id) for run_id in plan.ids if run_id in ended)
     except OSError as error:
-        raise LabError(f"Files of a run cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
-                       "permissions, then clean up again.") from error
+        raise LabError(f"Files of a run cannot be deleted ({os_reason(error)}: {error.filename or home()}): check the "
+                       "folder's permissions, then clean up again.") from error
     finally:
         shelf.recount(plan.ids)
 

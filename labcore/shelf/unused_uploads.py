@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from labcore.compare import imported
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files import sizes
 from labcore.files.artifacts import things
 from labcore.files.artifacts.deletion import deleted
@@ -56,8 +56,8 @@ def remove(store: Store, places: Iterable[str]) -> dict[str, int]:
         for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
             remove_folder(folder)
     except OSError as error:
-        raise LabError(f"An upload cannot be deleted ({error.strerror}: {error.filename}): check the folder's "
-                       "permissions, then clean up again.") from error
+        raise LabError(f"An upload cannot be deleted ({os_reason(error)}: {error.filename or root()}): check the "
+                       "folder's permissions, then clean up again.") from error
     return freed
 
 
@@ -98,6 +98,6 @@ def _on_disk() -> Iterator[str]:
     for pattern in ("*/spec.json", f"*/{things.START}/spec.json"):
         for file in home().glob(pattern):
             with suppress(OSError, ValueError, AttributeError):
-                fields = json_of(file.read_bytes())
+                fields = json_of(file.read_bytes(), constants=True)
                 named = fields.get("data"), fields.get("model"), fields.get("knobs", {}).get("labelled_pairs")
                 yield from filter(None, named)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 from labcore.spec import moments, precision, rollouts
 from labcore.spec.run_spec import RunSpec
+
+_LONG_TEXTS = "labcore.tasks.long_texts:caution"  # tasks know of specs, not specs of tasks
 
 
 def fault(spec: RunSpec) -> str:
@@ -12,5 +16,6 @@ def fault(spec: RunSpec) -> str:
 
 
 def caution(spec: RunSpec) -> str:
-    """The cautions of its precision, its sampler and its optimizer; empty where there are none."""
-    return " ".join(filter(None, (precision.caution(spec), rollouts.caution(spec), moments.fault(spec))))
+    """The cautions of its precision, its sampler, its optimizer and its texts; empty where there are none."""
+    of_texts = str(resolve_name(_LONG_TEXTS)(spec))
+    return " ".join(filter(None, (precision.caution(spec), rollouts.caution(spec), moments.fault(spec), of_texts)))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from labcore.catalog.kinds import built_in
 from labcore.catalog.llm.models import MODELS
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, os_reason, quoted
 from labcore.files import bases
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
@@ -220,7 +220,7 @@ def _base(name: str) -> Path | None:
     try:
         found = bases.take(name)
     except OSError as error:
-        raise LabError(f"The base model {name} cannot be copied to {home()} ({error.strerror}): free some space, or "
+        raise LabError(f"The base model {name} cannot be copied to {home()} ({os_reason(error)}): free some space, or "
                        "check the folder's permissions.") from error
     return found / "model" if found and (found / "model").is_dir() else None
 

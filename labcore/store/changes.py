@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -16,12 +17,13 @@ import sqlalchemy as sa
 from labcore.errors import LabError, NoSuchRun, NotOwner, quoted
 from labcore.files.paths import is_import, run_folder
 from labcore.spec.run_spec import RunSpec
-from labcore.store import dialects
+from labcore.store import cells, dialects
 from labcore.store.process import Owner
 from labcore.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
 from labcore.store.schema import MOST_NAME, controls, events, marks, meta, runs, steps, sweeps
 
 _AT_ONCE = 1000  # rows of a long run that are written by one statement: their texts take as much memory again
+_COUNT = re.compile(r"[0-9]{1,9}")  # a number of runs
 _APART = 1e-6  # seconds between runs that are made at once: lists are in the order of time
 
 
@@ -77,6 +79,10 @@ def next_number(connection: sa.Connection, many: int = 1) -> int:
     transaction lasts."""
     of_row = meta.c.key == "number"
     last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
+    if not isinstance(last, str) or not _COUNT.fullmatch(last):  # somebody changed the store: it can be counted again
+        last = connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0
+        connection.execute(meta.delete().where(of_row))
+        connection.execute(meta.insert(), {"key": "number", "value": str(last)})
     connection.execute(meta.update().where(of_row), {"value": str(int(last) + many)})
     return int(last) + 1
 
@@ -250,6 +256,8 @@ def last_values(connection: sa.Connection, run_ids: Sequence[str], metric: str, 
         if value is not None:
             for column, number in zip(found.setdefault(run_id, ([], [])), (step, value), strict=True):
                 column.append(number)
+    for steps_of, values in found.values():
+        cells.check_numbers(steps_of, values)
     return found
 
 
@@ -267,4 +275,7 @@ def columns(connection: sa.Connection, run_ids: Sequence[str], keys: Sequence[st
     found: dict[str, list[Sequence[Any]]] = {run_id: [] for run_id in run_ids}
     for run_id, *row in connection.execute(query) if run_ids else ():
         found[run_id].append([*row[:4], *map(json.loads(row[4]).get, keys)] if picked is None else row)
-    return {run_id: list(zip(*rows, strict=True)) or [()] * (4 + len(keys)) for run_id, rows in found.items()}
+    whole = {run_id: list(zip(*rows, strict=True)) or [()] * (4 + len(keys)) for run_id, rows in found.items()}
+    for each in whole.values():
+        cells.check_numbers(*each)
+    return whole

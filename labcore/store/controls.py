@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, quoted
 from labcore.store import changes
+from labcore.store.cells import payload_of
 from labcore.store.database import Database
 from labcore.store.rows import COMMANDS, ENDED, RESUMABLE, Control
 from labcore.store.schema import controls
@@ -56,7 +56,7 @@ class Controls(Database):
         """What is asked of the run and not settled yet, in order."""
         with self._reading() as connection:
             rows = connection.execute(_ASKED, {"run": run_id})
-            return [Control(row.id, row.command, json.loads(row.payload)) for row in rows]
+            return [Control(row.id, row.command, payload_of(row.payload, row.command)) for row in rows]
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict] | None = None) -> None:
@@ -80,5 +80,5 @@ class Controls(Database):
         query = sa.select(*(controls.c[name] for name in names)).where(
             controls.c.run_id == run_id).order_by(controls.c.id)
         with self._reading() as connection:
-            return [Control(**{**row._mapping, "payload": json.loads(row.payload)})
+            return [Control(**{**row._mapping, "payload": payload_of(row.payload, row.command)})
                     for row in connection.execute(query)]

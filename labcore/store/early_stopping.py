@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from labcore.store import changes
+from labcore.store.cells import payload_of
 from labcore.store.database import Database
 from labcore.store.rows import ACTIVE, Decision
 from labcore.store.schema import events, runs, sweeps
@@ -37,7 +37,7 @@ class EarlyStopping(Database):
             runs, runs.c.id == events.c.run_id).where(runs.c.sweep == sweep, events.c.kind == "rung")
         with self._reading() as connection:
             return connection.scalar(turn) or 0, [
-                Decision(row.id, row.run_id, row.step, json.loads(row.payload))
+                Decision(row.id, row.run_id, row.step, payload_of(row.payload, "rung"))
                 for row in connection.execute(query.order_by(events.c.id))]
 
     def decide(self, sweep: str, turn: int, run_id: str, step: int, payload: Mapping[str, Any]) -> Decision | None:

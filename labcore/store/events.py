@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from labcore.store import changes
+from labcore.store.cells import payload_of
 from labcore.store.database import Database
 from labcore.store.rows import Event
 from labcore.store.schema import events, runs
@@ -34,7 +34,8 @@ class Events(Database):
         with self._reading() as connection:
             for row in connection.execute(query.order_by(events.c.id)) if after else ():
                 if row.id > after[row.run_id]:
-                    found[row.run_id].append(Event(row.id, row.step, row.kind, json.loads(row.payload), row.time))
+                    payload = payload_of(row.payload, row.kind)
+                    found[row.run_id].append(Event(row.id, row.step, row.kind, payload, row.time))
         return found
 
     def moved(self, sweep: str) -> set[str]:

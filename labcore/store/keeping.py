@@ -52,7 +52,10 @@ def _remove(name: str) -> None:
 
 
 def _marks(row: sa.Row) -> Marks:
-    return Marks(bool(row.star), tuple(json.loads(row.tags or "[]")), row.note or "", row.deleted)
+    tags = json.loads(row.tags or "[]")
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise Garbled(f"the tags of {row.id} cannot be read")
+    return Marks(bool(row.star), tuple(tags), row.note or "", row.deleted)
 
 
 class Keeping(Database):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.files.paths import imports, is_import
 
 
@@ -25,7 +25,7 @@ def taken_over() -> list[dict[str, Any]]:
         try:
             folder.rename(target)
         except OSError as error:
-            raise LabError(f"{folder} cannot be moved out of the trash of an earlier version ({error.strerror}): "
+            raise LabError(f"{folder} cannot be moved out of the trash of an earlier version ({os_reason(error)}): "
                            "check the folder's permissions, or delete it.") from error
         unmarked = {"id": folder.name, "star": False, "tags": "[]", "note": ""}
         rows.append({**(_marks(target) or unmarked), "deleted": deleted})

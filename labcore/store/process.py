@@ -37,9 +37,11 @@ def gone(owner: Owner, heartbeat: float | None) -> bool:
     if owner.host != platform.node():
         return heartbeat is None or time.time() - heartbeat > STALE_SECONDS
     try:
+        if owner.pid < 1:  # somebody changed the store
+            return True
         process = psutil.Process(owner.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
         return owner.started is not None and abs(process.create_time() - owner.started) > 1.0
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, OverflowError):  # or a number that no process has
         return True

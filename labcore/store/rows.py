@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from labcore.spec.run_spec import RunSpec
 
@@ -25,6 +25,8 @@ MOVES: dict[str, tuple[str, ...]] = {
 COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
 NO_PLACE = "waiting for a free place"  # how the message of a run begins that others keep waiting
 EARLY = "Stopped early"  # how the message of a run begins that early stopping stopped
+Severity = Literal["problem", "warning", "note"]  # of what the doctor says
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
 COMMANDS = ("pause", "resume", "step", "stop", "set")
 
 # kind of event -> what its payload may hold; nothing else can be logged

@@ -10,26 +10,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from labcore.files.given import whole
+from labcore.store.cells import Name, Process, Seconds, State, Whole, Words
 
 VERSION = "8"
 MOST_NAME = 100  # letters of a run's name
-
-
-class Name(sa.TypeDecorator[str]):
-    """A text from outside the lab, without half characters, which no database keeps, and without NUL, which PostgreSQL
-    cannot keep. So no run has a name with one."""
-
-    impl, cache_ok = sa.String, True
-
-    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        return whole(value).replace("\0", "\N{REPLACEMENT CHARACTER}") if value else value
-
-
-class Words(Name):
-    """The same of any length."""
-
-    impl, cache_ok = sa.Text, True
 
 
 metadata = sa.MetaData()
@@ -42,20 +26,20 @@ runs = sa.Table(
     "lab_runs", metadata,
     sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("spec", Words, nullable=False),
-    sa.Column("state", sa.String(20), nullable=False, index=True),
+    sa.Column("state", State(20), nullable=False, index=True),
     sa.Column("message", Words, nullable=False, default=""),
-    sa.Column("created", sa.Double, nullable=False, index=True),
-    sa.Column("started", sa.Double), sa.Column("ended", sa.Double),
-    sa.Column("pid", sa.Integer), sa.Column("host", Name(200)),
-    sa.Column("process_started", sa.Double),  # tells the process from a later one with the same pid
-    sa.Column("heartbeat", sa.Double),
-    sa.Column("step", sa.Integer, nullable=False, default=0),
-    sa.Column("seconds", sa.Double, nullable=False, default=0.0),
+    sa.Column("created", Seconds, nullable=False, index=True),
+    sa.Column("started", Seconds), sa.Column("ended", Seconds),
+    sa.Column("pid", Process), sa.Column("host", Name(200)),
+    sa.Column("process_started", Seconds),  # tells the process from a later one with the same pid
+    sa.Column("heartbeat", Seconds),
+    sa.Column("step", Whole, nullable=False, default=0),
+    sa.Column("seconds", Seconds, nullable=False, default=0.0),
     sa.Column("base", Name(MOST_NAME)),
     sa.Column("parent", Name(MOST_NAME)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", Name(MOST_NAME)),  # since version 2: the sweep that it is part of
     sa.Column("digest", Words, key="summary"),  # since version 3: what a list shows of it
-    sa.Column("number", sa.Integer),  # since version 5: counts the lab's runs as they are made
+    sa.Column("number", Whole),  # since version 5: counts the lab's runs as they are made
 )
 
 marks = sa.Table(  # since version 4; a run or an import without a row has no marks
@@ -63,14 +47,14 @@ marks = sa.Table(  # since version 4; a run or an import without a row has no ma
     sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("star", sa.Boolean, nullable=False, default=False),
     sa.Column("tags", Words, nullable=False, default="[]"), sa.Column("note", Words, nullable=False, default=""),
-    sa.Column("deleted", sa.Double),  # when it was put into the trash
+    sa.Column("deleted", Seconds),  # when it was put into the trash
 )
 
 sweeps = sa.Table(  # since version 7; a sweep without a row has no early stopping
     "lab_sweeps", metadata,
     sa.Column("id", Name(MOST_NAME), primary_key=True),
-    sa.Column("halving", sa.Text, nullable=False),  # how its runs are stopped early
-    sa.Column("decisions", sa.Integer, nullable=False, default=0),  # how many were made
+    sa.Column("halving", Words, nullable=False),  # how its runs are stopped early
+    sa.Column("decisions", Whole, nullable=False, default=0),  # how many were made
     sa.Column("fault", Words),  # since version 8: why nobody decides
 )
 
@@ -86,17 +70,17 @@ steps = sa.Table(
 events = sa.Table(
     "lab_events", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("step", sa.Integer, nullable=False),
-    sa.Column("kind", sa.String(40), nullable=False), sa.Column("payload", Words, nullable=False),
-    sa.Column("time", sa.Double, nullable=False), sa.Index("lab_events_of_run", "run_id", "id"),
+    sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("step", Whole, nullable=False),
+    sa.Column("kind", Name(40), nullable=False), sa.Column("payload", Words, nullable=False),
+    sa.Column("time", Seconds, nullable=False), sa.Index("lab_events_of_run", "run_id", "id"),
 )
 
 controls = sa.Table(
     "lab_controls", metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("command", sa.String(20), nullable=False),
-    sa.Column("payload", Words, nullable=False), sa.Column("state", sa.String(20), nullable=False),
-    sa.Column("asked", sa.Double, nullable=False), sa.Column("settled", sa.Double),
-    sa.Column("step", sa.Integer), sa.Column("refused", Words),
+    sa.Column("run_id", Name(MOST_NAME), nullable=False), sa.Column("command", Name(20), nullable=False),
+    sa.Column("payload", Words, nullable=False), sa.Column("state", Name(20), nullable=False),
+    sa.Column("asked", Seconds, nullable=False), sa.Column("settled", Seconds),
+    sa.Column("step", Whole), sa.Column("refused", Words),
     sa.Index("lab_controls_open", "run_id", "state", "id"),
 )

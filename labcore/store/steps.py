@@ -13,8 +13,9 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, NotOwner
 from labcore.spec.record import Record
 from labcore.store import changes, dialects, faults
+from labcore.store.cells import check_numbers, metrics_of
 from labcore.store.database import Database
-from labcore.store.rows import Garbled, Step
+from labcore.store.rows import Step
 from labcore.store.schema import runs, steps
 
 _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
@@ -22,13 +23,9 @@ _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seco
 
 
 def _steps(rows: Sequence[sa.Row]) -> list[Step]:
-    """The steps in rows of `_STEPS`. Their metrics are read as one text: faster, and their names are there once."""
-    try:
-        metrics = json.loads(f"[{','.join(row.metrics for row in rows)}]")
-    except TypeError as error:  # bytes where text was
-        raise Garbled("the metrics of a step cannot be read") from error
-    if len(metrics) != len(rows) or not all(isinstance(each, dict) for each in metrics):
-        raise Garbled("the metrics of a step cannot be read")
+    """The steps in rows of `_STEPS`."""
+    metrics = metrics_of([row.metrics for row in rows])
+    check_numbers(*([*zip(*rows, strict=True)][:4]))
     return [Step(row[0], row[1], row[2], row[3], each) for row, each in zip(rows, metrics, strict=True)]
 
 
@@ -76,9 +73,10 @@ class Steps(Database):
         with self._reading() as connection:
             found = {run_id: connection.execute(_STEPS, {"run": run_id, "after": step}).all()
                      for run_id, step in after.items()}
-            self._check_whole(connection, {run_id: [row[0] for row in rows] for run_id, rows in found.items()
+            read = {run_id: _steps(rows) for run_id, rows in found.items()}
+            self._check_whole(connection, {run_id: [row.step for row in rows] for run_id, rows in read.items()
                                            if not after[run_id]})
-            return {run_id: _steps(rows) for run_id, rows in found.items()}
+            return read
 
     def logged(self, run_id: str, after: int = 0) -> set[str]:
         """The metrics that any of a run's rows beyond step `after` has."""

@@ -30,7 +30,7 @@ def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[s
         LabError: the folder is none, or its files cannot be read.
     """
     try:
-        config = given.read_json(folder / "config.json")
+        config = given.read_json(folder / "config.json", constants=True)
         maze = from_json(given.read(folder / "maze.json"))
         step, policy = int(config["step"]), load_file(folder / "model.safetensors")["greedy"]
         if policy.shape != (maze.states, len(ACTIONS)):

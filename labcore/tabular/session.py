@@ -139,7 +139,7 @@ class TabularSession:
     def _load(self, folder: Path) -> None:
         try:
             arrays = load_file(folder / "tables.safetensors")
-            state = json_of((folder / "state.json").read_bytes())
+            state = json_of((folder / "state.json").read_bytes(), constants=True)
             self.visits[:] = arrays["visits"]
             self.sweep = Sweep(state["sweep"], arrays["values"], arrays["action_values"], arrays["policy"],
                                float(arrays["change"]), state["improved"])

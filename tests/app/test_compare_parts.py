@@ -298,7 +298,8 @@ def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first
     ids += [tools.stored(store, [0.4 + 0.05 * step for step in range(9)], seed=seed, algorithm="rloo")
             for seed in range(3)]
     words = said(chosen_of(ids))
-    assert words.startswith("Highest so far, at equal tokens (600 each): RLOO (0.550); fewer than 3 seeds are no evidence.")
+    assert words.startswith("Highest so far, at equal tokens (600 each): RLOO (0.550); fewer than 3 seeds are no "
+                            "evidence.")
     assert words.endswith("Based on the 5 of 6 runs that are at least half as far as the furthest of their group.")
 
 

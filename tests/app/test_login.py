@@ -4,6 +4,7 @@ import pytest
 import streamlit as st
 from streamlit.errors import StreamlitAuthError
 from streamlit.testing.v1 import AppTest
+from streamlit.web.server.server_util import get_cookie_secret
 
 from app import login
 from app.tokens import literal
@@ -148,3 +149,36 @@ def test_the_button_asks_streamlit_for_the_login(visit, monkeypatch):
     test.button(key="login:google").click().run()
     test.button(key="login:").click().run()
     assert asked == ["google", None]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """settings(content) has Streamlit's settings be a file with this content, or None a folder, as a server starts."""
+    before = st.get_option("secrets.files")
+    monkeypatch.setattr(login, "_faults", [])
+    st.secrets._reset()
+
+    def put(content: bytes | None) -> None:
+        file = tmp_path / "secrets.toml"
+        file.mkdir() if content is None else file.write_bytes(content)
+        st.config.set_option("secrets.files", [str(file)], "test")
+        login.begin()
+    yield put
+    st.config.set_option("secrets.files", before, st.config.ConfigOption.DEFAULT_DEFINITION)
+    st.secrets._reset()
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (b'auth="x"', "auth is no section"), (b"\xff\xfe\x00", "it cannot be read"), (None, "it cannot be read"),
+    (b"[auth", "it cannot be read"), (b"lab=7", "lab is no section"),
+    (b'[auth]\ncookie_secret=7\nredirect_uri="x"', "cookie_secret in [auth] is no text")])
+def test_settings_on_which_streamlit_breaks_let_nobody_in_and_every_page_says_why(page, settings, content, says):
+    settings(content)
+    assert get_cookie_secret() is not None  # what the server asks for each request, and broke on
+    test = page("runs")
+    assert [literal(says) in error.value for error in test.error] == [True] and not test.header and not test.exception
+
+
+def test_settings_that_can_be_used_stay(page, settings):
+    settings(b'[other]\nkey = "value"')
+    assert st.secrets["other"]["key"] == "value" and page("runs").header

@@ -16,7 +16,7 @@ import torch
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import ADVANTAGE, FAMILIES, NO_LOSS, PREFERENCE_LOSS
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
-from labcore.catalog.knob import Knob
+from labcore.catalog.knob import Knob, suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.tasks import TASKS
@@ -366,3 +366,14 @@ def test_an_unknown_name_gets_a_suggestion(look_up, near, suggested):
         look_up(near)
     with pytest.raises(LabError, match=r"'qqqqqq': choose one of .*, .*\.$"):
         look_up("qqqqqq")
+
+
+@pytest.mark.parametrize("word", ["nope", "x" * 5000, "", 7])
+def test_a_sentence_lists_a_few_of_many_the_nearest_first(word):
+    known = [f"knob_{number}" for number in range(500)]
+    assert len(suggestion(word, known)) < 120 and suggestion(word, known).endswith(" and 492 more.")
+    assert suggestion("nope", ["a", "b"]) == "choose one of a, b." and suggestion("nope", [])
+    assert suggestion("knob_7x", known) == "did you mean 'knob_7'?"
+    with pytest.raises(LabError) as error:
+        make(algorithm_key="grpo", task_key="sort", knobs={str(word): 1})
+    assert len(str(error.value)) < 300

@@ -244,3 +244,20 @@ def test_the_runs_of_a_sweep_say_each_caution_once(monkeypatch, capsys):
     monkeypatch.setattr(sweeping, "run_all", lambda *_: 0)
     assert main(["sweep", *SORT[1:], "--set", "kl_estimator=k1", "--sweep", "beta=0,0.5,1"]) == 0
     assert capsys.readouterr().err.count("k1 in the loss") == 1
+
+
+@pytest.mark.parametrize("arguments", [
+    (*SORT, "--set", "nope=1"), ("run", "--algorithm", "nope"), ("cost", "nope"), ("cost", "--set", "nope=1"),
+    ("sweep", *SORT[1:], "--sweep", "nope=1,2"), ("lesson", "nope"), (*SORT, "--set", "reward_source=nope")])
+def test_a_wrong_name_is_answered_in_few_words(capsys, arguments):
+    assert len(refused(capsys, *arguments)) < 280
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("nope",), "there is no 'nope': choose one of "), (("export", "x", "--to", "trk"), "no 'trk': did you mean 'trl'"),
+    (("list", "--kind", "x" * 900), "no 'xxxx")])
+def test_a_wrong_choice_is_answered_in_few_words(capsys, arguments, words):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    said = capsys.readouterr().err
+    assert words in said and len(said) < 280

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from labcore.cli.main import main
+from labcore.exports.capsules import packing
 from labcore.files.paths import SHARED, home
 from labcore.store.store import Store
 
@@ -19,7 +20,8 @@ CHANGES = {
     "import": ["import", "{file}"], "publish": ["publish"],
 }
 LOOKS = {"list": ["list"], "runs": ["runs"], "compare": ["compare", "{run}", "{other}"], "doctor": ["doctor", "{run}"],
-         "export": ["export", "{run}", "--out", "{out}"]}
+         "export": ["export", "{run}", "--out", "{out}"], "replay": ["replay", "{capsule}", "--steps", "3"],
+         "cost": ["cost", "grpo", "--counted"]}
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +45,11 @@ def names(lab_home, finished, tmp_path, monkeypatch):
     store = Store()
     run, other = (each.id for each in store.runs())
     [gone] = (each.id for each in store.trashed())
+    capsule = packing.write(store, run, tmp_path / "run.zip")
     (tmp_path / "other.csv").write_text("step,loss\n1,2\n2,3\n")
     monkeypatch.setenv("RL_LAB_READ_ONLY", "1")
-    return {"run": run, "other": other, "gone": gone, "file": str(tmp_path / "other.csv"), "out": str(tmp_path / "out")}
+    return {"run": run, "other": other, "gone": gone, "file": str(tmp_path / "other.csv"), "out": str(tmp_path / "out"),
+            "capsule": str(capsule)}
 
 
 @pytest.mark.parametrize("command", CHANGES)
@@ -59,5 +63,7 @@ def test_what_changes_is_refused(names, command, capsys):
 
 @pytest.mark.parametrize("command", LOOKS)
 def test_what_looks_works(names, command, capsys):
+    there = {path for path in home().rglob("*") if "lab.db" not in path.name}
     assert main([word.format(**names) for word in LOOKS[command]]) == 0
     assert SHARED not in capsys.readouterr().err
+    assert {path for path in home().rglob("*") if "lab.db" not in path.name} == there

@@ -29,3 +29,17 @@ def test_a_lesson_is_listed_and_run_to_its_verdict(tmp_path, monkeypatch, capsys
     assert "\n    margin, 95 % interval: × 2 (all seeds agree)\n" in capsys.readouterr().out
     assert main(["lesson", "bath"]) == 1
     assert "did you mean 'both'" in capsys.readouterr().err
+
+
+def test_a_teachers_file_says_nothing_to_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "escape.md").write_text(TEXT.replace("Both learn", r"Both\u001b[2J learn"), "utf-8")
+    (tmp_path / "choice.md").write_text(TEXT.replace('"None of them"', r'"None\u009b of them"'), "utf-8")
+    (tmp_path / "two\nlines.md").write_text("nothing", "utf-8")
+    (tmp_path / "wide.md").write_text(TEXT.replace('"Both learn"', '"""Both\nlearn"""'), "utf-8")
+    assert main(["lessons"]) == 0
+    said = capsys.readouterr()
+    assert r"escape.md is left out: line 2: title holds the control character '\x1b': remove it" in said.err
+    assert r"choice.md is left out: line 11: question.choices holds the control character '\x9b'" in said.err
+    assert r"two\nlines.md is left out" in said.err and said.err.count("\n") == 3
+    assert said.out.endswith("Both learn\n")

@@ -11,10 +11,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from labcore.catalog.maze import TASKS
-from labcore.envs.maze import ACTIONS, MOVES, Cell, Maze
+from labcore.envs import maze_text
+from labcore.envs.maze import ACTIONS, MAX_SIDE, MOVES, Cell, Maze
 from labcore.envs.maze_env import ENV_ID, MazeEnv
 from labcore.envs.maze_presets import build, cliff, random_maze, slippery, textbook
-from labcore.envs.maze_text import drawn, from_json, from_rows, from_text, to_json, to_text
+from labcore.envs.maze_text import drawn, from_json, from_rows, from_text, to_json, to_text, unfinished
 from labcore.errors import LabError
 
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -107,11 +108,11 @@ GOOD = {"rows": ["S.", ".G"], "rewards": [10]}
     ({"rows": ["S" + "." * 30, "G" + "." * 30]}, "2 × 31 cells, larger than 30 × 30"),
     ({"rows": ["S"] + ["."] * 29 + ["G"]}, "31 × 1 cells, larger"), ({"rows": [], "rewards": []}, "no cells"),
     ({"rows": ["S?", ".G"]}, "holds '?'"), ({"rows": "S.G"}, "a list of texts"), ({"rows": [1]}, "a list of texts"),
-    ({"rewards": [math.nan]}, "row 2, column 2 is nan"), ({"rewards": [math.inf]}, "is inf"),
+    ({"rewards": [math.nan]}, "NaN is no value of JSON"), ({"rewards": [math.inf]}, "Infinity is no value of JSON"),
     ({"rewards": [1, 2]}, "1 goals, traps and reward cells but 2 rewards"), ({"rewards": 3}, "list of numbers"),
     ({"rewards": ["ten"]}, "a reward is 'ten', not a number"), ({"rewards": [True]}, "not a number"),
-    ({"step_reward": -math.inf}, "step reward is -inf"), ({"slip": 1}, "slip probability is 1"),
-    ({"slip": -0.1}, "slip probability is -0.1"), ({"slip": math.nan}, "slip probability is nan"),
+    ({"step_reward": -math.inf}, "-Infinity is no value of JSON"), ({"slip": 1}, "slip probability is 1"),
+    ({"slip": -0.1}, "slip probability is -0.1"), ({"slip": math.nan}, "NaN is no value of JSON"),
     ({"slip": "much"}, "slip is 'much'"), ({"gamma": 1.5}, "gamma is 1.5"), ({"colour": 1}, "no field 'colour'")])
 def test_a_json_that_is_no_maze_is_refused_in_words(changes, words):
     with pytest.raises(LabError, match=re.escape(words)):
@@ -238,3 +239,19 @@ def test_one_seed_one_walk():
 def test_a_maze_is_made_of_cells():
     assert Maze(((Cell("start"), Cell("goal", -0.0)),)).cell_rewards.tolist() == [0.0, 0.0]
     assert to_text(Maze(((Cell("start"), Cell("goal", -0.0)),))) == "SG_0_0_0_0.9"
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("99." * 3000 + "__0_0_0.9", "1 × 297000 cells, larger than 30 × 30"), ("~" * 9000 + "__0_0_0.9", "9001 × 0 cells"),
+    ("99G" * 3000 + "_" + "~".join(["1x999"] * 330) + "_0_0_0.9", "larger than 30 × 30"),
+    ("." * 10**6 + "__0_0_0.9", "is cut or changed")])
+def test_a_long_link_is_refused_before_a_cell_is_made(monkeypatch, text, words):
+    monkeypatch.setattr(maze_text, "Cell", None)
+    with pytest.raises(LabError, match=words):
+        unfinished(text)
+
+
+def test_the_longest_maze_that_can_be_is_no_longer_than_a_link_may_be():
+    rewards = [-1.0000000000000002e-300 - at * 1e-310 for at in range(MAX_SIDE**2)]
+    maze = from_rows(["GT" * (MAX_SIDE // 2)] * MAX_SIDE, rewards, step_reward=-1 / 3)
+    assert len(to_text(maze)) < maze_text.LONGEST and unfinished(to_text(maze)) == maze

@@ -1,6 +1,7 @@
 """What others give to the lab is read within bounds, and every fault of it is one sentence."""
 
 import io
+import math
 import os
 import socket
 from pathlib import Path
@@ -59,13 +60,21 @@ def test_no_more_is_read_than_the_limit(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("text", "words"), [
     ("[" * 200_000, "nests too deep"), ('{"a":' * 150 + "1" + "}" * 150, "nests too deep"), ("1" * 401, "401 digits"),
     ("1" * 5000, "5,000 digits"), (b"\xff", "not UTF-8"), ('"\\ud800"', "half a character"), ("{", "in line 1"),
-    ("", "in line 1")])
+    ("", "in line 1"), ('{"a": "NaN",\n"b": [NaN]}', "NaN is no value of JSON in line 2"),
+    ("-Infinity", "-Infinity is no"),
+    ('{"a": Infinity}', "Infinity is no value"), ('[1e999]', "the number 1e999 is beyond any float")])
 def test_json_that_cannot_be_used(text, words):
     with pytest.raises(NotJSON, match=words):
         json_of(text)
 
 
+def test_what_programs_in_python_write_is_read_where_it_is_theirs():
+    assert json_of('{"limit": [0.0, Infinity], "b": -Infinity}', constants=True) == {
+        "limit": [0.0, math.inf], "b": -math.inf}
+
+
 def test_json_that_can_be_used():
+    assert json_of('{"a": "NaN, -Infinity \\"NaN"}') == {"a": 'NaN, -Infinity "NaN'}
     assert json_of(b'\xef\xbb\xbf{"a": [1, 2.5, null, "\\ud83d\\ude00"]}') == {"a": [1, 2.5, None, "😀"]}
     assert json_of("[" * 90 + "]" * 90)
     assert json_of(f"[{'[],' * 500}0]")[-1] == 0

@@ -62,6 +62,12 @@ def test_good_files(tmp_path, content, rows):
     (GOOD + b'{"prompt": "\0"}\n', "Line 2 of my.jsonl has NUL bytes"),
     (b'{"prompt": "a", "answer": ' + b"1" * 5000 + b"}\n", "Line 1 of my.jsonl is JSON that cannot be read"),
     (b"[" * 200_000, "Line 1 of my.jsonl is JSON that cannot be read"),
+    (GOOD + b'{"prompt": "a", "answer": NaN}\n',
+     r"Line 2 of my.jsonl is not JSON \(NaN is no value of JSON at place 27\): write null "
+     "or a number, or a text in quotes"),
+    (b'{"prompt": "a", "answer": -Infinity}\n', "Line 1 of my.jsonl is not JSON .-Infinity is no value"),
+    (b'{"prompt": "a", "answer": 1e999}\n',
+     "Line 1 of my.jsonl is JSON that cannot be read .the number 1e999 is beyond"),
 ])
 def test_bad_files(tmp_path, content, words):
     with pytest.raises(LabError, match=words) as caught:

@@ -37,7 +37,7 @@ def test_a_lesson_from_its_runs_to_its_verdict_and_one_seed_more():
     changed = parse("both", TEXT.replace("steps = 4", "steps = 5"))
     with pytest.raises(LabError, match="lesson was changed"):
         courses.course(store, changed, sweep)
-    store.log(found.rows["q", 0].id, "knob", {"knob": "alpha", "from": 0.5, "to": 0.9}, 2)
+    store.log(found.rows["q", 0].id, "knob", {"knob": "alpha", "from": 0.5, "to": 0.9, "update": 2, "between": 1}, 2)
     with pytest.raises(LabError, match="changed mid-run"):
         courses.verdict(store, courses.course(store, lesson, sweep))
 

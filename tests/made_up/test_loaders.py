@@ -11,7 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.compare.launch import planning
 from labcore.envs import maze_text
+from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading
 from labcore.files import adapters
 from labcore.files.given import NotJSON, json_of
@@ -272,3 +274,21 @@ def test_any_word_as_a_path(word):
     path = answered(path_of, word)
     if path is not None:
         path.exists(), path.is_dir(), path.is_file()
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("read", [
+    lambda number: maze_text.from_json(f'{{"rows": ["SG"], "gamma": {number}}}'),
+    lambda number: RunSpec.from_json(SPEC.to_json().replace('"beta": 0.04', f'"beta": {number}')),
+    lambda number: planning.of_link(f'{{"low": {number}}}'),
+    lambda number: _written(home() / MIXES, f'{{"mixes": [{{"knobs": {{"beta": {number}}}}}]}}', mixes.saved),
+    lambda number: _written(home() / LESSONS, f'{{"attempts": {{"a": {number}}}}}', progress.attempts)])
+def test_what_is_no_json_is_no_number_anywhere(read, number):
+    made(home())
+    with pytest.raises(LabError, match=rf"({number} is|damaged|copy the link again)"):
+        read(number)
+
+
+def _written(path, text, read):
+    path.write_text(text)
+    return read()

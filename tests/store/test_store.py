@@ -116,10 +116,10 @@ def test_only_declared_and_finite_metrics_are_logged(store):
 
 def test_events_come_back_in_order_beyond_an_id(store):
     run_id = store.create(grpo())
-    first = store.log(run_id, "knob", {"text": "β 0.04 → 0.2"}, 3)
+    first = store.log(run_id, "note", {"text": "β 0.04 → 0.2"}, 3)
     second = store.log(run_id, "paused", {}, 4)
     events = store.events_after(run_id, first - 1)
-    assert [(e.id, e.step, e.kind) for e in events] == [(first, 3, "knob"), (second, 4, "paused")]
+    assert [(e.id, e.step, e.kind) for e in events] == [(first, 3, "note"), (second, 4, "paused")]
     assert events[0].payload == {"text": "β 0.04 → 0.2"}
 
 
@@ -128,13 +128,13 @@ def test_controls_are_asked_in_order_and_settled_once(store):
     one = store.ask(run_id, "set", {"knob": "beta", "value": 0.1})
     two = store.ask(run_id, "pause")
     assert [(c.id, c.command) for c in store.asked(run_id)] == [(one, "set"), (two, "pause")]
-    store.settle(one, 5, log=("knob", {"knob": "beta"}))
+    store.settle(one, 5, log=("note", {"text": "beta"}))
     store.settle(two, 5, refused="not now")
     store.settle(two, 9)
     assert store.asked(run_id) == []
     assert [(c.state, c.step, c.refused) for c in store.controls(run_id)] == [
         ("applied", 5, None), ("refused", 5, "not now")]
-    assert store.events_after(run_id)[-1].kind == "knob"
+    assert store.events_after(run_id)[-1].kind == "note"
 
 
 def test_only_sensible_commands_are_taken(store):

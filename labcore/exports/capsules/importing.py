@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from labcore.catalog.kinds import built_in
-from labcore.errors import LabError
+from labcore.errors import LabError, os_reason
 from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.files import adapters, atomic, uploads
@@ -122,6 +122,6 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
     try:
         atomic.write_folder(made(home()) / folder.name, fill)
     except OSError as error:
-        why = "the disk is full" if disk_full(error) else error.strerror
+        why = "the disk is full" if disk_full(error) else os_reason(error)
         raise LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to "
                        "another folder.") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.kinds import built_in
-from labcore.errors import LabError
-from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics
-from labcore.files import adapters, atomic, sizes
+from labcore.errors import LabError, os_reason
+from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics, zipped
+from labcore.files import adapters, atomic, sizes, temporary
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
 from labcore.files.paths import home, made, path_of, run_folder
@@ -70,11 +69,11 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
     if why := fault(row):
         raise LabError(why)
     try:
-        with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
-            atomic.write_file(target, lambda packed: _write(store, row, Path(temporary), packed, target.name,
-                                                              0 if light else LARGEST))
+        with temporary.folder("capsule") as folder:
+            atomic.write_output(target, lambda packed: _write(store, row, folder, packed, target.name,
+                                                                0 if light else LARGEST))
     except OSError as error:
-        why = "the disk is full" if disk_full(error) else error.strerror
+        why = "the disk is full" if disk_full(error) else os_reason(error)
         raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error
     return target
 
@@ -132,20 +131,20 @@ def _check_room(run_id: str, rows: Sequence[Step], events: Sequence[Event], tabl
                        "many for a capsule: export it without --capsule.")
 
 
-def _write(store: Store, row: RunRow, temporary: Path, packed: Path, name: str, largest: int) -> None:
+def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, largest: int) -> None:
     """`largest`, in bytes, may be a checkpoint that is packed; with 0 there is nothing to look at either."""
     fetch.bring_run(row.id)
     rows, checkpoints = store.steps_after(row.id), _Checkpoints(row, largest)
     tidy = _without_places(row.spec)
     events = [replace(event, payload=tidy(event.payload)) for event in store.events_after(row.id)]
     spec = _portable(row.spec, None if checkpoints.left_out else f"{CHECKPOINTS}/{checkpoints.first.name}/policy")
-    write_metrics(temporary / METRICS, rows)
-    write_events(temporary / EVENTS, events)
-    _check_room(row.id, rows, events, (temporary / EVENTS).read_bytes())
-    write_knobs(temporary / KNOBS, KnobHistory(row.spec, events).changes)
-    (temporary / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
-    (temporary / README).write_text(_README.format(run=row.id, file=name), "utf-8")
-    files = {path.name: path for path in (temporary / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
+    write_metrics(folder / METRICS, rows)
+    write_events(folder / EVENTS, events)
+    _check_room(row.id, rows, events, (folder / EVENTS).read_bytes())
+    write_knobs(folder / KNOBS, KnobHistory(row.spec, events).changes)
+    (folder / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
+    (folder / README).write_text(_README.format(run=row.id, file=name), "utf-8")
+    files = {path.name: path for path in (folder / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     if spec.data:
         files[spec.data] = fetch.bring(row.spec.data)
     files |= _seen(run_folder(row.id)) if largest else {}
@@ -245,11 +244,13 @@ def _without_places(spec: RunSpec) -> Callable[[Any], Any]:
 def _pack(packed: Path, files: Mapping[str, Path], manifest: dict[str, Any]) -> None:
     """Zip `files`, and `manifest` with the hash and size of each as the last one."""
     sealed = {}
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    with zipped(packed) as archive:
         for name, path in sorted(files.items()):
             archive.write(path, name, compress_type=zipfile.ZIP_STORED if path.suffix in STORED else None)
             sealed[name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
-        archive.writestr(MANIFEST, json.dumps(manifest | {"files": sealed}, ensure_ascii=False, indent=1))
+        told = json.dumps(manifest | {"files": sealed}, ensure_ascii=False, indent=1)
+        dated = zipfile.ZipInfo(MANIFEST)  # 1980, since the clock may show what no zip can hold
+        archive.writestr(dated, told, zipfile.ZIP_DEFLATED, compresslevel=6)
 
 
 def sha256(path: Path) -> str:

@@ -10,7 +10,6 @@ import csv
 import itertools
 import math
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import check_values, fault, is_time, read_json
-from labcore.files import tables
+from labcore.files import tables, temporary
 from labcore.files.jsonl import LINE_LIMIT
 from labcore.files.paths import path_of
 from labcore.runs.knob_history import CHANGE, has_place
@@ -83,8 +82,8 @@ def unpacked(path: Path | str) -> Iterator[Capsule]:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
     path = path_of(path)
-    with tempfile.TemporaryDirectory(prefix="rl-lab-capsule-") as temporary:
-        yield _read(path.name, Path(temporary), unzipping.unpack(path, Path(temporary)))
+    with temporary.folder("capsule") as folder:
+        yield _read(path.name, folder, unzipping.unpack(path, folder))
 
 
 def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
-from labcore.files import atomic
+from labcore.files import atomic, temporary
 from labcore.files import checkpoints as checkpoint
 from labcore.files.adapters import BESIDE
 from labcore.files.artifacts import things
@@ -203,12 +202,11 @@ def _model(capsule: Capsule, given: str | None) -> str:
 
 @contextmanager
 def _lab_of_its_own() -> Iterator[None]:
-    """A lab in a temporary folder, for this process as long as it lasts."""
-    kept = {name: os.environ.get(name) for name in ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS")}
-    with tempfile.TemporaryDirectory(prefix="rl-lab-replay-") as folder:
-        os.environ.pop("RL_LAB_STORE", None)
-        os.environ.pop("RL_LAB_ARTIFACTS", None)
-        os.environ["RL_LAB_HOME"] = folder
+    """A lab in a temporary folder, for this process as long as it lasts; also one that shares its own for reading."""
+    names = ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS", "RL_LAB_READ_ONLY")
+    with temporary.folder("replay") as folder:
+        kept = {name: os.environ.pop(name, None) for name in names}
+        os.environ["RL_LAB_HOME"] = str(folder)
         try:
             yield
         finally:

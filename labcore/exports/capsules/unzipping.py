@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from labcore.errors import LabError, first_line, quoted
+from labcore.errors import LabError, first_line, os_reason, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
 from labcore.files import given, jsonl
@@ -55,7 +55,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         raise LabError(f"{path.name} is not a whole zip file ({first_line(error)}): copy it again, or export the "
                        "run again.") from error
     except OSError as error:
-        why = "the disk is full" if disk_full(error) else error.strerror
+        why = "the disk is full" if disk_full(error) else os_reason(error)
         raise LabError(f"{path.name} cannot be unpacked into {tempfile.gettempdir()} ({why}): free some space, or "
                        "set TMPDIR to another folder.") from error
 

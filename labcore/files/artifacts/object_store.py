@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from labcore.errors import LabError, first_line, quoted
+from labcore.errors import LabError, first_line, os_reason, quoted
 from labcore.files import atomic
 from labcore.files.artifacts.things import safe
 from labcore.files.paths import check_writable, home
@@ -308,7 +308,7 @@ class ObjectStore:
     def _fault(self, error: Exception) -> LabError:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if isinstance(error, OSError) and self._folder:
-            return Away(f"The folder {self.url} cannot be read or written ({error.strerror or error}): check that its "
+            return Away(f"The folder {self.url} cannot be read or written ({os_reason(error)}): check that its "
                         "disk is mounted and has room, and its permissions.")
         if kinds & {*_LOGIN} or any(word in str(error) for word in _LOGIN):
             return Away(f"The store {self.url} refuses the login: check its credentials on this machine (for s3 "

@@ -102,7 +102,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise LabError(f"The folder {folder} has no config.json: give the folder of a Hugging Face model.")
     try:
-        config = read_json(path)
+        config = read_json(path, constants=True)  # Mamba2 writes Infinity
     except ValueError as error:
         raise LabError(f"{path} is not JSON ({error}): copy it again.") from error
     if not isinstance(config, dict):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, listed, quoted
 from labcore.llm.batch import Prompts
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.nets.forward import completion_outputs, precision
@@ -108,7 +108,7 @@ def check_known(session: LlmSession, text: str) -> None:
         return unknown in session.tokenizer(some, add_special_tokens=False)["input_ids"]
     if unknown is not None and missing(text):
         lacks = [letter for letter in sorted(set(text)) if missing(letter)]
-        raise LabError(f"The model's tokenizer does not know {', '.join(map(repr, lacks))}: write the prompt without.")
+        raise LabError(f"The model's tokenizer does not know {listed([*map(repr, lacks)])}: write the prompt without.")
 
 
 def _models(spec: Mapping[str, Any], most: int) -> list[str]:

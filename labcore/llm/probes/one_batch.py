@@ -20,6 +20,7 @@ from torch.nn.utils import parameters_to_vector
 from labcore import machine
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, quoted
@@ -61,7 +62,7 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     own = session.spec.algorithm if session.spec.algorithm in specs else ONLINE[0].key
     stepper = str(spec.get("stepper") or own)
     if stepper not in specs:
-        raise LabError(f"There is no online algorithm {quoted(stepper)}: choose one of {', '.join(specs)}.")
+        raise LabError(f"There is no online algorithm {quoted(stepper)}: {suggestion(stepper, list(specs))}")
     batch = collect(as_of(session, specs[own]))
     rollouts = {key: seen_by(as_of(session, each), batch) for key, each in specs.items()}
     values, critic = critic_values(session, list(specs.values()), batch)

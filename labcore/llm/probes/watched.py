@@ -1,9 +1,9 @@
 """A few prompts that a run watches for its whole life: its answers, and how likely each is before and after a step.
 
 They are chosen by the seed, answered with random numbers of their own, and rewarded and credited by the run's own
-rules, as if they were a small batch (so what a rule takes from its whole batch, it takes from these). Nothing here is
-learnt from. Probabilities are those of whole answers, the end token included, at the temperature of the loss: the
-sampling temperature where the run learns from its samples, else 1.
+rules, as if they were a small batch (so what a rule takes from its whole batch, it takes from these); a reward function
+of the user's is not called for them. Nothing here is learnt from. Probabilities are those of whole answers, the end
+token included, at the temperature of the loss: the sampling temperature where the run learns from its samples, else 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from labcore.llm.nets.forward import Network
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import view
-from labcore.llm.rewards import Rewards, verified
+from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
@@ -231,10 +231,12 @@ def _given(session: LlmSession, text: str, room: int, truncated: bool = False) -
 
 
 def _answers(alone: LlmSession, problems: list[Problem]) -> Drawn:
-    """Completions of the policy, scored and credited as the run's own."""
-    if "advantage" not in alone.knobs:
+    """Completions of the policy, scored and credited as the run's own; without advantages where the run has none, or
+    where the rewards are only those that a function of the user's has given before."""
+    asks_user = "reward_source" in alone.knobs and choices.REWARD[str(alone.knobs["reward_source"])].asks_user
+    if asks_user or "advantage" not in alone.knobs:
         generated = generate(alone, alone.policy, problems, _samples(alone), Sampling.of(alone.knobs))
-        return Drawn(generated, verified(alone, problems, generated), None)
+        return Drawn(generated, (known if asks_user else verified)(alone, problems, generated), None)
     alone = replace(alone, knobs={**alone.knobs, "group_size": _samples(alone)})
     sampled = answered(alone, problems)
     rollout = credit(alone.knobs, rollout_of(alone, sampled))

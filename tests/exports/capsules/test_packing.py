@@ -6,13 +6,16 @@ import csv
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from labcore.errors import LabError
+from labcore.exports import folder
 from labcore.exports.capsules import packing, reading
 from labcore.files import checkpoints as checkpoint
 from labcore.files import uploads
@@ -186,3 +189,17 @@ def test_capsules_are_read_without_torch():
     code = ("import sys, labcore.exports.capsules.importing, labcore.exports.capsules.replay, labcore.cli.main;"
             "assert not {'torch', 'transformers', 'streamlit'} & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(packing.__file__).parents[3])
+
+
+@pytest.mark.parametrize("year", [1970, 1979, 2108, 2500])
+def test_a_clock_may_show_what_no_zip_can_hold(store, tmp_path, monkeypatch, year):
+    then = time.mktime((year, 6, 1, 0, 0, 0, 0, 0, -1)) if year > 1970 else 0.0
+    run_id = faked(store, 3)
+    for path in run_folder(run_id).rglob("*"):
+        os.utime(path, (then, then))
+    monkeypatch.setattr(time, "time", lambda: then)
+    packed = packing.write(store, run_id, tmp_path / "run.zip")
+    folder.export_zip(store, run_id)
+    monkeypatch.undo()
+    with reading.unpacked(packed) as capsule:
+        assert capsule.run == run_id and len(capsule.rows) == 3

@@ -12,6 +12,7 @@ from labcore.llm.batch import encode_prompts
 from labcore.llm.loops import online
 from labcore.llm.probes import view, watched
 from labcore.llm.session import LlmSession
+from labcore.tasks import own_reward
 from labcore.tasks.task import Pair, Problem
 from tests.llm.tools import alone, every_completion, records, session, weights
 
@@ -245,3 +246,22 @@ def test_answers_fit_beside_the_longest_prompt(monkeypatch):
     long = [Problem("a" * (started.context - 5), "b" * 40), Problem("c", "d" * 40)]
     monkeypatch.setattr(watched, "_asked", lambda alone, count: [(problem, None) for problem in long])
     assert {len(answer.ids) for each in watched.of(started) for answer in each.known} == {5}
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+def test_a_function_of_the_users_is_called_once_a_step_whatever_is_drawn(algorithm, tmp_path, monkeypatch):
+    """With its whole batch: pictures take what it gave then, and show no reward where it gave none."""
+    monkeypatch.setattr(own_reward, "_given", {})
+    file = tmp_path / "mine.py"
+    file.write_text("calls = []\ndef score(completions, **_):\n    calls.append(len(completions))\n"
+                    "    return [len(each) % 3 for each in completions]\n")
+    name = own_reward.give(f"{file}:score")
+    calls = own_reward._given[name].__globals__["calls"]
+    started = session(algorithm, steps=3, max_new_tokens=1, reward_source="own_function", reward_function=name)
+    drawn = [record.samples or record.look()[0] for record in records(started, pictures=True)]
+    shown = [group for samples in drawn for group in samples.get("watched", ())]
+    assert calls == [16, 16, 16]
+    rewards = [(answer["text"], answer["reward"]) for group in shown for answer in group["answers"] if answer["count"]]
+    assert {None} < {reward for _, reward in rewards}
+    assert all(reward in (None, len(text) % 3) for text, reward in rewards)
+    assert all(answer["advantage"] is None for group in shown for answer in group["answers"])
