@@ -28,8 +28,9 @@ DTYPE = Knob(
     "with fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True,
     here="labcore.machine:bf16_said")
 SFT_TARGET = Knob(
-    "sft_target", "SFT target", 0.4, "Supervised fine-tuning of the base stops at this sampled exact match. Higher: "
-    "an easier start, less left for RL to do. 1: only the step limit stops it.", low=0.0, high=1.0, unit="share",
+    "sft_target", "SFT target", 0.4, "Supervised fine-tuning of the base stops at this share of right "
+    "sampled completions. Higher: an easier start, less left for RL to do. 1: only the step limit stops it.",
+    low=0.0, high=1.0, unit="share",
     advanced=True)
 EVAL_PROMPTS = Knob(
     "eval_prompts", "Evaluation prompts", 256, "Prompts sampled at each measurement. More: a surer number, a longer "
@@ -272,7 +273,8 @@ PREFERENCE = (
     Knob("divergence_alpha", "Order of the α-divergence", 0.5, "Higher: nearer to the reverse KL, which is 1. Lower: "
          "nearer to the forward KL, which is 0.", "next batch", 0.0, 4.0, (0.0, 1.0), advanced=True),
     Knob("ld_alpha", "Weight of the longer side's tail", 1.0, "What the tokens count by which one side of a pair is "
-         "longer (LD-DPO). Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",
+         "longer (LD-DPO), where a loss compares both sides: the losses sft and kto and ORPO's SFT term count every "
+         "token. Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),

@@ -25,8 +25,7 @@ _MASKS = {"top_entropy_share": r"1[H_t\ \text{among the highest}]",
           "off_policy_threshold": r"1[\text{near}\ \pi_{old}]",
           "importance_cap": r"\min\big(\tfrac{\pi_{old}}{\pi_{sampler}}, C\big)"}
 _ENDED = r"y_{i,T_i} = \text{end}"
-_KEPT = {"informative": r"\max_g R > \min_g R", "best_of_group": r"y_i = \arg\max_g R(y_g)",
-         "not_truncated": _ENDED}
+_KEPT = {"informative": r"\max_g R > \min_g R", "best_of_group": r"y_i = \arg\max_g ", "not_truncated": _ENDED}
 _CRITIC = (r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
            r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)")
 _CHOSEN, _REJECTED = (rf"\log\tfrac{{\pi_\theta({side})}}{{\pi_{{ref}}({side})}}" for side in ("y_w", "y_l"))
@@ -43,6 +42,7 @@ _SIDES = {  # letters of preference losses: how they are found, and what they st
 # The tokens by which a side is longer than the other weigh less.
 _TAIL = (r"\log\pi(y) = \textstyle\sum_{t\le m}\log\pi(y_t) + \alpha_{LD}\sum_{t>m}\log\pi(y_t),\quad "
          r"m = \min(T_w, T_l)")
+_EVERY_TOKEN = {r"\\bar T_w": "SFT", r"\bz\b": "KTO"}  # letters of the terms that are not weighed down
 _LOG_RATIO = r"(?<![a-z\\])[cr](?![a-z])"  # c or r as a letter of its own
 
 
@@ -138,11 +138,19 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
 def _taken(values: Mapping[str, Value]) -> list[str]:
     """Which completions and tokens count, and how they are numbered."""
     masks = [text for key, text in _MASKS.items() if key in values and masked({key: values[key]})]
-    kept = [_KEPT[str(values["selection"])]] if values["selection"] in _KEPT else []
+    selection = str(values["selection"])
+    kept = [_KEPT[selection] + _ranked(values) * (selection == "best_of_group")] if selection in _KEPT else []
     kept += [_ENDED] if values["overlong_filter"] and _ENDED not in kept else []
     compares = any(family[str(values[family.key])].group for family in (choices.ADVANTAGE, choices.SELECTION))
     return [*([rf"m_t = {''.join(masks)}"] if masks else []), *kept,
             r"g = 1\ldots G" if compares else r"i = 1\ldots P\,G"]
+
+
+def _ranked(values: Mapping[str, Value]) -> str:
+    """What the best of a group is the best by: all that it earns."""
+    if values["kl_placement"] == "reward" and not _of_sequences(values):
+        return r"\textstyle\sum_t " + ("r'_t(y_g)" if values.get("whiten_rewards") else "r_t(y_g)")
+    return _TOTAL[_changed(values)] + "(y_g)"
 
 
 # ---- from preferences ----------------------------------------------------------------------------------------------
@@ -156,7 +164,10 @@ def _preference(values: Mapping[str, Value]) -> list[str]:
     if any(each.reference for each in (first, *second)) and re.search(_LOG_RATIO, " ".join([text, *said])):
         said += _log_ratios(str(values["divergence"]))
     left = rf"L = {weight}\Big[{text}\Big]" if weight or second else f"L = {text}"
-    said = list(dict.fromkeys(said)) + ([_TAIL] if float(values["ld_alpha"]) < 1 else [])
+    if float(values["ld_alpha"]) < 1 and not all(each.every_token for each in (first, *second)):
+        said += [_TAIL, *(rf"\alpha_{{LD}} = 1\ \text{{in the {name} term}}" for letter, name in _EVERY_TOKEN.items()
+                          if re.search(letter, text))]
+    said = list(dict.fromkeys(said))
     return [left, *([_JOIN.join(said)] if said else [])]
 
 
