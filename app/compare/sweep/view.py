@@ -133,9 +133,8 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
         share = stand.shares and stand.shares.get(group.label)
-        values = dict(zip((trace.run for trace in group.traces if trace.column(chosen.metric)[0].size),
-                          stand.values.get(group.label, ()), strict=True))
-        links = " ".join(_link(source_of(chosen, trace.run), values.get(trace.run), digits) for trace in group.traces)
+        links = " ".join(_link(source_of(chosen, trace.run), stand.of_run.get(trace.run), digits)
+                         for trace in group.traces)
         label = html.escape(names[group.label])
         cell = f"<td>{'–' if share is None else f'{share:.0%}'}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"
