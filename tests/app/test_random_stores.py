@@ -1,4 +1,4 @@
-"""Every page holds for every mixture of runs: no exception and no traceback, whatever is queued, live, ended or gone."""
+"""Every page holds for every mixture of runs: no exception, whatever is queued, live, ended or deleted."""
 
 from __future__ import annotations
 
