@@ -152,13 +152,7 @@ class RandomStore:
         if state in RESUMABLE and self.rng.random() < 0.2:  # it never began
             self.store.set_state(run_id, state, "Why it ended.")
             return
-        self.store.set_state(run_id, "running")
-        for step in range(1, (STEPS if state == "finished" else steps) + 1):
-            self.row(run_id, step)
-        if self.rng.random() < 0.3:
-            self.looked_at(run_id)
-        if self.rng.random() < 0.2:
-            self.turn(run_id)
+        self.trained(run_id, STEPS if state == "finished" else steps)
         if state == "queued":  # it was interrupted, and is to be resumed
             self.store.set_state(run_id, "interrupted", "its process is gone")
             self.store.requeue(run_id)
@@ -166,6 +160,16 @@ class RandomStore:
             self.store.set_state(run_id, state, self.rng.choice(["", "Why it ended."]))
         if state in ("running", "paused") and self.rng.random() < 0.3:
             self.store.ask(run_id, self.rng.choice(["pause", "stop", "resume", "step"]))
+
+    def trained(self, run_id: str, steps: int) -> None:
+        """A run that has made so many steps, with what is kept of them."""
+        self.store.set_state(run_id, "running")
+        for step in range(1, steps + 1):
+            self.row(run_id, step)
+        if self.rng.random() < 0.3:
+            self.looked_at(run_id)
+        if self.rng.random() < 0.2:
+            self.turn(run_id)
 
     def row(self, run_id: str, step: int) -> None:
         """A step with some of the metrics of the run's charts: some are measured now and then, some never."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.compare.one_batch import charts
-from app.compare.one_batch.batch import FEW, MOST, ONLINE, Batch, of, usual
+from app.compare.one_batch.batch import FEW, MOST, ONLINE, Batch, of, to_compare
 from labcore.files.paths import run_folder
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import drawn, html, link, ran
@@ -106,8 +106,8 @@ def test_the_algorithms_of_the_runs_are_compared_unless_others_are_chosen(page, 
 
 
 def test_a_single_algorithm_is_compared_with_a_few_others():
-    assert usual(["dapo"]) == ("dapo", *ONLINE[:FEW - 1]) and usual(["dpo"]) == ONLINE[:FEW]
-    assert usual(ONLINE) == ONLINE[:MOST]
+    assert to_compare(["dapo"]) == ("dapo", *ONLINE[:FEW - 1]) and to_compare(["dpo"]) == ONLINE[:FEW]
+    assert to_compare(ONLINE) == ONLINE[:MOST]
 
 
 def test_a_sentence_names_a_few_pairs():

@@ -46,7 +46,7 @@ class Batch:
         return {"job": "one_batch", **given, "algorithms": list(self.algorithms)}
 
 
-def usual(compared: Sequence[str]) -> tuple[str, ...]:
+def to_compare(compared: Sequence[str]) -> tuple[str, ...]:
     """The algorithms to compare where none is chosen: the online ones of the runs that are `compared`. Beside a single
     one, or none, a few others."""
     own = tuple(dict.fromkeys(key for key in compared if key in ONLINE))

@@ -12,7 +12,19 @@ import streamlit as st
 from app import jobs, link, theme
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
-from app.compare.one_batch.batch import BOUNDS, LOOKED, MOST, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read, usual
+from app.compare.one_batch.batch import (
+    BOUNDS,
+    LOOKED,
+    MOST,
+    ONLINE,
+    OTHERS,
+    UPDATES,
+    USUAL,
+    Batch,
+    of,
+    read,
+    to_compare,
+)
 from app.components.figure_chart import figure_chart
 from app.held import Held, held
 from app.link import Param
@@ -48,14 +60,14 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
     models = list(dict.fromkeys(models))
-    compared = usual([run.spec.algorithm for run in runs])
+    compared = to_compare([run.spec.algorithm for run in runs])
     asked, faults = read(link.get(BATCH), models)
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
     batch = of(link.get(BATCH), models, compared)
     above = st.container()
     choice = tuple(run.id for run in runs), asked.spec()
-    found, fresh = jobs.result(batch.spec(), "Sampling the batch; each algorithm computes its gradient and takes a step",
+    found, fresh = jobs.result(batch.spec(), "Sampling the batch; each algorithm computes its gradient and a step",
                                "one_batch", choice, parse(batch.model).run, polled)
     batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
 

@@ -1,8 +1,8 @@
 """One batch, many algorithms: the same completions, and what every online algorithm would make of them.
 
 A batch is sampled once from a model and frozen. For each chosen online row of the catalog the training loop's own code
-then gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before (μ > 1)
-the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
+then gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before
+(μ > 1) the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
 Left out: mini-batches, and the entropy bonus in −∂L/∂log π of single tokens, whose gradient passes by no log-prob.
 """
 
@@ -207,5 +207,5 @@ def _check_memory(session: LlmSession, count: int) -> None:
     needed, free = numbers * 4 * (count + 4), machine.free_memory(session.device.type)
     if free is not None and needed > free:
         raise LabError(f"The model has {numbers / 1e6:,.0f} M parameters: {count} gradients and a copy need "
-                       f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Choose fewer algorithms, or a smaller "
-                       "model.")
+                       f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Choose fewer algorithms, or a "
+                       "smaller model.")
