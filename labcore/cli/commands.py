@@ -13,7 +13,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from labcore.catalog.kinds import kind, task
+from labcore.catalog import kinds
+from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.cli.progress import Progress
@@ -32,6 +33,7 @@ from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run,
 from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
 from labcore.tasks import own_reward
+from labcore.tasks.file_kinds import task_for
 from labcore.tasks.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
@@ -98,7 +100,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     task_key = options.task
     if task_key is None:
         task_key = next(iter(files), usual.task if options.maze is None else "own")
-    if files and task(task_key, options.kind).data not in files:
+    if files and not task(task_key, options.kind).data:
         raise LabError(f"The task {quoted(task_key)} reads no {next(iter(files))} file: leave --task out.")
     knobs = assignments(options.knobs)
     if options.verifier:
@@ -110,6 +112,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     algorithm, mix, chosen = algorithm_of(options)
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
     kept = [str(keep_file(path, LIMIT)) for path in files.values()]
+    if kept:
+        task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm)
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
@@ -118,6 +122,14 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
     return spec
+
+
+def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str) -> str:
+    """The task that a file is for; says so where that is another one than it was given for."""
+    found = task_for(path, task(task_key, usual.key), [kinds.algorithm(algorithm, usual.key)], usual.tasks)
+    if found.key != task_key:
+        print(f"labcore: {path.name} has preferences, so the run learns the task {found.key}.", file=sys.stderr)
+    return found.key
 
 
 def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:

@@ -110,6 +110,14 @@ def test_a_single_algorithm_is_compared_with_a_few_others():
     assert to_compare(ONLINE) == ONLINE[:MOST]
 
 
+def test_a_run_without_rewards_gives_no_batch(page, lab, asked, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}')
+    own = trained(lab.store, "dpo", task="preferences", data=str(path))
+    assert "Files of preferences give no rewards" in page("compare", runs=own, view="batch").info[0].value
+    assert not asked.asked
+
+
 def test_a_sentence_names_a_few_pairs():
     labels = [f"A{place}" for place in range(MOST)]
     cosines = [[0.5 if a + b == MOST - 1 else 0.99 for b in range(MOST)] for a in range(MOST)]

@@ -10,7 +10,7 @@ import pytest
 
 from labcore import machine
 from labcore.cli import commands
-from labcore.cli.main import main
+from labcore.cli.main import main, parser
 from labcore.files import jsonl
 from labcore.files.paths import home
 from labcore.store import schema
@@ -85,6 +85,25 @@ def test_a_pair_of_two_equal_sides(capsys, tmp_path):
     path.write_text('{"prompt": "a", "chosen": "x", "rejected": "x"}\n')
     said = refused(capsys, "run", "--algorithm", "dpo", "--preferences", str(path))
     assert "same text as chosen and rejected" in said
+
+
+@pytest.mark.parametrize("given, moved", [
+    (("--preferences",), False), (("--prompts",), True), (("--text",), True),
+    (("--task", "prompts", "--prompts"), True),
+    (("--task", "prompts", "--preferences"), True), (("--task", "preferences", "--prompts"), False)])
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_preferences_are_preferences_wherever_they_are_given(capsys, tmp_path, given, moved, command):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "x", "rejected": "y", "answer": "x"}\n' * 9)
+    spec = commands.spec_of(parser().parse_args([command, "--algorithm", "dpo", *given, str(path)]))
+    assert spec.task == "preferences" and spec.knobs["pairs"] == "dataset"
+    assert ("so the run learns the task preferences" in capsys.readouterr().err) == moved
+
+
+def test_preferences_for_what_learns_from_rewards_are_refused_in_one_sentence(capsys, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "x", "rejected": "y"}\n')
+    assert "GRPO learns from prompts with answers" in refused(capsys, *OWN, str(path))
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_training(capsys, tmp_path):

@@ -53,9 +53,12 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
 
     `polled` as in `answers.panel`; `hues` are the numbers of the colours that algorithms have on the page around.
     """
-    runs = language_runs(run_ids)
+    language = language_runs(run_ids)
+    runs = [run for run in language if run.spec.task_row.verifiable]
     if not runs:
-        st.info("A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
+        st.info("Files of preferences give no rewards, from which the algorithms of this view learn: choose a run on a "
+                "task with a verifier." if language else
+                "A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
                 icon=":material/info:")
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]

@@ -57,6 +57,9 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     size = {"prompts_per_step": whole(spec, "prompts", 2, 256), "group_size": whole(spec, "group_size", 2, 32)}
     updates, count = whole(spec, "updates", 0, 16), whole(spec, "eval_prompts", 16, 4096)
     session = learner(name)
+    if not session.spec.task_row.verifiable:
+        raise LabError(f"The run of {name} learned from a file of preferences, which gives no rewards, and the "
+                       "algorithms compared on one batch learn from rewards: choose a run on a task with a verifier.")
     own = session.spec.algorithm if session.spec.algorithm in _keys() else ONLINE[0].key
     chosen, stepper = _checked(spec.get("algorithms") or _keys()), _checked([spec.get("stepper") or own])[0]
     _check_memory(session, len(chosen))
