@@ -300,11 +300,14 @@ def set_knobs(options: argparse.Namespace) -> int:
 def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> int:
     """Wait for the worker to settle the controls, and say what became of them. Returns 1 if one was refused."""
     name = titles.title(store.run(run_id))
-    deadline = time.monotonic() + OBEY_SECONDS
+    deadline, told = time.monotonic() + OBEY_SECONDS, False
     while True:
         settled = [control for control in store.controls(run_id) if control.id in control_ids]
         if all(control.state != "asked" for control in settled):
             break
+        if not told and (pending := store.run(run_id).pending):
+            told = True
+            print(f"{name}: {pending} after this step.", file=sys.stderr, flush=True)
         if time.monotonic() > deadline:
             print(f"{name}: asked for {what}; the worker has not answered yet.")
             return 0

@@ -52,12 +52,13 @@ def test_a_file_with_answers_and_pairs_is_taken_as_its_learner_needs_it(file, gi
 
 
 @pytest.mark.parametrize("name, given, algorithms, words", [
-    ("pairs", "prompts", ["grpo"], "pairs.jsonl has preferences (prompt, chosen, rejected), and GRPO learns from prompts "
-                                   "with answers (prompt, answer): choose an algorithm that learns from pairs"),
+    ("pairs", "prompts", ["grpo"],
+     "pairs.jsonl has preferences (prompt, chosen, rejected), and GRPO learns from prompts with answers (prompt, "
+     "answer): choose an algorithm that learns from pairs"),
     ("pairs", "text", ["grpo", "ppo"], "and GRPO and PPO learn from plain text"),
-    ("prompts", "preferences", ["dpo"], "prompts.jsonl has prompts with answers (prompt, answer), and the task 'Your own "
-                                        "preferences' reads preferences (prompt, chosen, rejected): choose the task "
-                                        "'Your own prompts' (prompts), or give another file."),
+    ("prompts", "preferences", ["dpo"],
+     "prompts.jsonl has prompts with answers (prompt, answer), and the task 'Your own preferences' reads preferences "
+     "(prompt, chosen, rejected): choose the task 'Your own prompts' (prompts), or give another file."),
     ("prompts", "text", ["sft"], "reads plain text: choose the task 'Your own prompts'"),
     ("both", "text", ["online_dpo"], "choose an algorithm that learns from pairs")])
 def test_what_was_found_and_what_is_needed_is_one_sentence(file, name, given, algorithms, words):

@@ -20,6 +20,7 @@ from app.compare.sweep.multiples import Look, common_note, multiples
 from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
 from app.status import STATES
+from app.status import name_of as state_of
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import Standing
@@ -148,7 +149,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
 
 
 def _link(run: RunRow, value: float | None, digits: int) -> str:
-    colour, state, _ = STATES[run.state]
+    colour, state = STATES[run.state][0], state_of(run)
     said = state.lower() if value is None else theme.number(value, digits)
     dot = "" if run.state == "finished" else f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
     return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(title(run))}, {state.lower()}" '
