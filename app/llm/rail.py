@@ -25,6 +25,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files.paths import read_only
+from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title as title_of
 from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
 from labcore.store.rows import RunRow
@@ -122,7 +123,7 @@ def _station(key: str, title: str, run: RunRow | None, found: Chain, values: Map
     colour, state = STATES[run.state][0], name_of(run)
     counts = active(run) and run.step and not run.pending
     going = f"step {run.step:,} of {run.spec.steps:,}" if counts else state.lower()
-    name = title_of(run) if key == RL else f"#{run.number}"  # beside the others' names there is no room for more
+    name = title_of(run) if key == RL else number_of(run)  # beside the others' names there is no room for more
     return here | {"run": run.id, "run_title": title_of(run), "colour": colour, "note": f"{name} · {going}",
                    "numbers": numbers(key, values.get(run.id, {}))}
 

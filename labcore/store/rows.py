@@ -60,8 +60,8 @@ class RunRow:
     """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
-    `number` counts the lab's runs in the order in which they were made. `asked` is a command that its worker has not
-    obeyed yet. The last four are its `Marks`.
+    `number` counts the lab's runs in the order in which they were made; below 0 it is the place in its sweep. `asked`
+    is a command that its worker has not obeyed yet. The last four are its `Marks`.
     """
 
     id: str
