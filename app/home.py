@@ -91,7 +91,7 @@ def doors() -> None:
 def go_on() -> None:
     """The way back: to the last run, opened or resumed where it was cut short, and to those that go."""
     interrupted = lab().store.runs("interrupted")
-    last = next(iter(lab().store.runs(limit=1)), None)
+    last = next(iter(lab().store.runs(limit=1, own=True)), None)
     offered = bool(interrupted) and not read_only()
     if offered:
         listing.resume_banner(interrupted)

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import naming
 from app.lab import errors_shown, lab
 from app.session import page_of, show_error
-from app.status import STATES, duration
+from app.status import STATES, duration, name_of
 from app.theme import number
 from app.tokens import literal
 from app.training.status_line import linked
@@ -87,7 +87,7 @@ def newest(runs: list[RunRow]) -> dict[str, Step]:
 def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[RunRow] = ()) -> str:
     """One run as HTML: state, title, what it is, how far, its headline number, when; `holders` are the runs that have
     the places for which it waits."""
-    colour, state, _ = STATES[run.state]
+    colour, state = STATES[run.state][0], name_of(run)
     share = min(1.0, run.step / run.spec.steps)
     first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
     value = step.metrics.get(first.key) if step else None

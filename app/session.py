@@ -45,7 +45,7 @@ def missing(run_id: str) -> str:
 
 
 def open_run(kind: str) -> RunRow | None:
-    """The run of the URL; else the one this tab had open; else, in a new tab, the newest that is going.
+    """The run of the URL; else the one this tab had open; else, in a new tab, the newest of one's own that is live.
 
     Only runs of `kind`: the link of another one leads to its own page.
     """
@@ -62,8 +62,8 @@ def open_run(kind: str) -> RunRow | None:
             state[key] = run.id
         return run
     if key not in state:
-        going = [] if said else runs_of(kind, *ACTIVE)
-        state[key] = going[0].id if going else None
+        live = [] if said else lab().store.runs(*ACTIVE, limit=1, kind=kind, own=True)
+        state[key] = live[0].id if live else None
     run = lab().find(state[key])
     if run:
         link.settle({RUN.key: run.id, **_view()})

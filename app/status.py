@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from labcore.store.rows import RunRow
+
 # state: (colour of its dot, its name, what to do next). Red is for failure only.
 STATES: dict[str, tuple[str, str, str]] = {
     "queued": ("#8A939D", "Queued", "It starts when a place is free: as many runs at a time as there are cores."),
@@ -14,6 +16,15 @@ STATES: dict[str, tuple[str, str, str]] = {
     "diverged": ("#D32F2F", "Diverged", "Its metrics and its last good checkpoint are kept."),
     "failed": ("#D32F2F", "Failed", "What it had done so far is kept."),
 }
+
+
+# What a live run was asked to do, until its step ends.
+PENDING = {"stopping": "Stopping", "pausing": "Pausing"}
+
+
+def name_of(run: RunRow) -> str:
+    """The name of a run's state; of one that was asked to stop or to pause, that it is about to."""
+    return PENDING.get(run.pending) or STATES[run.state][1]
 
 
 def failed_at_once(state: str, step: int) -> bool:

@@ -41,7 +41,8 @@ CSS = """
 .st-key-show_knobs{display:none}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
   background:light-dark(#FFFFFF,#14171B)}
-div:has(>.st-key-bar){top:3.25rem;padding:.5rem 0 .35rem;margin-top:-.5rem}
+div:has(>.st-key-bar){top:3.25rem;padding:.5rem 0 .35rem;margin-top:-.5rem;z-index:21;
+  box-shadow:0 8px light-dark(#FFFFFF,#14171B)}
 div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
 @media (min-width:641px){.st-key-side{max-height:calc(100dvh - 3.25rem - 66px);overflow-y:auto;overflow-x:hidden;
   padding-right:8px;scrollbar-width:thin}

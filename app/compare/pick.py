@@ -16,6 +16,7 @@ from app.compare.sweep import buttons
 from app.held import held
 from app.lab import lab
 from app.status import STATES, duration
+from app.status import name_of as state_of
 from app.tokens import literal
 from labcore.compare import imported
 from labcore.jobs.progress import Progress, progress
@@ -65,7 +66,7 @@ def parents_of(sources: Sequence[Source]) -> list[str]:
 
 def title(run: RunRow) -> str:
     """A run in words to search in: its title, what is not at its default, seed and state."""
-    return naming.to_choose(run, f"seed {run.spec.seed}", STATES[run.state][1].lower())
+    return naming.to_choose(run, f"seed {run.spec.seed}", state_of(run).lower())
 
 
 def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:
@@ -112,7 +113,7 @@ def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False
     algorithms = dict.fromkeys(run.spec.row.label for run in runs)
     tasks = dict.fromkeys(run.spec.task for run in runs)
     seeds = len({run.spec.seed for run in runs})
-    states = Counter((STATES[run.state][0], "stopped early" if run.early else STATES[run.state][1].lower())
+    states = Counter((STATES[run.state][0], "stopped early" if run.early else state_of(run).lower())
                      for run in runs)
     dots = " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
                     f"{count:,} {state}</span>" for (colour, state), count in states.items())

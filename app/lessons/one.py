@@ -204,6 +204,9 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
         _again(lesson)
         return
     if verdict is None:
+        st.warning("Some runs of this lesson were deleted, so no seed has all of its runs and there is no verdict. The "
+                   "page Runs restores deleted runs for a week.", icon=":material/error:")
+        _again(lesson)
         return
     right = words.came_true(lesson, verdict, attempt)
     if not read_only() and (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
@@ -249,9 +252,9 @@ def _links(found: Course) -> None:
     """To the runs where they can be looked at more closely."""
     with st.container(horizontal=True, gap="small"):
         for setup in found.lesson.setups:
-            row = found.of(setup)[0]
-            st.page_link(page_of(row.spec.kind), label=f"{setup.label} in {KINDS[row.spec.kind].label}",
-                         icon=":material/open_in_full:", query_params={"run": row.id})
+            for row in found.of(setup)[:1]:  # its runs may be deleted
+                st.page_link(page_of(row.spec.kind), label=f"{setup.label} in {KINDS[row.spec.kind].label}",
+                             icon=":material/open_in_full:", query_params={"run": row.id})
         st.page_link("../pages/compare.py", label="Compare", icon=":material/query_stats:",
                      query_params=written(ComparePlace(sweep=found.sweep, metric=found.lesson.charts[0])))
         if found.lesson.more and FOUNDATIONS.exists():

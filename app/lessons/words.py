@@ -149,7 +149,9 @@ def going(course: Course) -> str:
     finished = sum(row.state == "finished" for row in rows)
     waiting = sum(row.state == "queued" for row in rows)
     share = sum(min(1.0, row.step / row.spec.steps) for row in rows) / len(rows)
-    said = f"{finished} of {len(rows)} runs finished" + (f", {waiting} waiting" if waiting else "")
+    stopping = sum(bool(row.pending) for row in rows)
+    said = f"{finished} of {len(rows)} runs finished" + (f", {waiting} waiting" if waiting else "") + (
+        f", {stopping} stopping" if stopping else "")
     return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#009E73"></span>'
             f"<b>Running</b> <span class=\"rl-muted\">{said}</span></div>"
             f'<div class="rl-bar"><i style="width:{share:.1%};background:#009E73"></i></div>')

@@ -19,12 +19,13 @@ from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.naming import model as model_name
 from app.naming import worded
 from app.session import Draft, runs_of, show_error, show_run
-from app.status import STATES
+from app.status import STATES, name_of
 from app.theme import number
 from labcore.catalog.right import named, right
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files.paths import read_only
+from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title as title_of
 from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
 from labcore.store.rows import RunRow
@@ -119,9 +120,10 @@ def _station(key: str, title: str, run: RunRow | None, found: Chain, values: Map
             "numbers": [], "starts": [], "colour": ""}
     if run is None:
         return here
-    colour, state, _ = STATES[run.state]
-    going = f"step {run.step:,} of {run.spec.steps:,}" if active(run) and run.step else state.lower()
-    name = title_of(run) if key == RL else f"#{run.number}"  # beside the others' names there is no room for more
+    colour, state = STATES[run.state][0], name_of(run)
+    counts = active(run) and run.step and not run.pending
+    going = f"step {run.step:,} of {run.spec.steps:,}" if counts else state.lower()
+    name = title_of(run) if key == RL else number_of(run)  # beside the others' names there is no room for more
     return here | {"run": run.id, "run_title": title_of(run), "colour": colour, "note": f"{name} · {going}",
                    "numbers": numbers(key, values.get(run.id, {}), right(run.spec.task_row, run.spec.knobs))}
 

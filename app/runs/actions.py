@@ -87,8 +87,9 @@ def _change(chosen: Sequence[Entry], one: Entry | None) -> None:
             f"{marks.TRASH_DAYS} days")
 
 
-def _button(label: str, icon: str, do: Callable[[], None], help: str | None = None, primary: bool = False) -> None:
-    st.button(label, icon=icon, key=f"act:{label}", on_click=done, args=(do,), help=help,
+def _button(label: str, icon: str, do: Callable[[], None], help: str | None = None, primary: bool = False,
+            disabled: bool = False) -> None:
+    st.button(label, icon=icon, key=f"act:{label}", on_click=done, args=(do,), help=help, disabled=disabled,
               type="primary" if primary else "secondary")
 
 
@@ -111,8 +112,17 @@ def _steer(chosen: Sequence[Entry]) -> None:
         _button("Resume", ":material/play_arrow:", lambda: [lab().launcher.resume(run_id) for run_id in resumable],
                 "From the last checkpoint")
     if going:
-        _button("Stop", ":material/stop:", lambda: [lab().store.ask(run_id, "stop") for run_id in going],
-                "With a checkpoint, so that it can be resumed")
+        asked = all(entry.pending == "stopping" for entry in chosen if entry.id in going)
+        _button("Stop", ":material/stop:", lambda: _stop(going), "It stops after its current step" if asked else
+                "With a checkpoint, so that it can be resumed", disabled=asked)
+
+
+def _stop(run_ids: Sequence[str]) -> None:
+    for run_id in run_ids:
+        lab().store.ask(run_id, "stop")
+    live = sum(bool(run.pending) for run in lab().store.runs_named(run_ids).values())
+    if live:
+        said(f"{live} {'runs stop after their' if live > 1 else 'run stops after its'} current step.")
 
 
 def _tags(chosen: Sequence[Entry]) -> None:

@@ -12,7 +12,7 @@ from app.lab import errors_shown, lab
 from app.runs import findings
 from app.runs.table import NAMES
 from app.session import page_of
-from app.status import STATES, duration, volume
+from app.status import STATES, duration, name_of, volume
 from app.theme import number
 from app.tokens import literal
 from labcore.catalog.knob import shown
@@ -125,7 +125,7 @@ def _forks(entry: Entry) -> None:
 
 def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
     """Where the branch left its parent, what is different since, and what became of it."""
-    run, (colour, state, _) = branch.run, STATES[branch.run.state]
+    run, colour, state = branch.run, STATES[branch.run.state][0], name_of(branch.run)
     parts = []
     if branch.depth:
         parts = [f"from step {branch.step:,}", *differences(parents[run.spec.parent[0]], run.spec, branch.step)]

@@ -10,7 +10,7 @@ import streamlit as st
 from app import naming
 from app.lab import titled
 from app.runs import state
-from app.status import STATES
+from app.status import PENDING, STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
 from labcore.shelf.entries import IMPORTED, Entry
@@ -20,8 +20,9 @@ ROW, HEAD = 35, 34  # pixels
 TALLEST = 14.5  # rows that are seen at once: the half one says that there are more below
 PAGE = 500  # rows that a browser is given at once
 TINT = "2E"  # how much of a state's colour is behind its name
-NAMES = {state: name for state, (_, name, _) in STATES.items()} | {IMPORTED: "Imported"}
-COLOURS = {state: colour for state, (colour, _, _) in STATES.items()} | {IMPORTED: "#CC79A7"}
+NAMES = {state: name for state, (_, name, _) in STATES.items()} | PENDING | {IMPORTED: "Imported"}
+COLOURS = {state: colour for state, (colour, _, _) in STATES.items()} | dict.fromkeys(PENDING, "#E69F00") | {
+    IMPORTED: "#CC79A7"}
 
 LETTER, PADDING, PILL = 6.0, 18, 14  # pixels: of a letter on average, and what a cell and a pill add to their text
 ROOM, LAST = 1206, "duration"  # pixels beside the boxes in a window of 1280, where the columns up to this one are seen
@@ -42,7 +43,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
     columns = {
         "run": [entry.title for entry in entries],
         "star": ["★" if entry.star else "" for entry in entries],
-        "state": [[NAMES[entry.state]] for entry in entries],
+        "state": [[NAMES[entry.pending or entry.state]] for entry in entries],
         "open": ["" if deleted else ":material/open_in_full:" for _ in entries],
         "algorithm": [f"{entry.algorithm} {entry.settings}".rstrip() for entry in entries],
         "task": [entry.task for entry in entries],

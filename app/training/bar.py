@@ -14,7 +14,7 @@ from app.lab import active, lab
 from app.naming import to_choose, worded
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_error, show_run
-from app.status import STATES, failed_at_once
+from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
 from labcore.errors import LabError
@@ -105,6 +105,9 @@ _BEFORE = tuple(action if action is STOP else replace(action, disabled=True, hel
 # Before its first step a run has made nothing to continue from or to fork.
 _AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Try it once more as it was"))
 
+# What makes no difference any more while a run is about to stop or to pause.
+_NOT_WHILE = {"stopping": (*_BEFORE[:2], PAUSE, GO_ON, STEP, STOP), "pausing": (PAUSE,)}
+
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "": (RUN,), "queued": _BEFORE, "starting": _BEFORE, "running": (PAUSE, STOP, FORK),
     "paused": (GO_ON, STEP, STOP, FORK), "finished": (AGAIN, SEED, FORK),
@@ -120,6 +123,9 @@ def _actions(run: RunRow | None, fault: str) -> list[Action]:
     found = ACTIONS[run.state if run else ""]
     if run and failed_at_once(run.state, run.step):
         found = _AT_ONCE
+    if run and run.pending:
+        found = tuple(replace(each, disabled=True, primary=False, help=f"{name_of(run)} after this step")
+                      if each in _NOT_WHILE[run.pending] else each for each in found)
     return [replace(action, disabled=True, primary=False, help=literal(fault)) if fault and action.starts else action
             for action in found]
 
@@ -164,9 +170,9 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
 
 def _picker(run: RunRow | None, kind: str) -> None:
     runs = runs_of(kind)
-    words = {"": "New run"} | {each.id: to_choose(each, STATES[each.state][1].lower()) for each in runs}
+    words = {"": "New run"} | {each.id: to_choose(each, name_of(each).lower()) for each in runs}
     if run and run.id not in words:
-        words[run.id] = to_choose(run, STATES[run.state][1].lower())
+        words[run.id] = to_choose(run, name_of(run).lower())
     # The widget keeps its words as its value: new words, new widget.
     shown = held(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
 

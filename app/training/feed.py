@@ -16,6 +16,7 @@ from labcore.catalog.switched import with_switched
 from labcore.doctor import doctor
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, RunRow, Step
@@ -251,7 +252,7 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         row = (named or {}).get(run_id)
         runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": title(row) if row else run_id,
                         "short": "this run" if not place else "parent" if run_id == parent_id
-                        else f"#{row.number}" if row else run_id,
+                        else number_of(row) if row else run_id,
                         "total": feed.spec.steps,
                         "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
                         "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],

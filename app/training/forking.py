@@ -12,7 +12,7 @@ import streamlit as st
 from app import typed
 from app.lab import active, errors_shown, in_words, lab
 from app.session import show_run
-from app.status import STATES
+from app.status import name_of
 from app.theme import DARK, LIGHT, ground
 from app.tokens import literal
 from app.training import controls
@@ -260,7 +260,7 @@ def family(run: RunRow, above: list[RunRow]) -> None:
     dot = '<span class="rl-dot" style="margin-left:.3rem;background:{}"></span>'
     own = dot.format(palette[len(above) % 6])
     there = dot.format(palette[(len(above) - 1) % 6]) if above else ""
-    state = f", {STATES[above[0].state][1].lower()}" if above else ", which was deleted"
+    state = f", {name_of(above[0]).lower()}" if above else ", which was deleted"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="family"):
         name = title(above[0]) if above else parent_title(lab().store, run.spec)
         st.html(f'<div class="rl-status">{own}This run, forked from {there} <b>{html.escape(name)}</b>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -94,7 +95,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
                    at=at, unfolded=view.researcher() and not stage, named={each.id: each for each in (shown, *above)})
     holding = holders(shown, going(lab().store, [shown]))
-    data |= {"status": line(shown, feed, stage, holding), "tiles": numbers(feed)}
+    data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding), "tiles": numbers(feed)}
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from app.naming import message
-from app.status import STATES, duration, what_next
+from app.status import STATES, duration, name_of, what_next
 from app.theme import number
 from app.training.feed import Feed, headline, rounded, tiles
 from labcore.runs.places import waiting_sentence
@@ -49,7 +49,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     It is made of parts, most telling first. All of them are shown where the run has a sentence to say; else they keep
     to one row, so that nothing below moves, and those that find no room there are left out whole.
     """
-    (colour, name, _), following = STATES[run.state], what_next(run.state, run.step)
+    colour, name, following = STATES[run.state][0], name_of(run), what_next(run.state, run.step)
     said, step = message(run), run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running" and feed.steps:
@@ -62,6 +62,8 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
         said = "" if run.state == "finished" and step == run.spec.steps else said
         done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
         parts = [part for part in (said.rstrip("."), done, *outcome(feed)) if part] or [""]
+    if run.pending:
+        parts, following = ["after this step" if run.step else "before its first step", *filter(None, parts)], ""
     texts = [waiting_sentence(escape(part), holders, linked) for part in parts]
     texts[0] = f"<b>{name}</b> {texts[0]}"
     if stage:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
 
 from app.session import Draft
 from app.tokens import literal
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
+from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.files.uploads import keep
+from labcore.tasks.file_kinds import task_for
 from labcore.tasks.task import check_data
 
 WANTED = {
@@ -32,8 +36,12 @@ def _size(task_key: str, path: str, knobs: dict[str, Value]) -> int | None:
     return check_data(task(task_key), path, knobs)
 
 
-def uploader(draft: Draft) -> None:
-    """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it."""
+def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
+    """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it. `rows` are the
+    algorithms that are to learn from it, where they are others than the draft's.
+
+    A file of preferences turns the draft to the task that reads them.
+    """
     wanted = draft.task_row.data
     if not wanted:
         return
@@ -47,10 +55,25 @@ def uploader(draft: Draft) -> None:
     try:
         if file is not None:
             kept = draft.fields["data"][wanted] = str(keep(file.name, file.getvalue()))
+            fitting = task_for(Path(kept), draft.task_row, rows or (draft.row,), draft.kind.tasks)
+            if fitting.key != draft.task_row.key:
+                _turn(draft, fitting, kept)
         size = _size(draft.task_row.key, kept, {knob.key: draft.values[knob.key] for knob in draft.task_row.knobs})
     except LabError as error:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
         return
+    if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
+        st.caption(literal(moved))
     count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
     st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}.")
+
+
+def _turn(draft: Draft, fitting: Task, kept: str) -> None:
+    """Turn the draft to the task that a file is for, and draw the page anew with it."""
+    draft.fields["data"].pop(draft.task_row.data, None)
+    draft.fields["data"][fitting.data] = kept
+    draft.choose("task", fitting.key)
+    st.session_state[f"turned:{draft.scope}:{fitting.key}:{kept}"] = (
+        f"{Path(kept).name} has preferences, so the task is now {fitting.label}.")
+    st.rerun()

@@ -32,6 +32,7 @@ class Kind:
     that a task sets to suit it; another algorithm takes over their values. `axes` are the horizontal axes of its charts
     beside the steps; the first one is where runs are compared by default. `speed` is the metric of its pace,
     `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
+    `short`: its runs mostly take seconds and little memory, so that one of them need not wait for a sweep.
     """
 
     key: str
@@ -54,6 +55,7 @@ class Kind:
     shared: frozenset[str] = frozenset()
     on_gpu: bool = False
     speed_unit: str = ""
+    short: bool = False
 
     @property
     def model(self) -> str:
@@ -72,7 +74,7 @@ _ROWS = (
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}, on_gpu=True),
     Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
-         "env_steps_per_second", speed_unit="moves/s", check="labcore.envs.maze_presets:build",
+         "env_steps_per_second", speed_unit="moves/s", short=True, check="labcore.envs.maze_presets:build",
          caution="labcore.envs.maze_presets:caution",
          loops={"planning": "labcore.tabular.loops:planning", "temporal_difference": "labcore.tabular.loops:learning",
                 "tabular_policy_gradient": "labcore.tabular.loops:learning"},
@@ -80,7 +82,7 @@ _ROWS = (
     Kind("cartpole", "CartPole", "labcore.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
-         check="labcore.envs.gym_world:check", replay="labcore.deep.player:replay",
+         short=True, check="labcore.envs.gym_world:check", replay="labcore.deep.player:replay",
          any_task=True),
 )
 

@@ -1,4 +1,4 @@
-"""`answer` and `batch`: let trained models answer, and see one batch with the eyes of every online algorithm."""
+"""`answer` and `batch`: let trained models answer, and compare online algorithms on one batch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def add_to(add) -> None:
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--json", action="store_true", help="print JSON")
 
-    one = add("batch", batch, "one batch of a model, and what every online algorithm would make of it")
+    one = add("batch", batch, "one batch of a model, and the gradient and step of each online algorithm on it")
     one.add_argument("model", metavar="MODEL", help=_MODEL)
+    one.add_argument("--algorithms", metavar="KEY[,KEY…]", help="the algorithms to compare (default: all online ones)")
     one.add_argument("--prompts", type=int, default=16)
     one.add_argument("--group-size", type=int, default=8, dest="group_size")
     one.add_argument("--updates", type=int, default=0, help="steps on the batch before it is looked at (μ > 1)")
@@ -82,7 +83,9 @@ def batch(options: argparse.Namespace) -> int:
     spec_of(parse(options.model).run)  # said here, before torch is brought in
     spec = {"job": "one_batch", **{key: getattr(options, key) for key in (
         "prompts", "group_size", "updates", "eval_prompts", "seed")}, "model": parse(options.model).pinned.name}
-    found = jobs.compute(spec | ({"stepper": options.stepper} if options.stepper else {}))
+    spec |= {"stepper": options.stepper} if options.stepper else {}
+    spec |= {"algorithms": options.algorithms.split(",")} if options.algorithms else {}
+    found = jobs.compute(spec)
     print(json.dumps(found, ensure_ascii=False, indent=2) if options.json else "\n\n".join(_pages(found)))
     return 0
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from labcore.catalog.kinds import kind, task
+from labcore.catalog import kinds
+from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
@@ -34,6 +35,7 @@ from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
 from labcore.tasks import own_reward
 from labcore.tasks.cautions import of_file
+from labcore.tasks.file_kinds import task_for
 from labcore.tasks.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
@@ -102,7 +104,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     task_key = options.task
     if task_key is None:
         task_key = next(iter(files), usual.task if options.maze is None else "own")
-    if files and task(task_key, options.kind).data not in files:
+    if files and not task(task_key, options.kind).data:
         raise LabError(f"The task {quoted(task_key)} reads no {next(iter(files))} file: leave --task out.")
     knobs = assignments(options.knobs)
     if options.verifier:
@@ -114,6 +116,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     algorithm, mix, chosen = algorithm_of(options)
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
     kept = [str(keep_file(path, LIMIT)) for path in files.values()]
+    if kept:
+        task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm)
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
@@ -122,6 +126,14 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
     return spec
+
+
+def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str) -> str:
+    """The task that a file is for; says so where that is another one than it was given for."""
+    found = task_for(path, task(task_key, usual.key), [kinds.algorithm(algorithm, usual.key)], usual.tasks)
+    if found.key != task_key:
+        print(f"labcore: {path.name} has preferences, so the run learns the task {found.key}.", file=sys.stderr)
+    return found.key
 
 
 def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
@@ -291,11 +303,14 @@ def set_knobs(options: argparse.Namespace) -> int:
 def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> int:
     """Wait for the worker to settle the controls, and say what became of them. Returns 1 if one was refused."""
     name = titles.title(store.run(run_id))
-    deadline = time.monotonic() + OBEY_SECONDS
+    deadline, told = time.monotonic() + OBEY_SECONDS, False
     while True:
         settled = [control for control in store.controls(run_id) if control.id in control_ids]
         if all(control.state != "asked" for control in settled):
             break
+        if not told and (pending := store.run(run_id).pending):
+            told = True
+            print(f"{name}: {pending} after this step.", file=sys.stderr, flush=True)
         if time.monotonic() > deadline:
             print(f"{name}: asked for {what}; the worker has not answered yet.")
             return 0

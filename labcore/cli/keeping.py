@@ -104,8 +104,8 @@ def _line(entry: Entry, wide: int, message: str) -> str:
     seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
     shown, tags = entry.summary, "".join(f"  #{tag}" for tag in entry.tags)
     value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"
-    star = "*" if entry.star else " "
-    return (f"{star} {entry.id:<26} {entry.title:<{wide}}  {entry.state:<12} {steps} {seconds}  {value:<24}{tags}  "
+    star, state = "*" if entry.star else " ", entry.pending or entry.state
+    return (f"{star} {entry.id:<26} {entry.title:<{wide}}  {state:<12} {steps} {seconds}  {value:<24}{tags}  "
             f"{message}").rstrip()
 
 

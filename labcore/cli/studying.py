@@ -103,6 +103,7 @@ def _run(store: Store, chosen: Study, quiet: bool) -> None:
                                f"{sweep_id} says why; the same command runs the missing ones.")
         except KeyboardInterrupt:
             sweep.cancel(store, sweep_id)
+            print("labcore: stopping after the current steps", file=sys.stderr)
             raise
         finally:
             launcher.close()

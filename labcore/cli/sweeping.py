@@ -130,7 +130,8 @@ def run_all(store: Store, sweep_id: str, options: argparse.Namespace) -> int:
         wait(store, sweep_id, launcher)
     except KeyboardInterrupt:
         engine.cancel(store, sweep_id)
-        print(f"labcore: stopped; to resume: python -m labcore sweeps {sweep_id} --resume", file=sys.stderr)
+        print(f"labcore: stopping after the current steps; to resume: python -m labcore sweeps {sweep_id} --resume",
+              file=sys.stderr)
         raise
     finally:
         launcher.close()
@@ -246,8 +247,10 @@ def sweeps(options: argparse.Namespace) -> int:
         return _list(store, options.json)
     if options.cancel:
         stopped = engine.cancel(store, options.sweep)
-        print(f"{options.sweep}: {len(stopped)} runs stopped." if stopped else
-              f"{options.sweep}: none of its runs waits or goes.")
+        live = sum(bool(run.pending) for run in store.runs_named(stopped).values())
+        later = f"{live} {'runs stop after their' if live != 1 else 'run stops after its'} current step"
+        parts = [*([f"{len(stopped) - live} runs stopped"] if len(stopped) > live else []), *([later] if live else [])]
+        print(f"{options.sweep}: {', '.join(parts) or 'no run is queued or running'}.")
         return 0
     if options.resume:
         if not engine.resume(store, options.sweep) and not engine.sweep(store, options.sweep).active:

@@ -27,16 +27,17 @@ CRITERIA = (*EQUAL, FINAL, BEST)
 class Standing:
     """Where settings stand by one criterion; all by their labels.
 
-    `values` are one number per run in the order of the group's runs, `means` those over seeds, `shares` how often each
-    has the best mean when seeds are drawn again (None where a setting has one seed). `leader` has the best mean; it
-    `beats` some, `ties` with some, lies `behind` most seeds of some (a few of its own lift its mean), and of the `few`
-    there is no telling for want of seeds. `place` is where on its axis a criterion of equal tokens, say, judges;
-    `updates` are how many each had made by then.
+    `values` are one number per run that has one, `of_run` the same numbers by the run's id, `means` those over seeds,
+    `shares` how often each has the best mean when seeds are drawn again (None where a setting has one seed). `leader`
+    has the best mean; it `beats` some, `ties` with some, lies `behind` most seeds of some (a few of its own lift its
+    mean), and of the `few` there is no telling for want of seeds. `place` is where on its axis a criterion of equal
+    tokens, say, judges; `updates` are how many each had made by then.
     """
 
     criterion: str
     place: float | None
     values: Mapping[str, tuple[float, ...]]
+    of_run: Mapping[str, float]
     means: Mapping[str, Mean]
     shares: Mapping[str, float] | None
     leader: str
@@ -85,7 +86,9 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Stand
         comparison = statistics.comparison(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
         {"A": beats, "tie": ties, "B": behind, "none": few}[comparison.verdict].append(label)
     order = list(values)
-    return Standing(criterion, equal.get(criterion), values,
+    of_run = {trace.run: value for group in found
+              for trace, value in zip(group.traces, values[group.label], strict=True)}
+    return Standing(criterion, equal.get(criterion), values, of_run,
                     {label: statistics.mean(np.array(each)) for label, each in values.items()},
                     shares(values, sign), leader, *(tuple(sorted(each, key=order.index))
                                                     for each in (beats, ties, behind, few)),

@@ -49,6 +49,21 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
     return rows
 
 
+def first_object(path: Path) -> dict[str, object]:
+    """The JSON object of the first line that is not blank; an empty one where that line is none.
+
+    Raises:
+        LabError: the file cannot be read, or is empty.
+    """
+    for index, raw in enumerate(_lines(path), start=1):
+        if raw.strip():
+            try:
+                return _object(path, index, raw.removesuffix(b"\n"), last=False)
+            except LabError:  # it is said by who reads the whole file
+                break
+    return {}
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, each with its end. None is held twice, and none that is too long is held at all."""
     file = io.BytesIO(read_bytes(path))

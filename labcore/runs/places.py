@@ -23,7 +23,16 @@ def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
     cannot be known: those of another lab or machine wait for other places."""
     limit = re.search(r"RL_LAB_MAX_RUNS=(\d+)", run.message) if run.crowded_out else None
     found = [each for each in going if each.host == platform.node()] if limit else []
+    beside = next((each for each in found if short(each)), None)
+    if limit and beside and len(found) == int(limit[1]) + 1:
+        found.remove(beside)
     return found[::-1] if limit and len(found) == int(limit[1]) else []
+
+
+def short(run: RunRow) -> bool:
+    """Whether a run has a place of its own beside a sweep, a lesson or a study: a single one of a kind whose runs are
+    short. The supervisor gives that place to one of them at a time."""
+    return run.sweep is None and run.spec.kind_row.short
 
 
 def waiting_sentence(message: str, holders: Sequence[RunRow], name_of: Callable[[RunRow], str] = title) -> str:

@@ -23,11 +23,16 @@ _NAMED = re.compile(r"python -m labcore[^,;()\n]*|\bid [\w.-]+|"
 
 
 def title(run: RunRow) -> str:
-    """The algorithm, or the mix by the name that its owner gave it, the task, and the lab's number of the run.
+    """The algorithm, or the mix by the name that its owner gave it, the task, and the number of the run.
 
     So no two runs have one title, and none ever changes.
     """
-    return f"{run.spec.row.label} {run.spec.task} #{run.number}"
+    return f"{run.spec.row.label} {run.spec.task} {number(run)}"
+
+
+def number(run: RunRow) -> str:
+    """The lab's number of a run, "#3"; of one of a sweep the sweep's own name and the place in it, "#8606ab.2"."""
+    return f"#{run.number}" if run.number >= 0 else f"#{(run.sweep or '').removeprefix('sweep-')}.{-run.number}"
 
 
 def with_id(run: RunRow) -> str:

@@ -50,6 +50,7 @@ class Entry:
     note: str = ""
     deleted: float | None = None
     imported: Imported | None = None
+    pending: str = ""  # as of a `RunRow`
 
     @property
     def active(self) -> bool:
@@ -62,7 +63,7 @@ def of_run(row: RunRow, summary: Summary) -> Entry:
     return Entry(row.id, title(row), spec.kind, row.state, spec.row.label, row.created, row.step, summary,
                  spec.task_row.label, spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended,
                  row.seconds, row.message, ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star,
-                 row.tags, row.note, row.deleted)
+                 row.tags, row.note, row.deleted, pending=row.pending)
 
 
 def of_imported(run: Imported, summary: Summary) -> Entry:

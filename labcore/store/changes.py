@@ -50,10 +50,10 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
 def create(connection: sa.Connection, specs: Sequence[RunSpec], sweep: str | None,
            queued: Mapping[str, Any]) -> list[str]:
     """Add queued runs in this order, each with its event `queued`; return their ids."""
-    ids, first, now = _free_ids(connection, specs), next_number(connection, len(specs)), time.time()
+    ids, numbers, now = _free_ids(connection, specs), _numbers(connection, len(specs), sweep), time.time()
     connection.execute(runs.insert(), [
         {"id": run_id, "spec": spec.to_json(), "state": "queued", "message": "", "sweep": sweep,
-         "created": now + place * _APART, "parent": spec.parent[0] if spec.parent else None, "number": first + place}
+         "created": now + place * _APART, "parent": spec.parent[0] if spec.parent else None, "number": numbers[place]}
         for place, (run_id, spec) in enumerate(zip(ids, specs, strict=True))])
     connection.execute(events.insert(), [
         _event(run_id, "queued", queued, spec.parent[1] if spec.parent else 0)
@@ -72,6 +72,18 @@ def _free_ids(connection: sa.Connection, specs: Sequence[RunSpec]) -> list[str]:
         if len(ids) == len(specs):
             break
     return [ids[place] for place in range(len(specs))]
+
+
+def _numbers(connection: sa.Connection, many: int, sweep: str | None) -> Sequence[int]:
+    """The numbers of so many new runs: the lab's next ones, or below 0 the next places in their sweep.
+
+    So the runs of a lesson or a sweep leave no gap in the numbers of those that are started one by one.
+    """
+    first = next_number(connection, 0 if sweep else many)  # whoever adds to the same sweep now waits here
+    if sweep is None:
+        return range(first, first + many)
+    last = connection.scalar(sa.select(sa.func.min(runs.c.number)).where(runs.c.sweep == sweep)) or 0
+    return range(min(last, 0) - 1, min(last, 0) - 1 - many, -1)
 
 
 def next_number(connection: sa.Connection, many: int = 1) -> int:

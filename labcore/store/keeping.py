@@ -17,11 +17,16 @@ from labcore.files.removal import remove
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes
 from labcore.store.database import Database
-from labcore.store.rows import Garbled, Marks, RunRow
-from labcore.store.schema import marks, runs
+from labcore.store.rows import GOING, PENDING, Garbled, Marks, RunRow
+from labcore.store.schema import controls, marks, runs
 
 _MARKS = tuple(Marks.__dataclass_fields__)
-RUNS = sa.select(*((marks if name in _MARKS else runs).c[name] for name in RunRow.__dataclass_fields__)).select_from(
+_OPEN = sa.select(controls.c.command).where(
+    controls.c.run_id == runs.c.id, controls.c.state == "asked", controls.c.command.in_([*PENDING])).order_by(
+    controls.c.command.desc()).limit(1).correlate(runs).scalar_subquery()  # "stop" first: then a pause means nothing
+_ASKED = sa.case((runs.c.state.in_(GOING), _OPEN)).label("asked")
+RUNS = sa.select(*(_ASKED if name == "asked" else (marks if name in _MARKS else runs).c[name]
+                   for name in RunRow.__dataclass_fields__)).select_from(
     runs.outerjoin(marks, marks.c.id == runs.c.id))  # every run as a `run_row`, those in the trash as well
 
 

@@ -28,6 +28,8 @@ EARLY = "Stopped early"  # how the message of a run begins that early stopping s
 Severity = Literal["problem", "warning", "note"]  # of what the doctor says
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
 COMMANDS = ("pause", "resume", "step", "stop", "set")
+# command -> the state in which a live run is until its step ends and the worker does it
+PENDING = {"stop": "stopping", "pause": "pausing"}
 
 # kind of event -> what its payload may hold; nothing else can be logged
 EVENTS: dict[str, tuple[str, ...]] = {
@@ -60,7 +62,8 @@ class RunRow:
     """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
-    `number` counts the lab's runs in the order in which they were made. The last four are its `Marks`.
+    `number` counts the lab's runs in the order in which they were made; below 0 it is the place in its sweep. `asked`
+    is a command that its worker has not obeyed yet. The last four are its `Marks`.
     """
 
     id: str
@@ -78,10 +81,16 @@ class RunRow:
     base: str | None
     sweep: str | None = None
     number: int = 0
+    asked: str | None = None
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None
+
+    @property
+    def pending(self) -> str:
+        """What a live run does once its step ends: "stopping" or "pausing"; empty for nothing."""
+        return PENDING.get(self.asked or "", "") if self.state in GOING else ""
 
     @property
     def crowded_out(self) -> bool:

@@ -105,13 +105,17 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             raise changes.in_the_trash(run_id)
         return found
 
-    def runs(self, *states: str, limit: int | None = None, kind: str | None = None) -> list[RunRow]:
-        """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind."""
+    def runs(self, *states: str, limit: int | None = None, kind: str | None = None, own: bool = False) -> list[RunRow]:
+        """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind, and `own`
+        ones were started one by one: no run of a sweep, a lesson or a study, and no SFT of another's base model."""
         query = _LISTED.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
         if states:
             query = query.where(runs.c.state.in_(states))
         if kind:  # a text in JSON cannot hold these quotes
             query = query.where(runs.c.spec.contains(f'"kind": "{kind}"', autoescape=True))
+        if own:
+            other = runs.alias()
+            query = query.where(runs.c.sweep.is_(None), ~sa.exists().where(other.c.base == runs.c.id))
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(query)]
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 GRACE_SECONDS = 8.0
+STOPPING = b"\nlabcore: stopping after this step; Ctrl-C again interrupts at once\n"
 
 
 class Lifeline:
@@ -50,6 +51,8 @@ class Lifeline:
     def _on_signal(self, number: int, _frame) -> None:
         if self.cut and self._descriptor is None and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self._descriptor is None and number == signal.SIGINT:
+            os.write(2, STOPPING)  # a print of the interrupted code may be under way
         self._cut()
 
     def _cut(self) -> None:

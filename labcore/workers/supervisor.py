@@ -20,7 +20,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.jobs.desk import Desk
-from labcore.runs import versions
+from labcore.runs import places, versions
 from labcore.runs.faults import no_process
 from labcore.store.rows import NO_PLACE
 from labcore.store.store import Store
@@ -102,32 +102,51 @@ class Supervisor:
         Raises:
             OSError: no process is to be had now. That is no fault of the runs, which wait for it.
         """
-        waiting = dict(self.executor.waiting())
+        waiting, queued = dict(self.executor.waiting()), self.store.queued(self.sweep)
         short: OSError | None = None
-        for run_id, before in self.store.queued(self.sweep).items():
+        for run_id, before in queued.items():
             if run_id in self.started:
                 continue
             if len(self.started) < self.executor.limit and not short:
-                try:
-                    self.executor.start(run_id)
-                    self.started[run_id] = before
+                short = self._start(run_id, before)
+                if not short:
                     continue
-                except OSError as error:
-                    short = error
-                except LabError as error:
-                    if not isinstance(error.__cause__, OSError):  # it is the run's own
-                        self.store.give_up(run_id, str(error), before)
-                        continue
-                    short = error.__cause__
             waiting[run_id] = no_process(short, AGAIN_SECONDS) if short else (
                 # The runs that hold the places come and go: whoever shows this asks for them, or all that wait would
                 # be written anew each time.
                 f"{NO_PLACE} (RL_LAB_MAX_RUNS={self.executor.limit})")
+        if not short and (run_id := self._beside()) in queued:
+            short = self._start(run_id, queued[run_id])
+            if not short:
+                del waiting[run_id]
         self.store.set_waiting(waiting)
         self.desk.fill()
         self.judging.fill()
         if short:
             raise short
+
+    def _start(self, run_id: str, before: float | None) -> OSError | None:
+        """Have a run started, or fail it where it cannot be; returns why no process is to be had, if none is."""
+        try:
+            self.executor.start(run_id)
+            self.started[run_id] = before
+        except OSError as error:
+            return error
+        except LabError as error:
+            if isinstance(error.__cause__, OSError):
+                return error.__cause__
+            self.store.give_up(run_id, str(error), before)  # the fault is the run's own
+        return None
+
+    def _beside(self) -> str:
+        """The oldest queued run that starts although all places are held: a short one that would wait for a sweep, a
+        lesson or a study. Empty where there is none, or where such a run has that place already."""
+        if self.sweep or len(self.started) != self.executor.limit:
+            return ""
+        if not any(run.sweep for run in self.store.runs_named([*self.started]).values()):
+            return ""
+        waiting = [run.id for run in self.store.runs("queued", own=True) if places.short(run)]
+        return next((run_id for run_id in reversed(waiting) if run_id not in self.started), "")
 
     def look(self) -> None:
         """Interrupt the runs whose process is gone, on whatever machine it was: once in `LOOK_SECONDS`."""

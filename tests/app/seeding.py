@@ -17,9 +17,9 @@ def ran(test: AppTest) -> AppTest:
 
 
 def seed(store: Store, state: str = "running", steps: int = 6, message: str = "", algorithm: str = "grpo",
-         **more) -> str:
+         task: str = "sort", **more) -> str:
     """A run of this process with `steps` rows, one knob event, samples and a line, brought into `state`."""
-    spec = make(algorithm_key=algorithm, task_key="sort", steps=10, **more)
+    spec = make(algorithm_key=algorithm, task_key=task, steps=10, **more)
     run_id = store.create(spec, mine=True)
     if state == "starting":
         return run_id

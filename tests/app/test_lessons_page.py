@@ -12,7 +12,7 @@ from app.components.draw_curve import sound
 from app.lessons import words
 from app.lessons.curves import payload
 from labcore.lessons import folders, progress
-from labcore.lessons.course import Course
+from labcore.lessons.course import Course, start
 from labcore.lessons.expression import parse
 from labcore.lessons.folders import VARIABLE
 from labcore.lessons.progress import Attempt
@@ -142,6 +142,21 @@ def test_the_margin_of_two_logarithms_is_a_factor():
     values = (log(2), log(2))
     part = Compared("log(a) > log(b)", (), True, values, (0.0, 0.0), *interval(values), "holds")
     assert margin_text(part, words.shown) == "× 2.000 (all seeds agree)"
+
+
+def test_a_lesson_whose_runs_were_deleted_in_part_says_so_and_can_be_begun_anew(page, lab, mine):
+    progress.predict("both", 0)
+    progress.begin("both", start(lab.store, folders.find("both")))
+    runs = lab.store.runs()
+    lab.store.trash([run.id for run in runs])
+    lab.store.restore([run.id for run in runs if run.spec == runs[0].spec])
+    for run in lab.store.runs():
+        lab.store.requeue(run.id)
+        drive(lab.store, run.id)
+    test = page("lessons", lesson="both")
+    assert "Some runs of this lesson were deleted" in test.warning[0].value
+    button(test, "lesson:anew").click()
+    assert not ran(test).radio[0].disabled
 
 
 @pytest.mark.parametrize("values, said", [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.compare.one_batch import charts
-from app.compare.one_batch.batch import Batch, of
+from app.compare.one_batch.batch import FEW, MOST, ONLINE, Batch, of, to_compare
 from labcore.files.paths import run_folder
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import drawn, html, link, ran
@@ -24,7 +24,7 @@ def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page,
     test = page("compare", runs=run, view="batch")
     spec, = asked.asked
     assert spec == {"job": "one_batch", "model": f"{run}@6", "prompts": 16, "group_size": 8, "updates": 0, "seed": 0,
-                    "eval_prompts": 512}
+                    "eval_prompts": 512, "algorithms": [*ONLINE[:FEW]]}
     assert "16 prompts × 8 completions" in html(test) and "mean reward 0.50" in html(test)
     assert set(drawn(test)) == {"Cosines between gradients", "What one step does"}
     by_key(test.selectbox, "one_batch:model").set_value(f"base:{run}")
@@ -82,15 +82,55 @@ def test_two_choices_before_the_redraw_and_the_completions_are_in_the_link(page,
 
 
 def test_what_a_link_says_of_a_batch_and_what_it_cannot():
-    batch = Batch("a@2", 2, "ppo", 32, 4, 7, 256)
+    batch = Batch("a@2", 2, "ppo", ("ppo", "grpo"), 32, 4, 7, 256)
     assert of(batch.to_text(), ["x", "a@2"]) == batch and Batch().to_text() == ""
     bad = "model=b@1;updates=3;stepper=dpo;prompts=1;group_size=99;seed=x;eval_prompts=7;nothing;=;job=quiz"
     assert of(bad, ["a@2"]) == Batch("a@2")
+    many = of(f"algorithms=dpo,{','.join(ONLINE)}", ["a@2"])
+    assert many.algorithms == ONLINE[:MOST]
+
+
+def test_the_algorithms_of_the_runs_are_compared_unless_others_are_chosen(page, lab, asked):
+    runs = ",".join(trained(lab.store, key) for key in ("ppo", "grpo", "grpo", "dpo"))
+    test = page("compare", runs=runs, view="batch")
+    assert asked.asked[-1]["algorithms"] == ["ppo", "grpo"]
+    box = by_key(test.multiselect, "one_batch:algorithms")
+    assert box.value == ["ppo", "grpo"]
+    box.set_value(["ppo", "grpo", "rloo"])
+    ran(test)
+    assert asked.asked[-1]["algorithms"] == ["ppo", "grpo", "rloo"]
+    assert link(test)["batch"].endswith(";algorithms=ppo,grpo,rloo")
+    by_key(test.multiselect, "one_batch:algorithms").set_value([])
+    assert "algorithms" not in link(ran(test))["batch"]
+    assert by_key(test.multiselect, "one_batch:algorithms").value == ["ppo", "grpo"]
+
+
+def test_a_single_algorithm_is_compared_with_a_few_others():
+    assert to_compare(["dapo"]) == ("dapo", *ONLINE[:FEW - 1]) and to_compare(["dpo"]) == ONLINE[:FEW]
+    assert to_compare(ONLINE) == ONLINE[:MOST]
+
+
+def test_a_run_without_rewards_gives_no_batch(page, lab, asked, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}')
+    own = trained(lab.store, "dpo", task="preferences", data=str(path))
+    assert "Files of preferences give no rewards" in page("compare", runs=own, view="batch").info[0].value
+    assert not asked.asked
+
+
+def test_a_sentence_names_a_few_pairs():
+    labels = [f"A{place}" for place in range(MOST)]
+    cosines = [[0.5 if a + b == MOST - 1 else 0.99 for b in range(MOST)] for a in range(MOST)]
+    found = {"algorithms": [{"label": label, "unclipped": None} for label in labels], "cosines": cosines, "updates": 0,
+             "critic": None}
+    sentence, = charts.said(found)
+    assert "A0 with A1, A0 with A2, A1 with A2 and 21 more pairs point" in sentence
+    assert sentence.endswith("A3 with A4, A2 with A5, A1 with A6 and 1 more pair least (0.50).")
 
 
 def test_while_it_is_computed_the_page_says_so(page, lab, asked):
     asked.reply = lambda spec: None
-    assert "every algorithm takes its gradient" in said(page("compare", runs=trained(lab.store), view="batch"))
+    assert "each algorithm computes its gradient" in said(page("compare", runs=trained(lab.store), view="batch"))
 
 
 def test_the_heat_map_has_its_numbers_and_the_bars_their_norms():

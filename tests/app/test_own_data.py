@@ -56,6 +56,37 @@ def test_the_file_is_looked_at_and_a_small_model_tried_at_once(lab, opened):
     assert "This 0.8 M model" in words(test) and len(asked.asked) == 3
 
 
+PAIRS = "\n".join(json.dumps({"prompt": f"{n}?", "chosen": "yes", "rejected": "no", "answer": "yes"}) for n in range(9))
+
+
+@pytest.mark.parametrize("task", ["prompts", "preferences"])
+def test_a_file_of_preferences_is_one_wherever_it_is_uploaded(page, lab, task):
+    test = page("llm", algorithm="dpo", task=task)
+    test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.encode(), "application/json"))
+    test = ran(test)
+    said = " ".join(each.value for each in test.caption)
+    assert not test.error and "pairs.jsonl: 9 pairs" in said
+    assert ("so the task is now Your own preferences" in said) == (task == "prompts")
+    test.button(key="do:Run").click()
+    assert [run.spec.task for run in ran(test) and lab.store.runs()] == ["preferences"]
+
+
+def test_preferences_for_what_learns_from_rewards_are_refused_in_one_sentence(page, lab):
+    test = page("llm", algorithm="grpo", task="prompts")
+    test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.replace(', "answer": "yes"', "").encode(), "text/plain"))
+    assert "GRPO learns from prompts with answers" in ran(test).error[0].value
+
+
+def test_a_comparison_takes_the_algorithms_that_learn_from_the_file(page, lab):
+    test = page("compare")
+    next(each for each in test.selectbox if each.label == "Task").set_value("prompts")
+    test = ran(test)
+    test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.replace(', "answer": "yes"', "").encode(), "text/plain"))
+    test = ran(test)
+    assert "so the task is now Your own preferences" in " ".join(each.value for each in test.caption)
+    assert next(each for each in test.multiselect if each.label == "Algorithms").value == ["dpo"]
+
+
 def test_a_large_model_is_tried_on_a_click_and_the_run_can_start_all_the_same(lab, opened):
     asked = Answering(lab.launcher, lambda spec: None)
     test = opened(model="medium")

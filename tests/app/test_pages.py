@@ -39,6 +39,19 @@ def test_home_and_runs_offer_to_resume_what_was_interrupted(page, lab):
     assert {run.state for run in lab.store.runs()} == {"queued"}
 
 
+def test_a_page_opens_on_ones_own_live_run_and_on_none_of_a_sweep_a_lesson_or_a_base(page, lab):
+    """The link of a page without a run."""
+    own = seed(lab.store, "running")
+    swept = lab.store.create_all([lab.store.run(own).spec], sweep="sweep-1", mine=True)[0]
+    base = seed(lab.store, "running", algorithm="sft")
+    lab.store.set_base(swept, base, cached=False)
+    assert link(page("llm"))["run"] == own
+    lab.store.set_state(own, "stopped")
+    assert "run" not in link(page("llm"))
+    last = html(page("home")).partition("Your last run: ")[2]
+    assert last.startswith("<b>GRPO sort #1</b>") and swept not in last
+
+
 def test_run_needs_no_touch_and_puts_the_run_into_the_link(page, lab):
     test = page("llm")
     test.button(key="do:Run").click()

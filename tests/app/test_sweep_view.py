@@ -144,6 +144,18 @@ def test_what_came_of_each_value_has_its_interval_and_one_seed_has_none(lab):
     assert len(figure.data) == 2 and "1 seed" in figure.data[1].text[0]
 
 
+@pytest.mark.parametrize("view", ["sweep", "curves", "table", "plane"])
+def test_a_sweep_is_shown_while_some_of_its_runs_are_live(view, page, lab):
+    """While one seed of each setting has ended, its value is that run's own, and the other says that it is running."""
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=(0, 1))
+    for place, run in enumerate(lab.store.sweep_runs(sweep_id)):
+        go(lab.store, run, 0.25 + 0.5 * (run.spec.knobs["beta"] > 0), state="finished" if place < 2 else "running")
+    shown = told(page("compare", sweep=sweep_id, view=view))
+    if view == "sweep":
+        assert re.findall(r"seed (\d): ([\w.]+)", shown) == [("0", "0.250"), ("1", "running"), ("0", "0.750"),
+                                                            ("1", "running")]
+
+
 def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
     sweep_id = queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8]}, seeds=[0, 1])
     runs = lab.store.sweep_runs(sweep_id)

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
+from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import DRAWN, SLOW
 
 pytestmark = pytest.mark.browser
@@ -37,6 +38,7 @@ def test_the_return_rises_and_the_policies_play(moving: Page, server: Server) ->
     assert all(float(each) > 150 for each in re.findall(r"return ([\d.]+), mean", greedy)), greedy
     expect(page.locator(".rl-seats canvas")).to_have_count(2)
     expect(page.get_by_text("Best so far")).to_be_visible()
+    assert page.evaluate(COVERED) == [], "all axes are seen above the scrubber"
     assert page.locator(".scatterlayer .points path").count() > 20  # single episodes behind their mean
 
     playing = page.evaluate(PIXELS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
@@ -15,6 +17,25 @@ pytestmark = pytest.mark.browser
 
 def of_samples(page: Page, step: int) -> None:
     expect(page.get_by_text(f"Step {step:,}", exact=True)).to_be_visible(timeout=SLOW)
+
+
+# The charts whose axes are below the upper edge of the scrubber although their plots begin above it.
+COVERED = """() => {
+  const edge = document.querySelector(".st-key-clock").parentElement.getBoundingClientRect().top;
+  const charts = [...document.querySelectorAll(".rl-live-chart figure:not([hidden])")].map((box) => [
+    box.querySelector(".rl-name").textContent, box.querySelector(".rl-plot").getBoundingClientRect()]);
+  return charts.filter(([, { top, bottom }]) => top < edge && bottom > edge).map(([name]) => name);
+}"""
+
+
+def colours_above_the_scrubber(page: Page) -> int:
+    """Of the strip between the bar and the scrubber that is held below it, at the width of the charts."""
+    bar, scrubber = (page.locator(f".st-key-{key}").bounding_box() for key in ("bar", "clock"))
+    top = bar["y"] + bar["height"] + 3
+    assert 0 < scrubber["y"] - top < 40, "the scrubber is not held below the bar"
+    strip = page.screenshot(clip={"x": scrubber["x"], "y": top, "width": scrubber["width"] - 20,
+                                  "height": scrubber["y"] - top - 1})
+    return len(Image.open(io.BytesIO(strip)).convert("RGB").getcolors(1 << 16))
 
 
 def test_one_step_everywhere(page: Page, server: Server, waiting: str) -> None:
@@ -48,6 +69,8 @@ def test_one_step_everywhere(page: Page, server: Server, waiting: str) -> None:
     page.get_by_role("tab", name="Surrogate").click()
     expect(page.get_by_text("α = 0 is the policy before").first).to_be_visible(timeout=SLOW)
     page.get_by_text("α = 0 is the policy before").first.scroll_into_view_if_needed()
+    page.locator(".stMain").evaluate("main => main.scrollTo(0, main.scrollHeight)")
+    assert colours_above_the_scrubber(page) == 1, "nothing shows through between the bar and the scrubber"
     for each in (page.get_by_role("button", name=re.compile("^Resume")), page.locator(".rl-scrubber"),
                  page.locator(".st-key-knobs .stSlider").filter(has_text="KL coefficient")):
         expect(each).to_be_in_viewport(ratio=1)

@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from labcore.envs.maze_text import from_json, unfinished
 from labcore.store.store import Store
 from tests.browser.conftest import Server
+from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import SLOW
 
 pytestmark = pytest.mark.browser
@@ -59,6 +60,7 @@ def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: S
     canvas = board(page, server, "?steps=3000")  # so that it still goes when it is stopped
     page.get_by_role("button", name=RUN).click(timeout=SLOW)
     page.wait_for_function(f"() => ({RETURNS})().length > 60", timeout=SLOW)
+    assert page.evaluate(COVERED) == [], "the axes that begin on the first screen are seen above the scrubber"
     returns = page.evaluate(RETURNS)
     assert sum(returns[-10:]) > sum(returns[:10])
     expect(canvas).to_have_attribute("aria-label", re.compile(r"8 rows by 8 columns.*Coloured by max Q"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -72,24 +74,36 @@ def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPa
 def test_a_sentence_of_the_run_is_shown_to_its_end(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "The loss was not a number at step 31, because the learning rate is too high for this model: lower it. "
-    opened(page, server, run_of(server, monkeypatch, "grpo", state="diverged", message=3 * said), 390)
-    line = page.locator(".rl-run")
+    run_id = run_of(server, monkeypatch, "grpo", state="running")
+    opened(page, server, run_id, 390)
+    line, tiles = page.locator(".rl-run"), page.locator(".st-key-tiles")
+    expect(line).to_contain_text("Running", timeout=SLOW)
+    place = tiles.bounding_box()["y"]
+    Store().set_state(run_id, "diverged", 3 * said)
     expect(line).to_contain_text("lower it", timeout=SLOW)
+    assert tiles.bounding_box()["y"] == place, "what somebody reads does not move away"
+    page.get_by_role("button", name="more", exact=True).click()
+    assert line.evaluate("line => line.scrollHeight <= line.parentElement.clientHeight + 1")
+    assert tiles.bounding_box()["y"] > place
+
+    opened(page, server, run_id, 390)
+    expect(line).to_contain_text("lower it", timeout=SLOW)
+    expect(page.get_by_role("button", name="more", exact=True)).to_have_count(0)
     assert line.evaluate("line => line.scrollHeight <= line.clientHeight + 1") and page.evaluate(CUT, TOP) == []
 
 
 def test_the_words_of_a_button_go_once_it_is_pressed(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(page, server, run_of(server, monkeypatch, "grpo", state="running"), 1024)
-    pause, tip = page.get_by_role("button", name="Pause"), page.get_by_role("tooltip")
-    pause.hover()
+    opened(page, server, run_of(server, monkeypatch, "grpo", state="paused"), 1024)
+    step, tip = page.get_by_role("button", name=re.compile("^Step ")), page.get_by_role("tooltip")
+    step.hover()
     expect(tip).to_be_visible(timeout=SLOW)
-    pause.click()
+    step.click()
     expect(tip).to_be_hidden(timeout=SLOW)
     page.wait_for_timeout(500)
     expect(tip).to_be_hidden()
     page.mouse.move(5, 700)
-    pause.hover()
+    step.hover()
     expect(tip).to_be_hidden()  # the one that was pressed need not say again what it does
     page.get_by_role("button", name="Stop").hover()
     expect(tip).to_be_visible(timeout=SLOW)

@@ -47,10 +47,11 @@ def test_a_batch(capsys, run):
         task.side_effect = lambda *_: Letters()
         assert main([*given, "--updates", "1"]) == 0
         said = capsys.readouterr().out
-        assert main([*given, "--json"]) == 0
+        assert main([*given, "--algorithms", "rloo,grpo", "--json"]) == 0
     assert f"{run}@2: 4 prompts × 4" in said and "after 1 update by grpo" in said
     assert all(f"{row.key} {kind}" in said for row in rows for kind in ("equal", "own"))
-    assert json.loads(capsys.readouterr().out)["updates"] == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["updates"] == 0 and [row["key"] for row in found["algorithms"]] == ["rloo", "grpo"]
 
 
 @pytest.mark.parametrize("given, words", [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 
 from labcore import machine
 from labcore.cli import commands, sweeping
-from labcore.cli.main import main
+from labcore.cli.main import main, parser
 from labcore.files import jsonl
 from labcore.files.paths import home
 from labcore.store import schema
 from labcore.store.store import Store
+from labcore.workers.lifeline import Lifeline
 from tests.runs import fake
 
 SORT = ("run", "--algorithm", "grpo", "--task", "sort")
@@ -85,6 +87,25 @@ def test_a_pair_of_two_equal_sides(capsys, tmp_path):
     path.write_text('{"prompt": "a", "chosen": "x", "rejected": "x"}\n')
     said = refused(capsys, "run", "--algorithm", "dpo", "--preferences", str(path))
     assert "same text as chosen and rejected" in said
+
+
+@pytest.mark.parametrize("given, moved", [
+    (("--preferences",), False), (("--prompts",), True), (("--text",), True),
+    (("--task", "prompts", "--prompts"), True),
+    (("--task", "prompts", "--preferences"), True), (("--task", "preferences", "--prompts"), False)])
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_preferences_are_preferences_wherever_they_are_given(capsys, tmp_path, given, moved, command):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "x", "rejected": "y", "answer": "x"}\n' * 9)
+    spec = commands.spec_of(parser().parse_args([command, "--algorithm", "dpo", *given, str(path)]))
+    assert spec.task == "preferences" and spec.knobs["pairs"] == "dataset"
+    assert ("so the run learns the task preferences" in capsys.readouterr().err) == moved
+
+
+def test_preferences_for_what_learns_from_rewards_are_refused_in_one_sentence(capsys, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"prompt": "a", "chosen": "x", "rejected": "y"}\n')
+    assert "GRPO learns from prompts with answers" in refused(capsys, *OWN, str(path))
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_training(capsys, tmp_path):
@@ -160,6 +181,29 @@ def test_ctrl_c_is_no_fault(capsys, monkeypatch):
 
     monkeypatch.setattr(Store, "runs", interrupted)
     assert main(["runs"]) == 130 and capsys.readouterr().err == "labcore: interrupted.\n"
+
+
+@pytest.mark.parametrize("command, word", [("stop", "stopping"), ("pause", "pausing")])
+def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkeypatch, command, word):
+    store = Store()
+    run_id = store.create(fake.grpo(), mine=True)
+    store.set_state(run_id, "running")
+    monkeypatch.setattr(commands, "OBEY_SECONDS", 0.0)
+    assert main([command, run_id]) == 0
+    said = capsys.readouterr()
+    assert said.err.endswith(f": {word} after this step.\n") and "has not answered yet" in said.out
+    assert main(["runs"]) == 0 and f" {word} " in capsys.readouterr().out
+    store.settle(store.asked(run_id)[0].id, 3)
+    assert store.run(run_id).pending == ""
+
+
+def test_the_first_ctrl_c_in_the_foreground_says_what_it_waits_for(capfd):
+    with Lifeline() as lifeline:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert lifeline.cut and "stopping after this step" in capfd.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.pause()
 
 
 def test_a_run_from_the_command_line(capsys, tmp_path):

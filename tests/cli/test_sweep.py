@@ -52,7 +52,13 @@ def test_cancel_and_resume(capsys):
     sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
     assert main(["sweeps", sweep_id, "--cancel"]) == 0 and "2 runs stopped" in capsys.readouterr().out
     assert engine.sweep(store, sweep_id).states == {"stopped": 2}
-    assert main(["sweeps", sweep_id, "--cancel"]) == 0 and "none of its runs" in capsys.readouterr().out
+    [first, _] = store.sweep_runs(sweep_id)
+    store.requeue(first.id, mine=True)
+    store.set_state(first.id, "running")
+    assert main(["sweeps", sweep_id, "--cancel"]) == 0
+    assert f"{sweep_id}: 1 run stops after its current step." in capsys.readouterr().out
+    store.set_state(first.id, "stopped")
+    assert main(["sweeps", sweep_id, "--cancel"]) == 0 and "no run is queued or running" in capsys.readouterr().out
     assert main(["sweeps", sweep_id]) == 0 and "stopped before it started" in capsys.readouterr().out
     assert main(["sweeps", sweep_id, "--resume"]) == 0
     assert engine.sweep(store, sweep_id).states == {"finished": 2}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from labcore.runs.places import going, holders, waiting_sentence
+from labcore.runs.places import going, holders, short, waiting_sentence
 from labcore.spec.run_spec import make
 from labcore.store.rows import NO_PLACE
 from labcore.store.store import Store
@@ -42,6 +42,14 @@ def test_those_that_hold_all_places_are_named_oldest_first(store):
     assert "and 2 others hold all" in said(message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=5)")
     assert said(message="no process is to be had") == "no process is to be had"
     assert holders(store.run(first), going(store, [run])) == []
+
+
+def test_a_short_run_beside_a_sweep_holds_none_of_its_places(store):
+    of_sweep, = store.create_all([make(algorithm_key="grpo", task_key="sort")], sweep="sweep-1", mine=True)
+    maze = store.create(make(kind="maze", algorithm_key="q_learning", task_key="cliff"), mine=True)
+    waiting = replace(store.run(create(store)), message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)")
+    assert short(store.run(maze)) and not short(store.run(of_sweep)) and not short(waiting)
+    assert [run.id for run in holders(waiting, going(store, [waiting]))] == [of_sweep]
 
 
 def test_those_of_another_machine_hold_none_of_these_places(store):

@@ -11,6 +11,7 @@ from labcore.runs.titles import parent_title, title, titles, with_id, with_ids, 
 from labcore.shelf.search import search
 from labcore.shelf.shelf import Shelf
 from labcore.spec.run_spec import make
+from labcore.store.schema import runs
 from labcore.store.store import Store
 
 
@@ -39,6 +40,28 @@ def test_a_title_has_a_number_of_its_own_and_never_changes(store):
     store.delete(runs[0].id)
     assert parent_title(store, fork.spec) == runs[0].id and titles(store, [runs[0].id, fork.id]) == {
         fork.id: "GRPO sort #5"}
+
+
+def test_the_runs_of_a_sweep_are_counted_within_it(store):
+    """A lesson or a sweep leaves no gap in the numbers of single runs; each title is still that of one run."""
+    first = store.create(grpo())
+    many = store.create_all([grpo(), grpo(beta=0.1)], sweep="sweep-8606ab")
+    others = store.create_all([grpo()], sweep="sweep-00ff00")
+    last = store.create(grpo())
+    more = store.create(grpo(beta=0.2), sweep="sweep-8606ab")
+    assert [title(store.run(run_id)) for run_id in (first, *many, *others, last, more)] == [
+        "GRPO sort #1", "GRPO sort #8606ab.1", "GRPO sort #8606ab.2", "GRPO sort #00ff00.1", "GRPO sort #2",
+        "GRPO sort #8606ab.3"]
+    assert with_titles(f"See {many[1]}@60.", lambda: store) == "See GRPO sort #8606ab.2 at step 60."
+
+
+def test_runs_of_a_sweep_that_were_counted_among_all_keep_their_titles(store):
+    """As an earlier version of the lab left them."""
+    old = store.create_all([grpo()], sweep="sweep-8606ab")
+    with store._writing() as connection:
+        connection.execute(runs.update().where(runs.c.id == old[0]), {"number": 7})
+    assert title(store.run(old[0])) == "GRPO sort #7"
+    assert title(store.run(store.create(grpo(), sweep="sweep-8606ab"))) == "GRPO sort #8606ab.1"
 
 
 def test_a_sentence_calls_runs_by_their_titles(store):

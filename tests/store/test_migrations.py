@@ -18,6 +18,7 @@ from labcore.errors import LabError
 from labcore.files.paths import imports
 from labcore.spec.record import Record
 from labcore.store import migrations, schema
+from labcore.store.schema import meta, runs
 from labcore.store.store import Store
 from tests.imports import ROOT
 from tests.runs.fake import grpo
@@ -74,6 +75,14 @@ def old_import(label: str, deleted: float | None = None, **marks) -> str:
     return about.id
 
 
+def numbered_as_before(store: Store) -> None:
+    """All runs are counted together, as versions did that knew no numbers within a sweep."""
+    with store._writing() as connection:
+        for number, run_id in enumerate(connection.scalars(sa.select(runs.c.id).order_by(runs.c.created)).all(), 1):
+            connection.execute(runs.update().where(runs.c.id == run_id), {"number": number})
+            connection.execute(meta.update().where(meta.c.key == "number"), {"value": str(number)})
+
+
 EARLIER = migrations.VERSIONS[:-1]
 
 
@@ -88,6 +97,7 @@ def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(stor
         store.mark(parent, star=True, tags=["paper", "β = 0"], note="why")
         store.trash([gone])
         store.keep_summaries({parent: "short"})
+    numbered_as_before(store)
     before, summaries = (store.runs(), store.trashed()), store.summaries()
     turn_back(store, version)
     for _ in range(2):  # the second time there is nothing to do

@@ -13,6 +13,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files.paths import log_file
+from labcore.spec.run_spec import make
 from labcore.store import process
 from labcore.store.store import Store
 from labcore.workers.children import CAN_FORK
@@ -129,6 +130,45 @@ def test_a_look_at_a_thousand_waiting_runs_asks_the_store_as_often_as_at_one():
     assert often[0] == often[1] < 10
     assert {run.message for run in store.runs()} == {
         "waiting for a free place (RL_LAB_MAX_RUNS=0)"} and all(run.crowded_out for run in store.runs())
+
+
+class Taking(Still):
+    """Two places, and workers that go on."""
+
+    def start(self, run_id):
+        """It is started."""
+
+
+def test_a_short_run_of_ones_own_does_not_wait_for_a_sweep_or_a_lesson():
+    store = Store()
+    maze = make(kind="maze", algorithm_key="q_learning", task_key="cliff")
+    swept = store.create_all([fake.grpo(10), maze, maze, maze], sweep="sweep-1")
+    supervisor = supervisor_of(store, Taking())
+    supervisor.fill()
+    assert list(supervisor.started) == swept[:2]
+    single, first, second = store.create(fake.grpo(10)), store.create(maze), store.create(maze)
+    for _ in range(2):
+        supervisor.fill()
+        assert list(supervisor.started) == [*swept[:2], first], "one at a time, and none of a sweep"
+    waiting = [run_id for run_id in (*swept, single, second) if store.run(run_id).crowded_out]
+    assert waiting == [*swept[2:], single, second] and not store.run(first).message
+    store.give_up(first, "it ended", supervisor.started.pop(first))
+    supervisor.fill()
+    assert list(supervisor.started) == [*swept[:2], second]
+    for run_id in (swept[0], second):
+        store.give_up(run_id, "it ended", supervisor.started.pop(run_id))
+    supervisor.fill()
+    assert list(supervisor.started) == [swept[1], swept[2]], "a place that is free is the queue's"
+
+
+def test_beside_ones_own_runs_a_short_one_waits_for_a_place():
+    store = Store()
+    for _ in range(2):
+        store.create(fake.grpo(10))
+    supervisor = supervisor_of(store, Taking())
+    maze = store.create(make(kind="maze", algorithm_key="q_learning", task_key="cliff"))
+    supervisor.fill()
+    assert maze not in supervisor.started and store.run(maze).crowded_out
 
 
 class Refused(Still):

@@ -19,6 +19,7 @@ from app.tokens import literal
 from app.training.knobs import model_label, widgets_of
 from app.training.uploads import uploader
 from labcore.catalog import kinds
+from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.files.paths import max_runs, read_only
@@ -45,7 +46,7 @@ def form() -> None:
         with right:
             _choose(place, "kind", "World", {key: row.label for key, row in kinds.KINDS.items()})
         plan = Plan(place["kind"])
-        _task(plan)
+        _task(plan, place["way"])
         (_algorithms if place["way"] == "algorithms" else _axes)(plan)
         _counts(plan)
         if place["way"] == "sweep":
@@ -99,7 +100,7 @@ def _select(plan: Plan, field: str, title: str, options: list[str], words: Calla
                  **more)
 
 
-def _task(plan: Plan) -> None:
+def _task(plan: Plan, way: str) -> None:
     kind = plan.kind
     several = len(kind.models) > 1
     left, right = st.columns(2, gap="small") if several else (st.container(), None)
@@ -110,7 +111,16 @@ def _task(plan: Plan) -> None:
         with right:
             _select(plan, "model", "Model", list(kind.models), model_label, accept_new_options=True,
                     help="A built-in size, a run (RUN or RUN@STEP), a Hugging Face folder or a hub id.")
-    uploader(plan)
+    uploader(plan, _rows(plan) if way == "algorithms" else ())
+
+
+def _rows(plan: Plan) -> list[Algorithm]:
+    """The algorithms that are compared."""
+    rows = []
+    for key in plan.fields["algorithms"]:
+        with plan.turned_to(key):
+            rows.append(plan.row)
+    return rows
 
 
 def _fitting(plan: Plan) -> list[str]:

@@ -1,1 +1,1 @@
-"""Compare's view of one batch: the gradients of all algorithms on the same completions."""
+"""Compare's view of one batch: the gradients of several algorithms on the same completions."""

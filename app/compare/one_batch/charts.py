@@ -1,4 +1,4 @@
-"""One batch under many algorithms as pictures and tables. Pure: the same result gives the same picture."""
+"""One batch under several algorithms as pictures and tables. Pure: the same result gives the same picture."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from app.tokens import visible
 DIVERGING = {"light": ((0.0, "#E69F00"), (0.5, "#EEF0F2"), (1.0, "#4C9BCB")),
              "dark": ((0.0, "#B87E10"), (0.5, "#2A3037"), (1.0, "#2F7FB5"))}
 Z95 = 1.96
+NAMED = 3  # pairs of algorithms that a sentence names
 
 
 def colours_of(found: dict[str, Any], kind: str, hues: Mapping[str, int]) -> list[str]:
@@ -173,7 +174,8 @@ def _named(pairs: Sequence[tuple[str, str]]) -> str:
     group = list(dict.fromkeys(label for pair in pairs for label in pair))
     if len(pairs) == len(group) * (len(group) - 1) // 2:
         return listed(group)
-    return listed([f"{a} with {b}" for a, b in pairs])
+    named, more = [f"{a} with {b}" for a, b in pairs[:NAMED]], len(pairs) - NAMED
+    return listed([*named, f"{more} more pair{'s' if more > 1 else ''}"] if more > 0 else named)
 
 
 def said(found: dict[str, Any]) -> list[str]:

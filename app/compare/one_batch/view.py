@@ -1,4 +1,4 @@
-"""One batch, many algorithms: what every online algorithm would make of the same completions."""
+"""One batch, several algorithms: the gradient and the step of each on the same completions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ import streamlit as st
 from app import jobs, link, theme, typed
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
-from app.compare.one_batch.batch import BOUNDS, LOOKED, ONLINE, OTHERS, UPDATES, USUAL, Batch, of, read
+from app.compare.one_batch.batch import (
+    BOUNDS,
+    LOOKED,
+    MOST,
+    ONLINE,
+    OTHERS,
+    UPDATES,
+    USUAL,
+    Batch,
+    of,
+    read,
+    to_compare,
+)
 from app.components.figure_chart import figure_chart
 from app.held import Held, held
 from app.link import Param
@@ -41,20 +53,24 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
 
     `polled` as in `answers.panel`; `hues` are the numbers of the colours that algorithms have on the page around.
     """
-    runs = language_runs(run_ids)
+    language = language_runs(run_ids)
+    runs = [run for run in language if run.spec.task_row.verifiable]
     if not runs:
-        st.info("A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
+        st.info("Files of preferences give no rewards, from which the algorithms of this view learn: choose a run on a "
+                "task with a verifier." if language else
+                "A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
                 icon=":material/info:")
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
     models = list(dict.fromkeys(models))
+    compared = to_compare([run.spec.algorithm for run in runs])
     asked, faults = read(link.get(BATCH), models)
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
-    batch = of(link.get(BATCH), models)
+    batch = of(link.get(BATCH), models, compared)
     above = st.container()
     choice = tuple(run.id for run in runs), asked.spec()
-    found, fresh = jobs.result(batch.spec(), "The batch is sampled, and every algorithm takes its gradient and a step",
+    found, fresh = jobs.result(batch.spec(), "Sampling the batch; each algorithm computes its gradient and a step",
                                "one_batch", choice, parse(batch.model).run, polled)
     batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
 
@@ -65,6 +81,7 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
 
     with above:
         _controls(batch, runs, to)
+        _algorithms(batch, compared, to)
     if found is None:
         return
     st.html(CSS)
@@ -124,6 +141,19 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
             others = held("one_batch:others", batch.eval_prompts)
             st.select_slider("Other prompts, to measure a step's effect", OTHERS, others.value, key=others.key,
                              on_change=lambda: to(eval_prompts=others.taken()))
+
+
+def _algorithms(batch: Batch, compared: tuple[str, ...], to: Callable[..., None]) -> None:
+    """Which algorithms are compared; those of the runs on the page, unless others are chosen."""
+    shown = held("one_batch:algorithms", list(batch.algorithms))
+
+    def chosen() -> None:
+        keys = tuple(shown.taken())
+        to(algorithms=() if keys == compared else keys)
+
+    st.multiselect("Algorithms", ONLINE, shown.value, key=shown.key, max_selections=MOST, on_change=chosen,
+                   format_func=lambda key: ALGORITHMS[key].label,
+                   help="What each of these would learn from this batch. At first those of the runs that are compared.")
 
 
 def _number(words: str, key: str, batch: Batch, to: Callable[..., None]) -> None:

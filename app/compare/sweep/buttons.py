@@ -27,8 +27,11 @@ def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
                   key="sweep:resume", on_click=_resume, args=(sweep_id, states),
                   help="Queue them again: they continue from their checkpoints")
     if going:
-        st.button(f"Cancel {going:,}", icon=":material/stop:", key="sweep:cancel", on_click=_cancel, args=(sweep_id,),
-                  help="Stop the runs that wait or go. Those that go keep a checkpoint; all can be resumed.")
+        asked = sum(run.pending == "stopping" for run in runs) == going
+        st.button(f"Stopping {going:,}" if asked else f"Cancel {going:,}", icon=":material/stop:", key="sweep:cancel",
+                  on_click=_cancel, args=(sweep_id,), disabled=asked,
+                  help="These runs stop after their current step" if asked else "Stop the queued and the running runs. "
+                  "Running ones stop after their current step and keep a checkpoint; all can be resumed.")
 
 
 def _cancel(sweep_id: str) -> None:

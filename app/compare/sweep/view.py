@@ -20,6 +20,7 @@ from app.compare.sweep.multiples import Look, common_note, multiples
 from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
 from app.status import STATES
+from app.status import name_of as state_of
 from labcore.catalog.metrics import METRICS
 from labcore.compare import frontier
 from labcore.compare.best import Standing
@@ -133,9 +134,8 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
         share = stand.shares and stand.shares.get(group.label)
-        values = dict(zip((trace.run for trace in group.traces if trace.column(chosen.metric)[0].size),
-                          stand.values.get(group.label, ()), strict=True))
-        links = " ".join(_link(source_of(chosen, trace.run), values.get(trace.run), digits) for trace in group.traces)
+        links = " ".join(_link(source_of(chosen, trace.run), stand.of_run.get(trace.run), digits)
+                         for trace in group.traces)
         label = html.escape(names[group.label])
         cell = f"<td>{'–' if share is None else f'{share:.0%}'}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"
@@ -149,7 +149,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
 
 
 def _link(run: RunRow, value: float | None, digits: int) -> str:
-    colour, state, _ = STATES[run.state]
+    colour, state = STATES[run.state][0], state_of(run)
     said = state.lower() if value is None else theme.number(value, digits)
     dot = "" if run.state == "finished" else f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
     return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(title(run))}, {state.lower()}" '

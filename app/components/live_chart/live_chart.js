@@ -64,8 +64,15 @@ function boxOf(key) {
   return box;
 }
 
-// Beside a board or on a narrow page, where there is one column or two, large charts are lower.
-const heightOf = ({ width }, { tall, large }) => (large && width && width < 700 ? 170 : tall);
+const LOW_WINDOW = 760; // pixels
+
+// Beside a board or on a narrow page, where there is one column or two, large charts are lower; and so they are in a low
+// window, where their axes are to be seen above the scrubber.
+function heightOf({ width }, { tall, large }) {
+  if (!large) return tall;
+  const low = window.innerHeight < LOW_WINDOW;
+  return width && width < 700 ? (low ? 138 : 170) : low ? 190 : tall;
+}
 
 function unfold(chart, open) {
   chart.open = open;

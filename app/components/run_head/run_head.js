@@ -6,13 +6,39 @@ const heads = new WeakMap();
 
 const DRAW = {
   status(root, { status }) {
-    if (root.shown !== status) root.innerHTML = root.shown = status; // the server's HTML
+    if (root.shown === status) return;
+    const first = root.shown === undefined;
+    root.innerHTML = root.shown = status; // the server's HTML
+    if (first) keepHeight(root);
+    else offerRest(root);
   },
   tiles(root, { tiles }) {
     while (root.children.length > tiles.length) root.lastChild.remove();
     tiles.forEach((tile, place) => drawTile(root.children[place] ?? root.appendChild(newTile()), tile));
   },
 };
+
+// The line stays as tall as it was when its run was opened, so that nothing below it moves; a longer sentence that comes
+// later is shown whole on a click, or in a window of another width.
+function keepHeight(root) {
+  root.style.height = "";
+  root.style.height = `${root.offsetHeight}px`;
+  root.wide = root.clientWidth;
+}
+
+function offerRest(root) {
+  if (!root.style.height || root.scrollHeight <= root.clientHeight + 2) return;
+  const more = document.createElement("button");
+  more.className = "rl-more";
+  more.textContent = "more";
+  more.onclick = () => release(root);
+  root.append(more);
+}
+
+function release(root) {
+  root.style.height = "";
+  root.querySelector(".rl-more")?.remove();
+}
 
 function newTile() {
   const made = document.createElement("div");
@@ -31,6 +57,8 @@ function drawTile(box, { help, name, value, moved }) {
 function listening(parentElement) {
   const root = parentElement.querySelector(".rl-run-head");
   const head = { root, show: ({ detail }) => { if (detail.run === head.run) DRAW[root.dataset.part](root, detail); } };
+  head.sizes = new ResizeObserver(() => { if (root.style.height && root.clientWidth !== root.wide) release(root); });
+  head.sizes.observe(root);
   document.addEventListener("rl-row", head.show);
   heads.set(parentElement, head);
   return head;
@@ -44,7 +72,11 @@ export function update({ data, parentElement }) {
   head.root.dataset.part = data.part;
   head.root.replaceChildren();
   head.root.shown = undefined;
+  head.root.style.height = "";
   document.dispatchEvent(new CustomEvent("rl-row-asked"));
 }
 
-export const dispose = disposing(heads, ({ show }) => document.removeEventListener("rl-row", show));
+export const dispose = disposing(heads, ({ show, sizes }) => {
+  document.removeEventListener("rl-row", show);
+  sizes.disconnect();
+});

@@ -39,7 +39,8 @@ function text(pen, colour, words, x, y, align = "center") {
 
 const TRACK = 2.4, LEAN = 12 * Math.PI / 180, POLE = 1.0;
 
-const cartScale = (width) => Math.min(width / (2 * TRACK + 0.9), 100);
+const LOW_SCREEN = 760; // pixels: there the charts below the film are to be seen as well
+const cartScale = (width) => Math.min(width / (2 * TRACK + 0.9), window.innerHeight < LOW_SCREEN ? 60 : 100);
 
 function drawCart({ pen, width, height, theme, colour, row: [x, , angle] }) {
   const scale = cartScale(width), ground = height - 26, pivot = ground - 22;

@@ -1,8 +1,8 @@
 """One batch, many algorithms: the same completions, and what every online algorithm would make of them.
 
-A batch is sampled once from a model and frozen. For each online row of the catalog the training loop's own code then
-gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before (μ > 1)
-the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
+A batch is sampled once from a model and frozen. For each chosen online row of the catalog the training loop's own code
+then gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before
+(μ > 1) the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
 Left out: mini-batches, and the entropy bonus in −∂L/∂log π of single tokens, whose gradient passes by no log-prob.
 """
 
@@ -20,7 +20,6 @@ from torch.nn.utils import parameters_to_vector
 from labcore import machine
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, quoted
@@ -48,33 +47,48 @@ _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKEN
 
 def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """See the module. `model`, `prompts` × `group_size` completions, `updates` before by `stepper`, `seed`;
-    `eval_prompts` are those on which the effect of one step is measured.
+    `eval_prompts` are those on which the effect of one step is measured. `algorithms` are the keys of the algorithms to
+    compare, all online ones where there are none.
 
     Raises:
-        LabError: the model cannot be used, or a setting is out of bounds.
+        LabError: the model cannot be used, there is no such algorithm, or a setting is out of bounds.
     """
     name, seed = parse(str(spec["model"])).pinned.name, whole(spec, "seed", 0, 2**31 - 1)
     size = {"prompts_per_step": whole(spec, "prompts", 2, 256), "group_size": whole(spec, "group_size", 2, 32)}
     updates, count = whole(spec, "updates", 0, 16), whole(spec, "eval_prompts", 16, 4096)
     session = learner(name)
-    _check_memory(session)
-    specs = {row.key: spec_for(session, row, seed, size) for row in ONLINE}
-    own = session.spec.algorithm if session.spec.algorithm in specs else ONLINE[0].key
-    stepper = str(spec.get("stepper") or own)
-    if stepper not in specs:
-        raise LabError(f"There is no online algorithm {quoted(stepper)}: {suggestion(stepper, list(specs))}")
+    if not session.spec.task_row.verifiable:
+        raise LabError(f"The run of {name} learned from a file of preferences, which gives no rewards, and the "
+                       "algorithms compared on one batch learn from rewards: choose a run on a task with a verifier.")
+    own = session.spec.algorithm if session.spec.algorithm in _keys() else ONLINE[0].key
+    chosen, stepper = _checked(spec.get("algorithms") or _keys()), _checked([spec.get("stepper") or own])[0]
+    _check_memory(session, len(chosen))
+    specs = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys([*chosen, stepper, own])}
     batch = collect(as_of(session, specs[own]))
-    rollouts = {key: seen_by(as_of(session, each), batch) for key, each in specs.items()}
-    values, critic = critic_values(session, list(specs.values()), batch)
+    rollouts = {key: seen_by(as_of(session, specs[key]), batch) for key in {*chosen, stepper}}
+    acting = [*chosen, *([stepper] if updates else [])]
+    values, critic = critic_values(session, [specs[key] for key in dict.fromkeys(acting)], batch)
     if updates:
         take(session, specs[stepper], rollouts[stepper], values, updates)
-    seen = [inspect(session, specs[row.key], rollouts[row.key], values) for row in ONLINE]
+    seen = [inspect(session, specs[key], rollouts[key], values) for key in chosen]
     trial = Trial.of(session, count, seed)
     length = trial.step_length([one.gradient for one in seen])
     found = {one.row.key: _effect(trial, session, one, values, length) for one in seen}
     return {"model": name, "updates": updates, "stepper": stepper, "own": own, "critic": critic, "step_length": length,
             "cosines": cosines([one.gradient for one in seen]), "before": trial.before, "effects": found,
             **as_json(session, batch, seen)}
+
+
+def _keys() -> list[str]:
+    return [row.key for row in ONLINE]
+
+
+def _checked(keys: Sequence[Any]) -> list[str]:
+    """These online algorithms. Raises LabError where one of them is none."""
+    for key in keys:
+        if key not in _keys():
+            raise LabError(f"There is no online algorithm {quoted(str(key))}: {suggestion(str(key), [*_keys()])}")
+    return list(dict.fromkeys(keys))
 
 
 def spec_for(session: LlmSession, row: Algorithm, seed: int, size: Mapping[str, int]) -> RunSpec:
@@ -190,10 +204,11 @@ def _effect(trial: Trial, session: LlmSession, seen: Inspected, values: Tensor |
     return {"equal": equal, "own": trial.measure(lambda copied: take(copied, seen.spec, seen.rollout, values, 1))}
 
 
-def _check_memory(session: LlmSession) -> None:
-    """Raises LabError where the gradients of all algorithms and a copy of the session do not fit on its device."""
+def _check_memory(session: LlmSession, count: int) -> None:
+    """Raises LabError where the gradients of `count` algorithms and a copy of the session do not fit on its device."""
     numbers = sum(parameter.numel() for parameter in session.policy.parameters())
-    needed, free = numbers * 4 * (len(ONLINE) + 4), machine.free_memory(session.device.type)
+    needed, free = numbers * 4 * (count + 4), machine.free_memory(session.device.type)
     if free is not None and needed > free:
-        raise LabError(f"The model has {numbers / 1e6:,.0f} M parameters: {len(ONLINE)} gradients and a copy need "
-                       f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Use a smaller model.")
+        raise LabError(f"The model has {numbers / 1e6:,.0f} M parameters: {count} gradients and a copy need "
+                       f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Choose fewer algorithms, or a "
+                       "smaller model.")

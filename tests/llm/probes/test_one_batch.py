@@ -305,6 +305,16 @@ def assert_a_batch(algorithm, updates, rows):
     assert (max(ones) - 1 < 1e-3) == (updates == 0)
 
 
+def test_the_chosen_algorithms_are_compared_and_another_one_may_step(letters):
+    """Whom an algorithm is compared with changes nothing of its gradient."""
+    name = saved("grpo-sort-aaaa")
+    asked = {**ASKED, "model": name, "updates": 1, "stepper": "grpo"}
+    two, three = (one_batch({**asked, "algorithms": [*first, "rloo", "dr_grpo"]}) for first in ([], ["grpo"]))
+    assert [row["key"] for row in two["algorithms"]] == ["rloo", "dr_grpo"] and two["critic"] == {}
+    assert two["algorithms"] == three["algorithms"][1:] and two["cosines"][0] == three["cosines"][1][1:]
+    assert two["stepper"] == two["own"] == "grpo"
+
+
 def test_it_is_the_same_for_the_same_seed(letters, few):
     name = saved("grpo-sort-aaaa")
     first, other = (one_batch({**ASKED, "model": name, "seed": seed}) for seed in (0, 1))
@@ -324,7 +334,8 @@ def test_equal_rewards_leave_only_the_price_of_the_kl(few):
 @pytest.mark.parametrize("change, words", [
     ({"model": "nobody"}, "run nobody has no model"), ({"prompts": 1}, "prompts must be a whole number from 2 to 256"),
     ({"group_size": 64}, "group_size must be"), ({"updates": -1}, "updates must be"),
-    ({"stepper": "dpo"}, "There is no online algorithm 'dpo'")])
+    ({"stepper": "dpo"}, "There is no online algorithm 'dpo'"),
+    ({"algorithms": ["grpo", "sft"]}, "There is no online algorithm 'sft': choose from grpo, ")])
 def test_what_cannot_be_is_one_sentence(change, words):
     name = saved("grpo-sort-aaaa")
     with pytest.raises(LabError, match=words):
@@ -334,7 +345,7 @@ def test_what_cannot_be_is_one_sentence(change, words):
 def test_a_model_too_large_for_the_memory_of_its_device_is_told():
     name, asked = saved("grpo-sort-aaaa"), []
     with patch("labcore.machine.free_memory", lambda device: asked.append(device) or 1000), \
-            pytest.raises(LabError, match="Use a smaller model"):
+            pytest.raises(LabError, match="Choose fewer algorithms, or a smaller model"):
         one_batch({**ASKED, "model": name})
     assert asked == ["cpu"]
     assert learner(name).step == 2

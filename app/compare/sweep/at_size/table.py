@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from app.compare import wording
 from app.compare.sweep.at_size.standing import shown, value_words
-from app.status import STATES
+from app.status import STATES, name_of
 from app.theme import number
 from labcore.compare.ranking import Setting
 from labcore.compare.sweep_standing import Standing
@@ -40,12 +40,12 @@ def _row(now: Standing, setting: Setting, place: int) -> str:
 
 def counts(runs: Sequence[RunRow]) -> str:
     """How many runs of a setting are where: "10 finished", "4 finished, 6 stopped early"."""
-    found = Counter("stopped early" if run.early else STATES[run.state][1].lower() for run in runs)
+    found = Counter("stopped early" if run.early else name_of(run).lower() for run in runs)
     return "<br>".join(f"{many:,} {state}" for state, many in sorted(found.items(), key=lambda each: each[0]))
 
 
 def _link(now: Standing, run: RunRow, setting: Setting) -> str:
-    colour, state, _ = STATES[run.state]
+    colour, state = STATES[run.state][0], name_of(run)
     if run.state == "finished" and run.id in setting.results:
         dot, said = "", number(setting.results[run.id], now.metric.digits)
     else:
