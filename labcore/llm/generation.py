@@ -13,6 +13,7 @@ from torch import Tensor
 from labcore.errors import Diverged, LabError
 from labcore.jobs.passes import Batch, way
 from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
+from labcore.llm.nets.alike import alike
 from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
 from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
 from labcore.llm.nets.tape import LEAST_WIDTH, Tape
@@ -22,6 +23,8 @@ from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
 from labcore.tasks.task import Problem
 
+# What two passes of one network may differ by at a token, as a share of its log-prob, which is at least 1 nat.
+ROUNDING = {"fp32": 2e-6, "bf16": 2e-2}
 SIZES = ("prompts_per_step", "pair_prompts", "eval_prompts", "group_size", "max_new_tokens")  # of what is drawn at once
 
 
@@ -123,6 +126,20 @@ def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, comple
         with precision(model, session.knobs["dtype"]):
             parts += at_tokens(model, prompts[some], completions.ids[rows], measure)
     return torch.cat(parts).masked_fill(~completions.mask, 0)
+
+
+def reference_logprobs(session: LlmSession, prompts: Prompts, completions: Completions,
+                       logprobs: Tensor) -> Tensor | None:
+    """Log-probs of the policy's own completions under the reference, (B, T) nats, 0 where not counted.
+
+    `logprobs` (B, T) are the policy's. None where the reference says the same but for rounding: it has the policy's
+    weights, or no token differs by more than two passes of one network may.
+    """
+    if alike(session.policy, session.reference):
+        return None
+    found = token_logprobs(session, session.reference, prompts, completions)
+    noise = ROUNDING[str(session.knobs["dtype"])] * logprobs.abs().clamp(min=1)
+    return None if bool(((found - logprobs).abs() <= noise)[completions.mask].all()) else found
 
 
 @retried

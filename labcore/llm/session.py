@@ -55,7 +55,8 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `graphs` are the steps that a GPU has recorded;
+    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
+    `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
     `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
 
@@ -84,6 +85,8 @@ class LlmSession:
     origin: str = ""
     watched: tuple[Any, ...] | None = None
     halvings: int = 0
+    moves: int = 0
+    idle: bool = False
     notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
@@ -276,6 +279,9 @@ class LlmSession:
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
 
+        Without any gradient there is no step: moments of earlier steps and weight decay would move the weights all the
+        same.
+
         Raises:
             Diverged: the loss or the norm is not finite; the weights are left as they were.
         """
@@ -284,11 +290,20 @@ class LlmSession:
         for what, value in ((f"{name} loss", loss), (f"{name} gradient", norm)):
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
-        optimizer.step()
+        if norm > 0:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+            optimizer.step()
+            self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
         return norm
+
+    def say_no_signal(self, idle: bool) -> None:
+        """Have the next record say that a step had no update (`idle`), where the one before had some."""
+        if idle and not self.idle:
+            self.notes.append("No signal: no update. Every advantage of the batch is 0 and the KL term has no gradient, "
+                              "so the policy stays as it is until a batch has signal.")
+        self.idle = idle
 
     def export(self, folder: Path) -> None:
         """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""
