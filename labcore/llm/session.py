@@ -290,13 +290,17 @@ class LlmSession:
         for what, value in ((f"{name} loss", loss), (f"{name} gradient", norm)):
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
-        if norm > 0:
+        if self.learns_from(norm):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
             optimizer.step()
             self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
         return norm
+
+    def learns_from(self, norm: float) -> bool:
+        """Whether a gradient of this norm is worth a step of the optimizer."""
+        return norm > 0
 
     def say_no_signal(self, idle: bool) -> None:
         """Have the next record say that a step had no update (`idle`), where the one before had some."""

@@ -51,7 +51,7 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
                 yield None
             rollout = credit(session.in_force, batch.rollout)
             measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
-                                   fresh=session.moves == moves))
+                                   session.moves == moves))
             tape = None  # its products are used up
             tokens.take(part, met)
         session.say_no_signal(session.moves == moves)
@@ -111,19 +111,19 @@ def _begins_whole(knobs: Mapping[str, Any]) -> bool:
     return int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
 
 
-def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None, *,
+def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,
            fresh: bool = False) -> dict[str, float]:
     """One optimizer update of the policy (and of the critic, where there is one) on `rollout`; what it measured.
 
     `fresh`: the policy's weights are still those that sampled `rollout`.
     """
-    measured = gradients(session, rollout, met, tape, fresh=fresh)
+    measured = gradients(session, rollout, met, tape, fresh)
     return measured | step(session, measured)
 
 
 @retried
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
-              tape: Tape | None = None, *, fresh: bool = False) -> dict[str, float]:
+              tape: Tape | None = None, fresh: bool = False) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
