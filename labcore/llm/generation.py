@@ -12,11 +12,12 @@ from torch import Tensor
 
 from labcore.errors import Diverged, LabError
 from labcore.jobs.passes import Batch, way
-from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
+from labcore.llm.batch import Completions, Prompts, decode
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
 from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
 from labcore.llm.nets.tape import LEAST_WIDTH, Tape
+from labcore.llm.rendering import encode_prompts
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
@@ -61,12 +62,11 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
         LabError: a prompt is empty or too long for the model, or the device has too little memory for so many.
         Diverged: the model's distribution is not finite.
     """
-    prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
-                             session.device, [f"line {p.line}" if p.line else "" for p in problems])
+    prompts = encode_prompts(session.rendering, problems, session.context - 1, session.device)
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
     try:
         completions = _drawn(session, model, prompts, group_size, {
-            **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
+            **asdict(sampling), "max_new_tokens": limit, "eos": session.rendering.ends,
             "generator": session.generator}, tape)
     except (MemoryError, RuntimeError) as error:  # drawn in parts, the completions would be others
         if not out_of_memory(error):
@@ -76,7 +76,7 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
                        f"drawn: lower one of these: {sizes}.") from error
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
-    return Generated(prompts, completions, decode(session.tokenizer, completions))
+    return Generated(prompts, completions, decode(session.tokenizer, completions, session.rendering.ends))
 
 
 def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],

@@ -128,4 +128,4 @@ def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) ->
     """The pair of two rows of completions of a problem."""
     cut = generated.completions.truncated
     return Pair(problem.prompt, generated.texts[chosen], generated.texts[rejected], problem.line, bool(cut[chosen]),
-                bool(cut[rejected]), problem.answer)
+                bool(cut[rejected]), problem.answer, problem.turns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Self
@@ -24,7 +25,7 @@ from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, optimizers
-from labcore.llm.batch import Completions, encode_prompts
+from labcore.llm.batch import Completions
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
@@ -35,6 +36,7 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
+from labcore.llm.rendering import Rendering, encode_prompts
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -114,6 +116,11 @@ class LlmSession:
         """The knobs of an online run, β as an adaptive controller has moved it."""
         return {**self.knobs, "beta": self.knobs["beta"] * self.beta_factor}
 
+    @cached_property
+    def rendering(self) -> Rendering:
+        """How prompts and answers become tokens of the policy."""
+        return Rendering.of(self.tokenizer, self.policy, self.knobs)
+
     @property
     def context(self) -> int:
         """Tokens that a prompt and its completion may take together."""
@@ -132,11 +139,11 @@ class LlmSession:
             raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
         # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
-        long = [row for row in (*getattr(self.task, "rows", ()), *self.labelled) if len(row.prompt.encode()) > room]
+        rows = (*getattr(self.task, "rows", ()), *self.labelled)
+        long = [row for row in rows if len(self.rendering.text(row).encode()) > room]
         for start in range(0, len(long), CHECKED_AT_ONCE):
             rows = long[start: start + CHECKED_AT_ONCE]
-            encode_prompts(self.tokenizer, [row.prompt for row in rows], room, torch.device("cpu"),
-                           [f"line {row.line}" for row in rows])
+            encode_prompts(self.rendering, rows, room, torch.device("cpu"))
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
@@ -305,8 +312,8 @@ class LlmSession:
     def say_no_signal(self, idle: bool) -> None:
         """Have the next record say that a step had no update (`idle`), where the one before had some."""
         if idle and not self.idle:
-            self.notes.append("No signal: no update. Every advantage of the batch is 0 and the KL term has no gradient, "
-                              "so the policy stays as it is until a batch has signal.")
+            self.notes.append("No signal: no update. Every advantage of the batch is 0 and so is the gradient of the KL "
+                              "term. The policy stays as it is until a batch has signal.")
         self.idle = idle
 
     def export(self, folder: Path) -> None:

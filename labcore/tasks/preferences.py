@@ -50,8 +50,8 @@ class Preferences:
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
         if self.unpaired:
-            return [Problem(row.prompt, row.completion, row.line) for row in draw(self._desired, count, rng)]
-        return [Problem(pair.prompt, pair.chosen, pair.line) for pair in self.pairs(count, rng)]
+            return [Problem(row.prompt, row.completion, row.line, row.turns) for row in draw(self._desired, count, rng)]
+        return [Problem(pair.prompt, pair.chosen, pair.line, pair.turns) for pair in self.pairs(count, rng)]
 
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer

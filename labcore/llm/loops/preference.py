@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labcore.llm import preference_objective as objective
-from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.generation import Generated, chosen
 from labcore.llm.nets.alike import alike
@@ -22,6 +22,7 @@ from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
+from labcore.llm.rendering import encode_answers
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
@@ -80,10 +81,7 @@ def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions
 
 def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str],
              cut: list[bool]) -> tuple[Prompts, Completions]:
-    prompts = encode_prompts(session.tokenizer, [row.prompt for row in rows], session.context - 1, session.device,
-                             [f"line {row.line}" if row.line else "" for row in rows])
-    return prompts, encode_completions(session.tokenizer, texts, session.context - prompts.ids.shape[1],
-                                       session.device, cut)
+    return encode_answers(session.rendering, rows, texts, session.context, session.device, cut)
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:

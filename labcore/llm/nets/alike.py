@@ -16,8 +16,7 @@ BASE, LORA, OUTPUT = ".base_layer.", ".lora_", ".lora_B."
 def alike(one: nn.Module, other: nn.Module) -> bool:
     """Whether both have the same frozen and learnt weights; an adapter whose B is 0 changes nothing."""
     first, second = _parts(one), _parts(other)
-    return (first[0].keys() == second[0].keys() and all(_equal(value, second[0][name]) for name, value in first[0].items())
-            and _same_adapters(first[1], second[1]))
+    return _equal_each(first[0], second[0]) and _same_adapters(first[1], second[1])
 
 
 def _parts(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -28,10 +27,10 @@ def _parts(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 
 def _same_adapters(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
-    if first.keys() == second.keys() and all(_equal(value, second[name]) for name, value in first.items()):
-        return True
-    return not any(bool(value.any()) for name, value in (first | second).items() if OUTPUT in name)
+    silent = not any(bool(value.any()) for each in (first, second) for name, value in each.items() if OUTPUT in name)
+    return silent or _equal_each(first, second)
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return one is other or torch.equal(one, other)
+def _equal_each(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        value is second[name] or torch.equal(value, second[name]) for name, value in first.items())
