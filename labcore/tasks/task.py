@@ -7,10 +7,10 @@ No task imports torch, so the page can check a file before it starts a run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -33,13 +33,15 @@ Turns = Sequence[Turn]
 class Problem:
     """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file.
 
-    Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last.
+    Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last. `columns` are
+    the other fields of its row in the file.
     """
 
     prompt: str
     answer: str
     line: int | None = None
     turns: Turns = ()
+    columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
