@@ -53,7 +53,7 @@ ROWS = {
     "implicit prompt": ({"chosen": "The sky is blue.", "rejected": "The sky is green."},
                         Entry("The sky is", chosen=" blue.", rejected=" green.")),
 }
-LABELS = {True: True, False: False, 1: True, 0: False, 1.0: True, "true": True, "false": False, "1": True}
+LABELS = [(True, True), (False, False), (1, True), (0, False), (1.0, True), ("true", True), ("false", False), ("1", True)]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -63,10 +63,10 @@ def test_each_layout_is_read(name):
     assert found == expected and found.columns == expected.columns
 
 
-@pytest.mark.parametrize("label", LABELS)
-def test_labels_of_kto(label):
+@pytest.mark.parametrize("label, desired", LABELS)
+def test_labels_of_kto(label, desired):
     found = entry({"prompt": "p", "completion": "a", "label": label}, "line 1 of x.jsonl", labelled=True)
-    assert found == Entry("p", completion="a", label=LABELS[label])
+    assert found == Entry("p", completion="a", label=desired)
 
 
 def test_fields_are_named_by_the_user():
@@ -87,7 +87,8 @@ def test_fields_are_named_by_the_user():
     ({"prompt": "p", "chosen": [turn("user", "p"), turn("assistant", "a"), turn("user", "x"), turn("assistant", "b")],
       "rejected": [turn("user", "p"), turn("assistant", "c")]}, {}, "differ before their last turn"),
     ({"prompt": "p", "chosen": [turn("user", "a")], "rejected": [turn("assistant", "b")]}, {}, "does not end with the"),
-    ({"prompt": "p", "answer": ["5"]}, {}, "turn 1 of 'answer'"), ({"prompt": "p", "answer": {"a": 1}}, {}, "is an object"),
+    ({"prompt": "p", "answer": ["5"]}, {}, "turn 1 of 'answer'"),
+    ({"prompt": "p", "answer": {"a": 1}}, {}, "is an object"),
 ])
 def test_a_row_that_fits_no_layout_says_why(given, names, words):
     with pytest.raises(LabError, match=words) as error:
