@@ -312,8 +312,8 @@ class LlmSession:
     def say_no_signal(self, idle: bool) -> None:
         """Have the next record say that a step had no update (`idle`), where the one before had some."""
         if idle and not self.idle:
-            self.notes.append("No signal: no update. Every advantage of the batch is 0 and so is the gradient of the KL "
-                              "term. The policy stays as it is until a batch has signal.")
+            self.notes.append("No signal: no update. Every advantage of the batch is 0 and so is the gradient of the "
+                              "KL term. The policy stays as it is until a batch has signal.")
         self.idle = idle
 
     def export(self, folder: Path) -> None:

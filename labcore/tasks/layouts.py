@@ -147,8 +147,8 @@ class _Row:
     def text(self, name: str, content: Any) -> str:
         if isinstance(content, bool) or not isinstance(content, (str, int, float)):
             kinds = {list: "a list", dict: "an object", bool: "a true or false", type(None): "a null"}
-            raise LabError(f"The field {name!r} in {self.place} is {kinds.get(type(content), 'no text')}: write it as a "
-                           "text in quotes.")
+            kind = kinds.get(type(content), "no text")
+            raise LabError(f"The field {name!r} in {self.place} is {kind}: write it as a text in quotes.")
         text = str(content)
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise LabError(f"The field {name!r} in {self.place} has half a character (a lone \\ud800 to \\udfff): "

@@ -1,4 +1,4 @@
-"""Prompts and answers become the ids that a model was trained on: compared with what its tokenizer itself makes of them."""
+"""Prompts and answers become the ids that a model was trained on, as its tokenizer and its template make them."""
 
 from __future__ import annotations
 
@@ -99,8 +99,9 @@ def test_a_template_without_a_system_role_has_its_text_in_the_users_turn():
     tokenizer = CHATS["no system"]
     found = rendering(tokenizer, system_prompt="Be brief.")
     assert not found.takes_system and rendering(CHATS["byte level"]).takes_system
-    folded = [{"role": "user", "content": "Be brief.\n\nWhat is 2 and 3?"}]
-    assert found.prompts([Problem("What is 2 and 3?", "")]) == [templated(tokenizer, folded, add_generation_prompt=True)]
+    folded = templated(tokenizer, [{"role": "user", "content": "Be brief.\n\nWhat is 2 and 3?"}],
+                       add_generation_prompt=True)
+    assert found.prompts([Problem("What is 2 and 3?", "")]) == [folded]
 
 
 @pytest.mark.parametrize("thinking, given", [("auto", {}), ("on", {"enable_thinking": True}),

@@ -35,12 +35,13 @@ def byte_level(template: str | None = CHATML, bos: bool = False, end: str = "<|i
 def sentencepiece(template: str | None = None) -> PreTrainedTokenizerFast:
     """A space before every text, as Llama 2 and Mistral have it, and a BOS."""
     pieces = ["<unk>", *SPECIAL, "▁", *(f"▁{word}" for word in WORDS), *map(chr, range(33, 127))]
-    backend = Tokenizer(models.Unigram([(piece, -float(len(pieces[place:])) / 1e3) for place, piece in enumerate(pieces)],
+    backend = Tokenizer(models.Unigram([(piece, (place - len(pieces)) / 1e3) for place, piece in enumerate(pieces)],
                                        unk_id=0))
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     backend.decoder = decoders.Metaspace(prepend_scheme="first")
     backend.add_special_tokens(SPECIAL)
-    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", pieces.index("<s>"))])
+    begin = ("<s>", pieces.index("<s>"))
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[begin])
     return _wrapped(backend, template, "</s>", "<pad>")
 
 

@@ -53,7 +53,8 @@ ROWS = {
     "implicit prompt": ({"chosen": "The sky is blue.", "rejected": "The sky is green."},
                         Entry("The sky is", chosen=" blue.", rejected=" green.")),
 }
-LABELS = [(True, True), (False, False), (1, True), (0, False), (1.0, True), ("true", True), ("false", False), ("1", True)]
+LABELS = [(True, True), (False, False), (1, True), (0, False), (1.0, True), ("true", True), ("false", False),
+          ("1", True)]
 
 
 @pytest.mark.parametrize("name", ROWS)

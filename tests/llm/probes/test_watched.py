@@ -52,7 +52,8 @@ def sum_of(started, prompt: str, text: str, truncated: bool, temperature: float)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     ids = torch.tensor([[*ids, *([] if truncated else [tokenizer.eos_token_id])]])
     with torch.no_grad():
-        logits = alone(started.policy, encode_prompts(started.rendering, [Problem(prompt, "")], 60, started.device), ids)
+        asked = encode_prompts(started.rendering, [Problem(prompt, "")], 60, started.device)
+        logits = alone(started.policy, asked, ids)
     return float((logits / temperature).log_softmax(-1).gather(-1, ids[..., None]).sum())
 
 
