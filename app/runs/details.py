@@ -9,6 +9,7 @@ import streamlit as st
 
 from app import naming
 from app.lab import errors_shown, lab
+from app.runs import findings
 from app.runs.table import NAMES
 from app.session import page_of
 from app.status import STATES, duration, volume
@@ -16,6 +17,7 @@ from app.theme import number
 from app.tokens import literal
 from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
+from labcore.compare import imported
 from labcore.files.paths import run_folder
 from labcore.runs import places
 from labcore.runs.fork import Branch, lineage
@@ -145,14 +147,16 @@ def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
 
 
 def _imported(entry: Entry) -> None:
-    """What of another tool's file was taken, and what was not."""
+    """What of another tool's file was read and what was not, and what the doctor says of it."""
     run = entry.imported
     st.caption(f"Imported from {literal(run.file)}. It can be laid over other runs on the page Compare.")
     if entry.summary.last is not None:
         metric = METRICS[entry.summary.metric]
         st.markdown(f"{metric.label} **{number(entry.summary.last, metric.digits)}** at step {entry.step:,}.")
-    st.markdown("**Columns that were taken**")
+    st.markdown("**Columns that were read**")
     st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in run.mapped.items()]))
-    if run.unmapped:
-        st.markdown("**Columns that the lab does not know**")
-        st.caption(literal(", ".join(run.unmapped)) + ". They stay in the file that is kept.")
+    if run.left:
+        st.markdown("**Left in the file, which is kept**")
+        st.html(_table([(why, ", ".join(columns)) for why, columns in imported.by_reason(run.left).items()]))
+    for line in findings.lines(run):
+        st.markdown(line)

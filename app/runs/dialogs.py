@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app.lab import errors_shown, in_words, lab
+from app.runs import findings
 from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.status import volume
 from app.tokens import literal
@@ -117,14 +118,16 @@ def _counted(of: Sequence[str], what: str = "run") -> str:
 @st.dialog("Import", width="medium", on_dismiss="rerun")
 @errors_shown()
 def import_files() -> None:
-    """Import CSV files and run capsules; say of each what was taken, or why it cannot be."""
-    st.caption("The metrics of another tool as CSV, one row per step: TRL's log history, a W&B export, "
-               "Stable-Baselines3's progress.csv, or a metrics.csv of this lab. Then lay them over your own runs. "
-               "Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
+    """Import metrics files and run capsules; say of each what was read, or why it cannot be."""
+    st.caption("The metrics of another tool, to compare with your own runs: a trainer_state.json or log history "
+               "of TRL, a file log of verl, a CSV export of W&B or TensorBoard, a progress.csv or monitor.csv of "
+               "Stable-Baselines3, a metrics.csv of this lab, or any CSV, JSON lines or Parquet with a step column; "
+               "gzip is fine. Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
     label = st.text_input("Name", key="import:label", placeholder="The file's own name",
-                          help="The group it is compared in: files of one name are its seeds")
-    files = st.file_uploader("CSV files or run capsules", type=["csv", "tsv", "txt", "zip"],
-                             accept_multiple_files=True, key="import:files")
+                          help="The group it is compared in: files of one name, and the runs in one file, are its "
+                               "seeds")
+    # Any type: a file of another kind gets a sentence that says which it is and what to do.
+    files = st.file_uploader("Metrics files or run capsules", accept_multiple_files=True, key="import:files")
     kept: list[str] = []
     for file in files or ():
         try:
@@ -166,7 +169,8 @@ def _from_capsule(file: UploadedFile) -> str:
 
 
 def _summary(run: Imported) -> str:
-    taken = ", ".join(METRICS[key].inline for key in run.mapped if key in METRICS)
-    left = f" Not known to the lab: {literal(', '.join(run.unmapped[:12]))}." if run.unmapped else ""
-    return (f":green[:material/check:] **{literal(run.label)}**: {run.steps:,} rows with {taken}.{left} "
-            f"{literal(' '.join(run.notes))}")
+    read = ", ".join(METRICS[key].inline for key in run.mapped if key in METRICS)
+    left = "; ".join(f"{', '.join(columns)} ({why})" for why, columns in imported.by_reason(run.left).items())
+    words = [f"{run.steps:,} rows with {read}.", f"Left in the file: {left}." if left else "", *run.notes]
+    return "\n\n".join([f":green[:material/check:] **{literal(run.label)}**: {literal(' '.join(filter(None, words)))}",
+                        *findings.lines(run)])

@@ -151,7 +151,7 @@ def _top(entries: Sequence[Entry], now: View) -> None:
 
 def _changes(entries: Sequence[Entry], now: View) -> None:
     """What is done to the list as a whole."""
-    if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics, as CSV"):
+    if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics"):
         dialogs.import_files()
     if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",
                  help="Make room: by age, by number, only files, or uploads"):

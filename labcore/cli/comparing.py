@@ -32,14 +32,15 @@ _WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is
 def add_to(add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     side = add("compare", compare_runs, "put runs side by side: what they reach, at what cost, and with what evidence")
-    side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics CSV")
+    side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics "
+                      "file")
     side.add_argument("--metric", help="the metric (default: the first chart that all of them have)")
     side.add_argument("--axis", choices=list(AXES), help="make only this equal (default: all that the runs have)")
     side.add_argument("--baseline", metavar="RUN", help="the run whose group the others are measured against")
     side.add_argument("--json", action="store_true", help="print JSON")
 
-    take = add("import", import_files, "take in the metrics of another tool (TRL, W&B, Stable-Baselines3) as CSV, or "
-               "the run of a capsule")
+    take = add("import", import_files, "import the metrics of another tool (TRL, verl, W&B, Stable-Baselines3) as CSV, "
+               "JSON or Parquet, or the run of a capsule")
     take.add_argument("files", nargs="*", metavar="FILE", help="none: list what is imported")
     take.add_argument("--label", default="", help="the group it is compared in; files of one label are its seeds")
     take.add_argument("--json", action="store_true", help="print JSON")
@@ -72,7 +73,7 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 
 def import_files(options: argparse.Namespace) -> int:
-    """Import CSV files, all or none of them, or run capsules; without files list what was imported."""
+    """Import metrics files, all or none of them, or run capsules; without files list what was imported."""
     if any(map(_is_zip, options.files)):
         return _import_capsules(options)
     contents = [(path.name, read_bytes(path)) for path in map(path_of, options.files)]
@@ -88,20 +89,21 @@ def import_files(options: argparse.Namespace) -> int:
         print(f"{about.id:<40} {about.steps:>6} rows  {about.label}")
         if options.files:
             pairs = ", ".join(key if key == column else f"{key} from {column}" for key, column in about.mapped.items())
-            print("\n".join([f"    read: {pairs}", *([f"    left in the file: {', '.join(about.unmapped)}"]
-                                                     if about.unmapped else []), *(f"    {n}" for n in about.notes)]))
+            print("\n".join([f"    read: {pairs}", *(f"    left in the file: {', '.join(columns)} ({why})"
+                                                     for why, columns in imported.by_reason(about.left).items()),
+                             *(f"    {note}" for note in about.notes)]))
     return 0
 
 
 def _is_zip(file: str) -> bool:
     with opened(path_of(file)) as content:
-        return file.lower().endswith(".zip") or zipfile.is_zipfile(content)
+        return file.lower().endswith(".zip") or (zipfile.is_zipfile(content) and not file.lower().endswith(".xlsx"))
 
 
 def _import_capsules(options: argparse.Namespace) -> int:
     if options.label or not all(map(_is_zip, options.files)):
-        raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and CSV files "
-                       "out.")
+        raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and metrics "
+                       "files out.")
     store = Store()
     kept = [import_capsule(store, file) for file in options.files]
     for run_id in kept:

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from labcore.compare import foreign
-from labcore.compare.loading import load
+from labcore.compare import imported
+from labcore.compare.loading import is_file, load
 from labcore.compare.statistics import FEWEST
 from labcore.compare.table import groups
 from labcore.doctor.doctor import Doctor, course, payload
@@ -19,7 +19,8 @@ from labcore.doctor.rules import ordered
 from labcore.doctor.seeds import few_seeds
 from labcore.errors import LabError
 from labcore.files.jsonl import read_bytes
-from labcore.files.paths import path_of
+from labcore.files.paths import is_import, path_of
+from labcore.foreign.reading import parse
 from labcore.runs import fork
 from labcore.runs.titles import with_id
 from labcore.spec.run_spec import knobs_of
@@ -45,8 +46,8 @@ class Report:
 def add_to(add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and the fix")
-    sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run, or a metrics CSV of TRL, W&B or the "
-                     "lab; of several it also says whether their seeds suffice to compare them")
+    sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run or of an imported one, or a metrics "
+                     "file of another tool; of several it also says whether their seeds suffice to compare them")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -65,19 +66,25 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _reports(store: Store, name: str) -> list[Report]:
-    """Of a run, or of each run in a CSV file."""
-    if Path(name).suffix.lower() in foreign.SUFFIXES:
-        found = foreign.parse(Path(name).name, read_bytes(path_of(name)))
-        return [_report(name if len(found) == 1 else f"{name} {run.label}", run.rows[-1].step, *course(None, run.rows))
+    """Of a run, of an imported one, or of each run in a metrics file."""
+    if is_import(name):
+        imported.check(store, name)
+        return [_report(imported.with_id(name), *course(None, imported.steps(name)))]
+    if is_file(name):
+        found = parse(Path(name).name, read_bytes(path_of(name)))
+        return [_report(name if len(found) == 1 else f"{name} {run.label}", *course(None, run.steps()))
                 for run in found]
     row, rows = store.run(name), store.steps_after(name)
-    if not rows:
+    after, said = course(row.spec, rows, store.events_after(name))
+    if row.state == "diverged":
+        said = [*said, after.diverged(row.step + 1, row.message)]
+    if not said and not after.step:
         raise LabError(f"The run {name} has no step yet: ask the doctor when it has made some.")
-    return [_report(name, rows[-1].step, *course(row.spec, rows, store.events_after(name)), row)]
+    return [_report(name, after, said, row)]
 
 
-def _report(name: str, step: int, after: Doctor, said: list[Change], row: RunRow | None = None) -> Report:
-    return Report(name, step, after.findings, said, row)
+def _report(name: str, after: Doctor, said: list[Change], row: RunRow | None = None) -> Report:
+    return Report(name, after.step, after.findings, said, row)
 
 
 def _as_json(report: Report) -> dict[str, Any]:

@@ -12,18 +12,21 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labcore.compare import foreign
+from labcore.catalog.metrics import ordered
 from labcore.compare.traces import Trace, axes_of
 from labcore.errors import LabError, quoted
 from labcore.files import atomic, tables, uploads
 from labcore.files.given import json_of, whole
 from labcore.files.jsonl import read_bytes
 from labcore.files.paths import home, imports, is_import, made, path_of, read_only
+from labcore.foreign.reading import parse, parse_own
+from labcore.foreign.run import UNKNOWN, Foreign
 from labcore.runs.faults import disk_full
 from labcore.store.changes import in_the_trash
 from labcore.store.rows import COUNTERS, Marks, Step
@@ -33,8 +36,8 @@ from labcore.store.store import Store
 @dataclass(frozen=True)
 class Imported:
     """An imported run as it is kept. `label` is the group that it is compared in: a run of the same label is another
-    seed of it. `source` is the file as it came, in the lab's folder; `summary` is what a list keeps of it. The last
-    four are its `Marks`."""
+    seed of it. `mapped` and `left` are those of `Foreign`. `source` is the file as it came, in the lab's folder;
+    `summary` is what a list keeps of it. The last four are its `Marks`."""
 
     id: str
     label: str
@@ -42,7 +45,7 @@ class Imported:
     created: float
     steps: int
     mapped: dict[str, str]
-    unmapped: tuple[str, ...]
+    left: dict[str, str]
     notes: tuple[str, ...]
     source: str = ""
     summary: str = field(default="", compare=False)
@@ -53,18 +56,19 @@ class Imported:
 
 
 _LATER = ("source", "summary")  # what those of earlier versions do not have
+_OLD = "unmapped"  # what only those have that were made before `left`, which dropped numbers and did not say so
 _KEPT = [name for name in Imported.__dataclass_fields__ if name not in Marks.__dataclass_fields__]
 
 
 def read_file(path: Path) -> list[Trace]:
-    """The runs in a CSV file, not kept. Raises LabError as `parse`, or where the file cannot be read."""
-    found = foreign.parse(path.name, read_bytes(path))
+    """The runs in a metrics file, not kept. Raises LabError as `parse`, or where the file cannot be read."""
+    found = parse(path.name, read_bytes(path))
     names = [f"{path}" if len(found) == 1 else f"{path} {run.label}" for run in found]
     return [_trace(name, name, run) for name, run in zip(names, found, strict=True)]
 
 
 def keep(store: Store, name: str, content: bytes, label: str = "") -> list[Imported]:
-    """Import a CSV: keep the file and its rows. The same file under the same label is kept once, out of the trash.
+    """Import a metrics file: keep it and its rows. The same file under the same label is kept once, out of the trash.
 
     Raises:
         LabError: as `parse`, or it cannot be written.
@@ -73,8 +77,8 @@ def keep(store: Store, name: str, content: bytes, label: str = "") -> list[Impor
 
 
 def keep_all(store: Store, files: Sequence[tuple[str, bytes]], label: str = "") -> list[Imported]:
-    """Import some CSVs by their names and contents, all or none of them. Raises LabError as `keep`."""
-    found = [(name, content, foreign.parse(name, content, whole(label))) for name, content in files]
+    """Import some metrics files by their names and contents, all or none of them. Raises LabError as `keep`."""
+    found = [(name, content, parse(name, content, whole(label))) for name, content in files]
     run_ids = [run_id for name, content, runs in found for run_id in _kept(name, content, runs)]
     marks = store.marks()
     if lying := [run_id for run_id in run_ids if run_id in marks and marks[run_id].deleted is not None]:
@@ -83,34 +87,43 @@ def keep_all(store: Store, files: Sequence[tuple[str, bytes]], label: str = "") 
     return [replace(_about(run_id), **vars(marks.get(run_id, Marks()))) for run_id in run_ids]
 
 
-def _kept(name: str, content: bytes, runs: Sequence[foreign.Foreign]) -> list[str]:
+def _kept(name: str, content: bytes, runs: Sequence[Foreign]) -> list[str]:
     """Keep a file and the runs that are in it. Returns their names."""
     there_already = uploads.file_at(uploads.place(content).name)
     source = uploads.keep(there_already.name if there_already else name, content).relative_to(home()).as_posix()
     digest, created = hashlib.sha256(content), time.time()
-    run_ids = []
+    run_ids, before = [], Counter[str]()
     for run in runs:
         of = digest.copy()
-        of.update(run.label.encode())
+        of.update(f"{run.label}\0{before[run.label]}".encode() if before[run.label] else run.label.encode())
+        before[run.label] += 1
         slug = re.sub(r"[^a-z0-9]+", "-", run.label.lower()).strip("-")[:40] or "run"
         about = {"id": f"imported-{slug}-{of.hexdigest()[:6]}", "label": run.label, "file": Path(name).name,
                  "created": created, "steps": run.columns["step"].size, "mapped": run.mapped,
-                 "unmapped": run.unmapped, "notes": run.notes, "source": source}
+                 "left": run.left, "notes": run.notes, "source": source}
 
-        def fill(folder: Path, run: foreign.Foreign = run, about: dict[str, Any] = about) -> None:
+        def fill(folder: Path, run: Foreign = run, about: dict[str, Any] = about) -> None:
             _write_rows(folder / "rows.csv", run)
             _write_about(folder, about)
 
         try:
-            if not there(about["id"]):
+            if not there(about["id"]) or _is_of_before(about["id"]):
                 # A sync takes milliseconds. What a power cut takes of many runs can be made of their file again.
-                atomic.write_folder(made(imports()) / about["id"], fill, sync=len(runs) == 1)
+                atomic.write_folder(made(imports()) / about["id"], fill, replace=True, sync=len(runs) == 1)
         except OSError as error:
             why = "the disk is full" if disk_full(error) else error.strerror
             raise LabError(f"{name} cannot be kept in {imports()} ({why}): free some space, or set RL_LAB_HOME to "
                            "a folder that you may write to.") from error
         run_ids.append(about["id"])
     return run_ids
+
+
+def _is_of_before(run_id: str) -> bool:
+    """Whether the rows of an imported run were read by an earlier version, which understood less of its file."""
+    try:
+        return _OLD in json_of(_read(run_id, "about.json"))
+    except (LabError, ValueError, TypeError):
+        return False
 
 
 def keep_summary(run: Imported, summary: str) -> None:
@@ -171,7 +184,7 @@ def known(store: Store, run_id: str) -> bool:
 def check_there(run_id: str) -> None:
     """Raise LabError unless `there`."""
     if not there(run_id):
-        raise LabError(f"There is no imported run {quoted(run_id)}: import its CSV first.")
+        raise LabError(f"There is no imported run {quoted(run_id)}: import its file first.")
 
 
 def check(store: Store, run_id: str) -> None:
@@ -179,6 +192,18 @@ def check(store: Store, run_id: str) -> None:
     check_there(run_id)
     if not known(store, run_id):
         raise in_the_trash(run_id)
+
+
+def by_reason(left: Mapping[str, str]) -> dict[str, list[str]]:
+    """Why something stays in the file -> all columns of which that is so.
+
+    >>> by_reason({"epoch": "not known to the lab", "kl2": "kl is read from kl", "lr2": "not known to the lab"})
+    {'not known to the lab': ['epoch', 'lr2'], 'kl is read from kl': ['kl2']}
+    """
+    found: dict[str, list[str]] = {}
+    for column, why in left.items():
+        found.setdefault(why, []).append(column)
+    return found
 
 
 def label(run_id: str) -> str:
@@ -189,6 +214,11 @@ def label(run_id: str) -> str:
 def title(run_id: str, label: str) -> str:
     """What an imported run is called beside others, which may have its label: "TRL (imported, 3fa1b2)"."""
     return f"{label} (imported, {run_id.rpartition('-')[2]})"
+
+
+def with_id(run_id: str) -> str:
+    """An imported run in the words of a command: "TRL (imported-trl-3fa1b2)"."""
+    return f"{label(run_id)} ({run_id})"
 
 
 def load(run_id: str) -> Trace:
@@ -202,8 +232,13 @@ def load(run_id: str) -> Trace:
 
 
 def rows(run_id: str) -> tuple[Step, ...]:
-    """The rows of an imported run, under our keys. Raises LabError as `load`."""
-    return _rows(run_id).rows
+    """The rows of an imported run, under our keys, with NaN where its file says so. Raises LabError as `load`."""
+    return tuple(_rows(run_id).steps())
+
+
+def steps(run_id: str) -> Iterator[Step]:
+    """The same one by one, for runs of any length."""
+    return _rows(run_id).steps()
 
 
 def place(run_id: str) -> Path:
@@ -216,14 +251,16 @@ def _about_or_fault(run_id: str) -> Imported:
     try:
         return _about(run_id)
     except LabError as error:
-        return Imported(run_id, run_id, "", 0.0, 0, {}, (), (str(error),))
+        return Imported(run_id, run_id, "", 0.0, 0, {}, {}, (str(error),))
 
 
 def _about(run_id: str) -> Imported:
     try:
         fields = json_of(_read(run_id, "about.json"))
-        return Imported(**{key: tuple(fields[key]) if key in ("unmapped", "notes") else fields[key]
-                           for key in _KEPT if key in fields or key not in _LATER})
+        if _OLD in fields:
+            fields["left"] = dict.fromkeys(fields[_OLD], UNKNOWN)
+        return Imported(**{key: tuple(fields[key]) if key == "notes" else dict(fields[key]) if key in ("mapped", "left")
+                           else fields[key] for key in _KEPT if key in fields or key not in _LATER})
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error
 
@@ -232,23 +269,23 @@ def _write_about(folder: Path, about: dict[str, Any]) -> None:
     atomic.write_text(folder / "about.json", json.dumps(about, ensure_ascii=False, indent=2))
 
 
-def _rows(run_id: str) -> foreign.Foreign:
+def _rows(run_id: str) -> Foreign:
     try:
-        run = foreign.parse_own("rows.csv", _read(run_id, "rows.csv"))
+        return parse_own("rows.csv", _read(run_id, "rows.csv"))
     except LabError as error:
         raise _damaged(run_id, "rows.csv") from error
-    # Steps that were no updates when the file came are none now that their column is called step.
-    return replace(run, columns={key: column for key, column in run.columns.items()
-                                 if key in COUNTERS or key in run.mapped})
 
 
-def _write_rows(path: Path, run: foreign.Foreign) -> None:
-    """Write one line per step: the counters that the run has, then its metrics, as `foreign` reads them."""
+def _write_rows(path: Path, run: Foreign) -> None:
+    """Write one line per step: the counters that the run has, then its metrics, as `parse_own` reads them. A cell is
+    empty where there was none, and says nan or inf where the file did."""
     counters = [key for key in COUNTERS if key == "step" or run.columns[key].any()]
     columns = [map(int, run.columns[key].tolist()) if key != "seconds" else run.columns[key].tolist()
                for key in counters]
-    numbers = [[number if number == number else None for number in column.tolist()] for column in run.metrics.values()]
-    tables.write(path, [*counters, *run.metrics], zip(*columns, *numbers, strict=True))
+    keys = ordered(run.there)
+    numbers = [[number if there else None for number, there in zip(run.columns[key].tolist(), run.there[key].tolist(),
+                                                                   strict=True)] for key in keys]
+    tables.write(path, [*counters, *keys], zip(*columns, *numbers, strict=True))
 
 
 def _read(run_id: str, file: str) -> bytes:
@@ -260,10 +297,10 @@ def _read(run_id: str, file: str) -> bytes:
 
 
 def _damaged(run_id: str, file: str) -> LabError:
-    return LabError(f"The imported run {run_id} has no {file} that can be read: delete it, then import the CSV again.")
+    return LabError(f"The imported run {run_id} has no {file} that can be read: delete it, then import its file again.")
 
 
-def _trace(name: str, title: str, run: foreign.Foreign) -> Trace:
+def _trace(name: str, title: str, run: Foreign) -> Trace:
     metrics = dict(run.metrics)
     axes = axes_of(*(run.columns[key] for key in COUNTERS), metrics)
     return Trace(name, None, "imported", axes, metrics, label=run.label, notes=run.notes, title=title)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from labcore.compare import foreign, imported
+from labcore.compare import imported
 from labcore.compare.traces import Trace, axes_of, changes_of, setting, trace
 from labcore.errors import LabError
-from labcore.files.paths import path_of
+from labcore.files.paths import is_import, path_of
+from labcore.foreign.kinds import SUFFIXES
 from labcore.runs.titles import title, titles
 from labcore.spec.run_spec import RunSpec
 from labcore.store import columns
@@ -22,7 +23,7 @@ ALWAYS = ("updates", "memory")  # every comparison reads them
 
 
 def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = None) -> list[Trace]:
-    """The runs of these names, in order. A name is a run's id, an imported run's, or the path of a CSV file.
+    """The runs of these names, in order. A name is a run's id, an imported run's, or the path of a metrics file.
 
     With `metrics` only those are read, which is several times as fast; they are keys of the catalog.
 
@@ -33,9 +34,9 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
         if list(names).count(name) > 1:
             raise LabError(f"The run {name} is given twice: name each run once.")
     traces: dict[str, list[Trace]] = {}
-    own = [name for name in names if not _is_foreign(name)]
+    own = [name for name in names if not is_import(name) and not is_file(name)]
     for name in set(names) - set(own):
-        if imported.there(name):
+        if is_import(name):
             imported.check(store, name)
             traces[name] = [imported.load(name)]
         else:
@@ -75,5 +76,6 @@ def origin(store: Store, spec: RunSpec) -> str:
     return json.dumps([setting(above), moved, step, origin(store, above)])
 
 
-def _is_foreign(name: str) -> bool:
-    return imported.there(name) or Path(name).suffix.lower() in foreign.SUFFIXES
+def is_file(name: str) -> bool:
+    """Whether a name is the path of a metrics file rather than the id of a run."""
+    return Path(name).suffix.lower() in SUFFIXES or ("." in name and Path(name).is_file())

@@ -9,7 +9,7 @@ from dataclasses import replace
 from labcore.catalog.knob import Value
 from labcore.doctor.finding import Change, Finding
 from labcore.doctor.patient import Patient, Turn
-from labcore.doctor.rules import READS, RULES, Rule, ordered
+from labcore.doctor.rules import NOT_FINITE, READS, RULES, URGENT, Rule, ordered
 from labcore.doctor.series import Memory
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
@@ -61,10 +61,19 @@ class Doctor:
             if key in self._patient.declared and value != self._knobs[key]:
                 self._turns.append(Turn(key, step, self._knobs[key], value))
         self._knobs = dict(knobs or self._knobs)  # the knobs of a session change in place
-        if self._taken % EVERY:
-            return []
+        rules = RULES if self._taken % EVERY == 0 else URGENT
         patient = replace(self._patient, knobs=self._knobs, turns=tuple(self._turns))
-        return [change for rule in RULES if (change := self._look(rule, patient))]
+        return [change for rule in rules if (change := self._look(rule, patient))]
+
+    def diverged(self, step: int, message: str) -> Change:
+        """What ended the run: a number at `step` that is not finite. No row has it; `message` is that of the run."""
+        evidence, _, fix = message.partition(": ")
+        patient = replace(self._patient, knobs=self._knobs)
+        finding = Finding("A number is not finite", f"{evidence[:1].lower()}{evidence[1:]}",
+                          f"{fix[:1].upper()}{fix[1:]}", rule=NOT_FINITE, began=step,
+                          **patient.scaled("learning_rate", 1 / 3))
+        self._open[NOT_FINITE] = finding
+        return Change(step, NOT_FINITE, finding)
 
     def _look(self, rule: Rule, patient: Patient) -> Change | None:
         held = rule.key in self._open

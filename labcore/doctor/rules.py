@@ -16,7 +16,7 @@ class Rule:
 
     `reads` are further metrics that it looks at where they are logged. Where the run has knobs of `eased_by` and
     none of them is lower than when it began, a finding lasts longer: what made it is there still. `opens` is after how
-    many looks in a row a finding is made.
+    many looks in a row a finding is made. A rule that is `urgent` looks at every row.
     """
 
     key: str
@@ -27,6 +27,7 @@ class Rule:
     reads: tuple[str, ...] = ()
     eased_by: tuple[str, ...] = ()
     opens: int = 2
+    urgent: bool = False
 
     def look(self, patient: Patient) -> Finding | None:
         """What it finds, under its own key."""
@@ -38,12 +39,14 @@ class Rule:
         return replace(found, rule=self.key, severity=max(self.severity, found.severity, key=SEVERITIES.index))
 
 
+NOT_FINITE = "not_finite"
 _SUCCESS = ("reward", "exact_match")
 _WARM_UP = 20  # steps in which a run finds its footing: Adam's averages fill, easy answers are learnt
 
-# A fall of the reward comes first: it names a step. Then a cause before its consequences: a policy that was thrown far
-# off may have no signal and no entropy left.
+# What is not finite comes first: nothing is learnt from there on. Then a fall of the reward: it names a step. Then a
+# cause before its consequences: a policy that was thrown far off may have no signal and no entropy left.
 RULES = (
+    Rule(NOT_FINITE, "problem", (), 0, updates.not_finite, updates.LOSSES, opens=1, urgent=True),
     Rule("reward_fell", "problem", ("reward",), 10, signal.reward_fell, ("reward_std",), opens=1),
     Rule("step_too_big", "problem", (), 0, updates.step_too_big, ("clip_frac/region", "kl", "kl/step", "grad_norm"),
          updates.STEP_SIZE),
@@ -68,6 +71,7 @@ RULES = (
     Rule("loss_is_zero", "note", ("loss", "grad_norm"), 10, updates.loss_is_zero,
          ("reward", "rewards/accuracies", "clip_frac/region")),
 )
+URGENT = tuple(rule for rule in RULES if rule.urgent)
 READS = frozenset(key for rule in RULES for key in (*rule.needs, *rule.reads))
 
 

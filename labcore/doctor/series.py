@@ -93,18 +93,43 @@ class Series:
         return found[-1] if found else self.start
 
 
+@dataclass
+class NotFinite:
+    """The values of one metric that are NaN or infinite: `value` is the first of those since which none was finite,
+    `since` its step, and `count` how many there are; 0 while values are finite. `longest` is the largest count of a
+    stretch that ended."""
+
+    value: float = 0.0
+    since: int = 0
+    count: int = 0
+    longest: int = 0
+
+    def add(self, step: int, value: float) -> None:
+        if math.isfinite(value):
+            self.longest, self.count = max(self.longest, self.count), 0
+            return
+        if not self.count:
+            self.value, self.since = value, step
+        self.count += 1
+
+
 class Memory(Mapping[str, Series]):
-    """The series of some metrics, by key; a metric that was never logged has none."""
+    """The series of some metrics, by key; a metric that was never logged has none. What is not finite is in no series,
+    but counted in `not_finite`."""
 
     def __init__(self, keys: frozenset[str]):
         self._keys = keys
         self._series: dict[str, Series] = {}
+        self.not_finite: dict[str, NotFinite] = {}
         self.step = 0
 
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
         self.step = step
         for key in self._keys & metrics.keys():
-            self._series.setdefault(key, Series()).add(step, metrics[key])
+            if key in self.not_finite or not math.isfinite(metrics[key]):
+                self.not_finite.setdefault(key, NotFinite()).add(step, metrics[key])
+            if math.isfinite(metrics[key]):
+                self._series.setdefault(key, Series()).add(step, metrics[key])
 
     def __getitem__(self, key: str) -> Series:
         return self._series[key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from labcore.catalog import inactive
+from labcore.catalog.metrics import METRICS
 from labcore.doctor.finding import Finding, Severity
 from labcore.doctor.patient import Patient, number, share
 from labcore.doctor.signal import no_signal, stronger_kl
@@ -35,9 +36,32 @@ GRADIENT_LIVES = 0.01
 MISMATCH = 0.05
 MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
 FEW = 5  # rows
+LOSSES = ("loss", "policy_loss", "value_loss", "grad_norm", "kl", "entropy", "reward")  # NaN in them ends all learning
 STEP_SIZE = ("learning_rate", "updates_per_batch", "epochs", "mini_batches")  # knobs: lower ones make smaller steps
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
 _CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
+
+
+def not_finite(patient: Patient) -> Finding | None:
+    """A loss, or what it is made of, is NaN or infinite from some step on.
+
+    A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
+    longer than it ever was.
+    """
+    found = [(key, each) for key in LOSSES if (each := patient.memory.not_finite.get(key)) and
+             each.count > each.longest]
+    if not found:
+        return None
+    began = min(each.since for _, each in found)
+    said = ", ".join(f"{METRICS[key].inline} {_not_finite(each.value)} from step {each.since:,} on"
+                     for key, each in found)
+    return Finding(f"{METRICS[found[0][0]].label} is {_not_finite(found[0][1].value)}", said,
+                   f"Go back to a checkpoint from before step {began:,}, with a lower learning rate.", began=began,
+                   **patient.scaled("learning_rate", 1 / 3))
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if value != value else "infinite"
 
 
 def loss_is_zero(patient: Patient) -> Finding | None:

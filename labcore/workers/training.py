@@ -89,6 +89,14 @@ class Training:
 
     def run(self) -> None:
         """Train to the end. Leaves by an exception: `Ended` where all went as it should."""
+        try:
+            self._run()
+        except Diverged as error:
+            found = self._doctor.diverged(error.step, str(error))
+            self._store.log(self._row.id, doctor.EVENT, doctor.payload(found), found.step)
+            raise
+
+    def _run(self) -> None:
         last = self._row.spec.steps
         self._clock.start()
         self._save()

@@ -20,6 +20,7 @@ from labcore.spec.run_spec import make
 from labcore.store.rows import NO_PLACE
 from tests.app.runs_page import labels, press, rows, said, select
 from tests.app.seeding import link, ran, seed
+from tests.foreign import files
 from tests.shelf.tools import CSV, entry
 
 
@@ -263,7 +264,18 @@ def test_details_tell_the_outcome_and_what_was_turned(page, lab):
 def test_details_of_an_import_say_what_was_taken(page, lab):
     about, = imported.keep(lab.store, "trl.csv", CSV)
     test = press(select(page("runs"), about.id), "act:details")
-    assert "secret" in said(test) and "Imported from trl.csv" in said(test)
+    html = " ".join(element.proto.body for element in test.get("html"))
+    assert "<th>not known to the lab</th><td>secret</td>" in html and "Imported from trl.csv" in said(test)
+
+
+def test_details_of_an_import_say_what_the_doctor_finds_and_why_numbers_stay_in_the_file(page, lab):
+    about, = imported.keep(lab.store, "log.csv", files.NAN_LOSS)
+    test = press(select(page("runs"), about.id), "act:details")
+    assert "**Problem**" in said(test) and "Loss is NaN: loss NaN from step 21 on" in said(test)
+    about, = imported.keep(lab.store, "progress.csv", files.SB3_EVAL)
+    test = press(select(page("runs"), about.id), "act:details")
+    html = " ".join(element.proto.body for element in test.get("html"))
+    assert "<th>the steps are read from time/total_timesteps</th><td>time/iterations</td>" in html
 
 
 def test_without_runs_there_is_an_action(page, lab):

@@ -1,5 +1,6 @@
 """`compare` and `import` as a user meets them."""
 
+import gzip
 import json
 import re
 
@@ -12,7 +13,8 @@ from labcore.compare import imported
 from labcore.store.store import Store
 from tests.cli.test_cli import refused
 from tests.compare import tools
-from tests.compare.test_foreign import CHART, TRL
+from tests.foreign import files
+from tests.foreign.files import CHART, TRL
 
 
 def seeded(store: Store, level: float, **more) -> list[str]:
@@ -111,7 +113,24 @@ def test_an_import_says_what_it_read(capsys, tmp_path):
     assert main(["import", str(path)]) == 0
     said = capsys.readouterr().out
     assert "chart run a" in said and "chart b" in said and "reward from train/reward" in said
-    assert "Its steps are taken for optimizer updates." in said
+    assert "left in the file: run a - train/reward__MIN, run a - train/reward__MAX (the range of the points" in said
+    assert "optimizer updates" not in said, "W&B's own step is none"
+
+
+def test_files_of_any_kind_are_imported_and_runs_in_one_are_told_apart(capsys, tmp_path):
+    names = {"trainer_state.json": files.TRAINER_STATE, "two.csv": files.TWO_RUNS, "verl.jsonl": files.VERL,
+             "monitor.csv.gz": gzip.compress(files.MONITOR)}
+    for name, content in names.items():
+        (tmp_path / name).write_bytes(content)
+    assert main(["import", *(str(tmp_path / name) for name in names)]) == 0
+    said = capsys.readouterr().out
+    assert {about.label for about in imported.listed(Store())} == {"trainer_state", "two 1", "two 2", "verl", "monitor"}
+    assert "told apart by steps that begin again in line 12" in said and "(no row of log_history)" in said
+    assert main(["import", str(tmp_path / "two.csv"), "--label", "PPO"]) == 0
+    assert main(["compare", *(about.id for about in imported.listed(Store()) if about.label == "PPO")]) == 0
+    assert "PPO (imported)" in capsys.readouterr().out, "seeds of one group"
+    (tmp_path / "project.db").write_bytes(b"SQLite format 3\0")
+    assert "is an SQLite database" in refused(capsys, "import", str(tmp_path / "project.db"))
 
 
 def test_one_bad_file_imports_none(capsys, tmp_path):

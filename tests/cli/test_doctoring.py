@@ -2,11 +2,16 @@
 
 import json
 
+import pytest
+
 from labcore.cli.main import main
+from labcore.compare import imported
+from labcore.errors import Diverged
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
 from tests.cli.test_cli import refused
+from tests.foreign import files
 
 
 def seeded(store: Store, share: float, seed: int = 0) -> str:
@@ -55,6 +60,41 @@ def test_metrics_of_another_tool_and_what_has_passed(capsys, tmp_path):
     assert "  passed   The policy is far from the reference: KL 2 nats/token" in said and "labcore" not in said
 
 
+def test_an_imported_run_and_the_step_at_which_its_loss_broke(capsys, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(files.NAN_LOSS)
+    (about,) = imported.keep(Store(), "log.csv", files.NAN_LOSS, "TRL")
+    said = []
+    for name in (about.id, str(path)):
+        assert main(["doctor", name]) == 0
+        said.append(capsys.readouterr().out.splitlines())
+    assert said[0][0] == f"TRL ({about.id}), step 50: 1 finding" and said[0][1:] == said[1][1:]
+    assert said[0][1] == ("  problem  Loss is NaN: loss NaN from step 21 on, gradient norm infinite from step 21 on "
+                          "(since step 21)")
+    assert main(["doctor", about.id, str(path), "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [[each["rule"] for each in run["findings"]] for run in runs] == [["not_finite"]] * 2
+    Store().trash([about.id])
+    assert "is in the trash: restore it first" in refused(capsys, "doctor", about.id)
+    assert "There is no imported run 'imported-none'" in refused(capsys, "doctor", "imported-none")
+    assert "is an event file of TensorBoard" in refused(capsys, "doctor", str(_file(
+        tmp_path, "brain.Event:2", "events.out.tfevents.1.host.0")))
+
+
+@pytest.mark.parametrize("steps", [0, 12])
+def test_a_run_that_diverged_is_not_called_healthy(capsys, steps):
+    store = Store()
+    run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=40), mine=True)
+    store.set_state(run_id, "running")
+    for step in range(1, steps + 1):
+        store.append(run_id, Record(step, step, {"reward": 0.3}), step)
+    store.set_state(run_id, "diverged", str(Diverged(steps + 1, "loss")))
+    assert main(["doctor", run_id]) == 0
+    said = capsys.readouterr().out
+    assert f"A number is not finite: the loss was not a finite number at step {steps + 1} (since step" in said
+    assert f"python -m labcore fork {run_id} --set learning_rate=" in said
+
+
 def test_what_cannot_be_examined_is_one_sentence(capsys, tmp_path):
     assert "There is no file nowhere.csv: check the path." in refused(capsys, "doctor", "nowhere.csv")
     assert "no step column" in refused(capsys, "doctor", str(_file(tmp_path, "a,b\n1,2\n")))
@@ -63,7 +103,7 @@ def test_what_cannot_be_examined_is_one_sentence(capsys, tmp_path):
     assert "has no step yet" in refused(capsys, "doctor", empty)
 
 
-def _file(folder, text):
-    path = folder / "metrics.csv"
+def _file(folder, text, name="metrics.csv"):
+    path = folder / name
     path.write_text(text)
     return path

@@ -84,7 +84,7 @@ def test_an_imported_run_is_read_whole():
     kept, = imported.keep(store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
     trace, = Reader(Store()).traces([kept.id], [])
     assert trace.imported and trace.metrics["reward"].tolist() == [0.5, 0.75]
-    with pytest.raises(LabError, match="import its CSV"):
+    with pytest.raises(LabError, match="import its file"):
         Reader(Store()).traces(["imported-gone"], [])
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(f
     assert again.changes == ((3, "beta", 0.1),)
 
 
-@pytest.mark.parametrize("away, words", [(Store.delete, "import its CSV"),
+@pytest.mark.parametrize("away, words", [(Store.delete, "import its file"),
                                          (lambda store, name: store.trash([name]), "is in the trash: restore it")])
 def test_a_deleted_imported_run_is_not_read_from_what_was_kept(away, words):
     store = Store()

@@ -1,6 +1,7 @@
 """Each rule has a run that triggers it and one just beside it that does not; healthy runs trigger none."""
 
 import csv
+from math import inf, nan
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,10 @@ RECORDED = Path(__file__).parent / "recorded"
 
 # rule: (algorithm, its knobs, rows that trigger it, rows beside them that do not)
 PRESETS = {
+    "not_finite": [
+        ("grpo", {}, drops("loss", 0.02, nan, 58), lambda at: well(at) | {"loss": nan if 30 <= at < 40 else 0.02}),
+        ("grpo", {}, drops("grad_norm", 0.5, inf, 60), drops("explained_variance", 0.5, nan, 40)),
+        ("grpo", {}, None, lambda at: well(at) | {"loss": 0.02 if at % 2 else nan})],  # NaN for rows without a loss
     "no_signal": [("grpo", {}, flat(reward=0, exact_match=0, reward_std=0), flat(reward=0.01, reward_std=0.1)),
                   ("grpo", {}, flat(frac_reward_zero_std=0.98, **STUCK), flat(frac_reward_zero_std=0.4, **STUCK)),
                   ("reinforce", {}, flat(reward_std=0, **STUCK), flat(frac_reward_zero_std=0.98, **STUCK)),
@@ -229,6 +234,26 @@ def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
 
     rising, level, falling = ([hacked(seed, gold) for seed in range(20)] for gold in (0.003, 0.0, -0.01))
     assert not any(rising) and sum(level) <= 2 and all(falling)
+
+
+@pytest.mark.parametrize("first, last", [(1, 1), (21, 50), (22, 22), (43, 43)])
+def test_what_is_not_finite_is_said_with_the_step_from_which_on(first, last):
+    """Up to the last row of a run, on which a rule that looks at every fifth row may not look."""
+    finding = found(None, drops("loss", 0.02, nan, first), last)["not_finite"]
+    assert (finding.verdict, finding.began, finding.severity) == ("Loss is NaN", first, "problem")
+    assert finding.evidence == f"loss NaN from step {first} on" and f"before step {first}" in finding.fix
+    assert found(spec_of(), drops("loss", 0.02, nan, first), last)["not_finite"].knob == "learning_rate"
+
+
+def test_what_is_not_finite_is_in_no_mean_of_another_rule():
+    """A hole in the rewards changes what is said of them as little as rows that do not have them."""
+    def row(at: int, hole: Row) -> Row:
+        return {"reward": 0.9 if at < 50 else 0.2} if at % 3 else hole
+
+    holes, none = (course(None, steps(lambda at, hole=hole: row(at, hole)))[0].findings
+                   for hole in ({"reward": nan}, {}))
+    assert {each.rule for each in none} == {"reward_fell"} and [each for each in holes if each.rule != "not_finite"
+                                                                ] == none
 
 
 def test_the_most_severe_comes_first():

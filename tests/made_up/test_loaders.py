@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from labcore.compare import foreign
 from labcore.envs import maze_text
 from labcore.exports.capsules import packing, reading
 from labcore.files import adapters
 from labcore.files.given import NotJSON, json_of
 from labcore.files.jsonl import read_objects
 from labcore.files.paths import LESSONS, MIXES, home, made, path_of
+from labcore.foreign.reading import parse
 from labcore.jobs import label_log, labels, votes
 from labcore.lessons import lesson, progress
 from labcore.runs import mixes
@@ -209,7 +209,7 @@ def test_labels_and_votes(lines):
 def test_files_of_the_user(text):
     made(home())
     for name, read in (("it.jsonl", lambda path: read_objects(path, lambda row, line: row)),
-                       ("it.csv", lambda path: foreign.parse(path.name, path.read_bytes())),
+                       ("it.csv", lambda path: parse(path.name, path.read_bytes())),
                        (adapters.CONFIG, lambda path: adapters.base_of(path.parent))):
         path = home() / name
         path.write_bytes(text)

@@ -70,7 +70,7 @@ def test_entries_show_runs_and_imported_ones_newest_first(store, shelf):
     assert (other.id, other.kind, other.state, other.algorithm) == (about.id, "imported", "imported", "trl")
     assert (other.summary.metric, other.summary.last, other.step) == ("reward", 0.4, 20)
     assert other.summary.size > len(CSV)
-    assert other.imported.unmapped == ("secret",)
+    assert other.imported.left == {"secret": "not known to the lab"}
     assert complete([other, own])
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import pytest
 
-from labcore.doctor.doctor import course, said
+from labcore.doctor.doctor import course, holding, said
+from labcore.errors import Diverged
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.store import Store
@@ -58,6 +61,36 @@ def test_a_verdict_is_logged_once_with_its_end_though_the_run_is_resumed():
     assert drive(store, run_id, start=Ill.start) == "finished"
     assert [(change.step > 40, change.finding is None) for change in said(store.events_after(run_id))] == [
         (False, False), (True, True)]
+
+
+class Breaks(fake.FakeSession):
+    """Its loss is NaN at step 12: the loop raises it, or the record has it."""
+
+    raises = False
+
+    def run(self):
+        for record in super().run():
+            if record and record.step == 12 and not self.knobs.get("beta"):
+                if self.raises:
+                    raise Diverged(12, "loss")
+                record = Record(12, record.tokens, FLAT | {"loss": nan})
+            yield record
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_loss_that_is_not_finite_is_a_finding_until_the_run_is_resumed(raises, monkeypatch):
+    monkeypatch.setattr(Breaks, "raises", raises)
+    store = Store()
+    run_id = store.create(fake.grpo(30, beta=0.0))
+    assert drive(store, run_id, start=Breaks.start) == "diverged"
+    [(since, finding)] = holding(store.events_after(run_id))
+    assert (since, finding.began, finding.severity, finding.knob) == (12, 12, "problem", "learning_rate")
+    assert finding.text == "A number is not finite: the loss was not a finite number at step 12"
+    assert finding.fix.startswith("Resume from the last good checkpoint with a lower learning rate")
+    store.requeue(run_id)
+    store.ask(run_id, "set", {"knob": "beta", "value": 0.04})
+    assert drive(store, run_id, start=Breaks.start) == "finished"
+    assert holding(store.events_after(run_id)) == []
 
 
 def test_a_run_of_an_older_lab_is_told_what_holds_when_it_is_resumed(monkeypatch):

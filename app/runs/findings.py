@@ -1,0 +1,34 @@
+"""The doctor's findings in imported metrics, as text for a page."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.tokens import literal
+from app.training.doctor_line import WORDS
+from labcore.compare import imported
+from labcore.compare.imported import Imported
+from labcore.doctor.doctor import course
+
+MOST_ROWS = 20_000  # of a run that is examined while somebody waits: about a second
+_COLOURS = {"problem": "red", "warning": "orange", "note": "gray"}
+
+
+def lines(run: Imported) -> list[str]:
+    """What holds at the last step, the most severe first, each as a line of Markdown.
+
+    Raises:
+        LabError: the run is gone or damaged.
+    """
+    if run.steps > MOST_ROWS:
+        return [f":gray[The doctor examines a run of this length on the command line: `python -m labcore doctor "
+                f"{run.id}`]"]
+    return [f":{_COLOURS[severity]}[**{WORDS[severity]}**] {literal(text)}. {literal(fix)}"
+            for severity, text, fix in _findings(run.id, run.created)]
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _findings(run_id: str, created: float) -> list[tuple[str, str, str]]:
+    """`created` has it looked at again where its file was imported again."""
+    after, _ = course(None, imported.steps(run_id))
+    return [(each.severity, each.text, each.fix) for each in after.findings]
