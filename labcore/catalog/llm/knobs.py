@@ -64,8 +64,9 @@ PROMPT = (
          choices=("auto", "chatml", "off"), advanced=True),
     Knob("system_prompt", "System prompt", "", "The system turn in front of conversations that have none. Empty: the "
          "template's own.", advanced=True),
-    Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, for templates that can switch it. on and "
-         "off: enable_thinking is true or false. auto: as the template does by itself.", choices=("auto", "on", "off"), advanced=True),
+    Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, where a template can switch it. "
+         "on and off: enable_thinking is true or false. auto: as the template does by itself.",
+         choices=("auto", "on", "off"), advanced=True),
     Knob("begins_with", "Answers begin with", "", "Text that every answer begins with; the model continues it, and it "
          "earns nothing by itself. Empty: the model begins.", advanced=True),
 )
