@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from labcore.errors import LabError
+Ends = int | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -57,49 +57,45 @@ class Completions:
                            None if self.logprobs is None else self.logprobs.repeat(times, 1))
 
 
-def encode_prompts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], room: int, device: torch.device,
-                   where: Sequence[str] = ()) -> Prompts:
-    """Tokenise prompts of at most `room` tokens: the model's context less what the completion needs.
+def all_ends(eos: Ends) -> list[int]:
+    """The end tokens as a list: a model may have one or several."""
+    return [eos] if isinstance(eos, int) else [*eos]
 
-    Raises:
-        LabError: a prompt is empty or longer than `room`; `where` names the line it came from.
-    """
-    rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    for index, row in enumerate(rows):
-        place = f" ({where[index]})" if index < len(where) and where[index] else ""
-        if not row:
-            raise LabError(f"A prompt{place} is empty: give every prompt at least one character.")
-        if len(row) > room:
-            raise LabError(f"A prompt{place} has {len(row)} tokens, but the model has room for {room} before the "
-                           "completion: shorten it, lower max_new_tokens, or choose a model with a longer context.")
+
+def one_end(eos: Ends) -> int:
+    """The first of them, which stands in the places after a completion's end."""
+    return all_ends(eos)[0]
+
+
+def is_end(tokens: Tensor, eos: Ends) -> Tensor:
+    """Whether each token ends its completion. (...) -> bool (...)"""
+    first, *others = all_ends(eos)
+    found = tokens == first
+    for end in others:
+        found = found | (tokens == end)
+    return found
+
+
+def padded_prompts(rows: Sequence[Sequence[int]], fill: int, device: torch.device) -> Prompts:
+    """Prompts of these ids, padded with `fill` on the left."""
     width = max(map(len, rows))
-    fill = tokenizer.pad_token_id
-    ids = torch.tensor([[fill] * (width - len(row)) + row for row in rows], device=device)
+    ids = torch.tensor([[fill] * (width - len(row)) + [*row] for row in rows], device=device)
     mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
     return Prompts(ids, mask)
 
 
-def encode_completions(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int, device: torch.device,
-                       unended: Sequence[bool] = ()) -> Completions:
-    """Tokenise given answers and end each with the end token; what does not fit into `limit` tokens is cut.
-
-    Where `unended` is True the answer was itself cut when it was sampled, and gets no end token.
-    """
-    rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    ends = [[] if cut else [tokenizer.eos_token_id] for cut in (unended or [False] * len(rows))]
-    ended = [(row + end)[:limit] for row, end in zip(rows, ends, strict=True)]
-    width = max(map(len, ended))
-    fill = tokenizer.pad_token_id
-    ids = torch.tensor([row + [fill] * (width - len(row)) for row in ended], device=device)
-    mask = torch.tensor([[True] * len(row) + [False] * (width - len(row)) for row in ended], device=device)
-    truncated = torch.tensor([not end or len(row) >= limit for row, end in zip(rows, ends, strict=True)],
-                             device=device)
-    return Completions(ids, mask, truncated)
+def padded_completions(rows: Sequence[Sequence[int]], truncated: Sequence[bool], fill: int,
+                       device: torch.device) -> Completions:
+    """Completions of these ids, padded with `fill` on the right; which of them were cut off."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row] + [fill] * (width - len(row)) for row in rows], device=device)
+    mask = torch.tensor([[True] * len(row) + [False] * (width - len(row)) for row in rows], device=device)
+    return Completions(ids, mask, torch.tensor([*truncated], device=device))
 
 
-def decode(tokenizer: PreTrainedTokenizerBase, completions: Completions) -> list[str]:
-    """The text of each completion, without the end token and the padding."""
-    ends = tokenizer.eos_token_id
+def decode(tokenizer: PreTrainedTokenizerBase, completions: Completions, eos: Ends) -> list[str]:
+    """The text of each completion, without its end token and the padding."""
+    ends = {*all_ends(eos)}
     rows = zip(completions.ids.tolist(), completions.lengths.tolist(), strict=True)
-    texts = [[token for token in ids[:length] if token != ends] for ids, length in rows]
+    texts = [[token for token in ids[:length] if token not in ends] for ids, length in rows]
     return tokenizer.batch_decode(texts, skip_special_tokens=False, clean_up_tokenization_spaces=False)

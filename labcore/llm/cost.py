@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -140,7 +141,7 @@ def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
     knobs = {**run.knobs, "eval_every": RARELY} if "eval_every" in run.knobs else run.knobs
     torch.set_num_threads(run.threads)
     before, mapped = _peak(), _mapped()
-    session = LlmSession.start(replace(run, knobs=knobs, steps=RARELY), base_folder(run))
+    session = _Stepping.start(replace(run, knobs=knobs, steps=RARELY), base_folder(run))
     if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].once:
         session.pairs = _pairs(session)
     kept, gradients = _Kept(session.models.values()), {}
@@ -159,6 +160,18 @@ def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
             "optimizer": sum(_bytes(tensors_of(optimizer).values()) for optimizer in session.optimizers.values()),
             "activations": kept.most, "peak": max(0, _peak() - before - (_mapped() - mapped)), "seconds": seconds,
             "measured": time.time()}
+
+
+class _Stepping(LlmSession):
+    """A session that takes every step of its optimizers: weights that have learnt nothing earn equal rewards, which are
+    no signal, and a run's later steps have one."""
+
+    @staticmethod
+    def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
+        return _Stepping._start(spec, base_folder, resume)
+
+    def learns_from(self, norm: float) -> bool:
+        return True
 
 
 def _steps(session: LlmSession) -> Iterator[None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
+from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs
 from labcore.llm.measures import kl_metrics, score_metrics
+from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.tasks.task import Problem
@@ -29,7 +30,14 @@ def evaluate(session: LlmSession) -> Evaluation:
     metrics = score_metrics(rewards, completions)
     if not session.spec.task_row.verifiable:
         metrics = {key: value for key, value in metrics.items() if key.startswith("completions/")}
-    if "reference" in session.models:
-        ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
-        metrics |= kl_metrics(completions.logprobs, ref_logprobs, completions.mask)
-    return Evaluation(metrics, problems, generated, rewards)
+    return Evaluation(metrics | kl_to_reference(session, generated), problems, generated, rewards)
+
+
+def kl_to_reference(session: LlmSession, generated: Generated) -> dict[str, float]:
+    """The KL of the policy to its reference from what the policy has just sampled; nothing where none is held."""
+    if REFERENCE not in session.models:
+        return {}
+    completions = generated.completions
+    assert completions.logprobs is not None
+    reference = reference_logprobs(session, generated.prompts, completions, completions.logprobs)
+    return kl_metrics(completions.logprobs, completions.logprobs if reference is None else reference, completions.mask)

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from labcore.catalog import choices
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.generation import Generated, Sampling, generate, token_logprobs, token_values
+from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
 from labcore.llm.nets.tape import Tape
 from labcore.llm.rewards import Rewards, reward
@@ -121,17 +121,18 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     prompts, completions = sampled.prompts, sampled.completions
     corrected = bool(session.knobs["importance_cap"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.logprobs
+    reference = reference_logprobs(session, prompts, completions, old)
     parts = sampled.rewards.weights
     rollout = Rollout(
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
-        ref_logprobs=token_logprobs(session, session.reference, prompts, completions),
+        old if reference is None else reference,
         old_values=None if session.critic is None else token_values(session, prompts, completions),
         token_rewards=_on(sampled.rewards.per_token, session.device),
         greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
-        sampler_logprobs=completions.logprobs if corrected else None)
+        sampler_logprobs=completions.logprobs if corrected else None, at_reference=reference is None)
     return _selected(session, sampled, rollout)
 
 

@@ -12,16 +12,20 @@ from torch import Tensor
 
 from labcore.errors import Diverged, LabError
 from labcore.jobs.passes import Batch, way
-from labcore.llm.batch import Completions, Prompts, decode, encode_prompts
+from labcore.llm.batch import Completions, Prompts, decode
+from labcore.llm.nets.alike import alike
 from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
 from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
 from labcore.llm.nets.tape import LEAST_WIDTH, Tape
+from labcore.llm.rendering import encode_prompts
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
 from labcore.tasks.task import Problem
 
+# What two passes of one network may differ by at a token, as a share of its log-prob, which is at least 1 nat.
+ROUNDING = {"fp32": 2e-6, "bf16": 2e-2}
 SIZES = ("prompts_per_step", "pair_prompts", "eval_prompts", "group_size", "max_new_tokens")  # of what is drawn at once
 
 
@@ -58,12 +62,11 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
         LabError: a prompt is empty or too long for the model, or the device has too little memory for so many.
         Diverged: the model's distribution is not finite.
     """
-    prompts = encode_prompts(session.tokenizer, [problem.prompt for problem in problems], session.context - 1,
-                             session.device, [f"line {p.line}" if p.line else "" for p in problems])
+    prompts = encode_prompts(session.rendering, problems, session.context - 1, session.device)
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
     try:
         completions = _drawn(session, model, prompts, group_size, {
-            **asdict(sampling), "max_new_tokens": limit, "eos": session.tokenizer.eos_token_id,
+            **asdict(sampling), "max_new_tokens": limit, "eos": session.rendering.ends,
             "generator": session.generator}, tape)
     except (MemoryError, RuntimeError) as error:  # drawn in parts, the completions would be others
         if not out_of_memory(error):
@@ -73,7 +76,7 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
                        f"drawn: lower one of these: {sizes}.") from error
     if not completions.logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
-    return Generated(prompts, completions, decode(session.tokenizer, completions))
+    return Generated(prompts, completions, decode(session.tokenizer, completions, session.rendering.ends))
 
 
 def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],
@@ -123,6 +126,20 @@ def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, comple
         with precision(model, session.knobs["dtype"]):
             parts += at_tokens(model, prompts[some], completions.ids[rows], measure)
     return torch.cat(parts).masked_fill(~completions.mask, 0)
+
+
+def reference_logprobs(session: LlmSession, prompts: Prompts, completions: Completions,
+                       logprobs: Tensor) -> Tensor | None:
+    """Log-probs of the policy's own completions under the reference, (B, T) nats, 0 where not counted.
+
+    `logprobs` (B, T) are the policy's. None where the reference says the same but for rounding: it has the policy's
+    weights, or no token differs by more than two passes of one network may.
+    """
+    if alike(session.policy, session.reference):
+        return None
+    found = token_logprobs(session, session.reference, prompts, completions)
+    noise = ROUNDING[str(session.knobs["dtype"])] * logprobs.abs().clamp(min=1)
+    return None if bool(((found - logprobs).abs() <= noise)[completions.mask].all()) else found
 
 
 @retried

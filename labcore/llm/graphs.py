@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Generator, Tensor, nn
 
-from labcore.llm.batch import Completions, Prompts
+from labcore.llm.batch import Completions, Ends, Prompts
 from labcore.llm.nets.fixed_weights import FixedWeights
 from labcore.llm.nets.forward import Network, plain
 from labcore.llm.recorder import CudaRecorder, Recorder, Recording
@@ -83,8 +83,9 @@ class Graphs:
         self._stepwise: WeakKeyDictionary[nn.Module, set[Shape | None]] = WeakKeyDictionary()  # None: in any shape
 
     @torch.no_grad()
-    def sample(self, model: Network, prompts: Prompts, group_size: int, *, dtype: str, max_new_tokens: int, eos: int,
-               generator: Generator, temperature: float, top_k: int, top_p: float, greedy: bool) -> Completions | None:
+    def sample(self, model: Network, prompts: Prompts, group_size: int, *, dtype: str, max_new_tokens: int,
+               eos: Ends, generator: Generator, temperature: float, top_k: int, top_p: float,
+               greedy: bool) -> Completions | None:
         """What `sampler.sample` gives, drawn by a recorded step; None where the batch must be drawn step by step."""
         if model not in self._stepwise:
             self._stepwise[model] = set()
@@ -125,7 +126,7 @@ class Graphs:
         weights = {id(kept.weights): kept.weights.nbytes for kept in self._kept.values()}
         return sum(kept.decoder.nbytes for kept in self._kept.values()) + sum(weights.values())
 
-    def _decode(self, batch: _Batch, limit: int, eos: int) -> Completions:
+    def _decode(self, batch: _Batch, limit: int, eos: Ends) -> Completions:
         key, model = (id(batch.model), batch.dtype, batch.shape), batch.model
         self._drop([each for each, kept in self._of(batch) if not kept.weights.fit(model)])
         weights = next((kept.weights for _, kept in self._of(batch)), None) or FixedWeights(model, batch.dtype)
@@ -143,7 +144,8 @@ class Graphs:
         self._tidy()
         return completions
 
-    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int, eos: int) -> tuple[_Kept, Completions]:
+    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int,
+                  eos: Ends) -> tuple[_Kept, Completions]:
         """A new recording that has proven true on this batch, and what it drew."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
         batch.begin(decoder)

@@ -13,8 +13,9 @@ from transformers import PreTrainedModel
 
 from labcore.catalog import choices
 from labcore.errors import LabError
-from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
-from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
+from labcore.llm.evaluation import kl_to_reference
+from labcore.llm.generation import Generated, Sampling, generate
+from labcore.llm.measures import score_metrics, zero_variance
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
@@ -81,10 +82,7 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
         best, worst = best_and_worst(row)
         pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
     metrics = score_metrics(rewards, completions) | {"frac_reward_zero_std": zero_variance(groups)}
-    if REFERENCE in session.models:
-        ref_logprobs = token_logprobs(session, session.reference, generated.prompts, completions)
-        metrics |= kl_metrics(completions.logprobs, ref_logprobs, completions.mask)
-    return Pairs(pairs, metrics, (problems, generated, rewards))
+    return Pairs(pairs, metrics | kl_to_reference(session, generated), (problems, generated, rewards))
 
 
 def best_and_worst(rewards: list[float]) -> tuple[int, int]:
@@ -130,4 +128,4 @@ def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) ->
     """The pair of two rows of completions of a problem."""
     cut = generated.completions.truncated
     return Pair(problem.prompt, generated.texts[chosen], generated.texts[rejected], problem.line, bool(cut[chosen]),
-                bool(cut[rejected]), problem.answer)
+                bool(cut[rejected]), problem.answer, problem.turns)

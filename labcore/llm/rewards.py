@@ -133,7 +133,7 @@ def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[floa
     """The reward of each token: the share of the answer's characters that it writes at their places."""
     place, found = 0, []
     for token in ids:
-        text = "" if token == session.tokenizer.eos_token_id else session.tokenizer.decode([token])
+        text = "" if token in session.rendering.ends else session.tokenizer.decode([token])
         right = sum(a == b for a, b in zip(text, answer[place:], strict=False))
         found.append(right / max(len(answer), 1))
         place += len(text)

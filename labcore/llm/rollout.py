@@ -42,6 +42,13 @@ class Rollout:
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
+    at_reference: bool = False  # the policy that sampled is the reference: its log-probs are the old ones
+
+    def met_by_sampler(self, logprobs: Tensor) -> Rollout:
+        """The same with the old log-probs from `logprobs` (B, T), a pass that the sampler's weights make now: ratios
+        are then exactly 1, where two passes of one network would differ in their last digits."""
+        old = logprobs.detach().masked_fill(~self.completion_mask, 0)
+        return replace(self, old_logprobs=old, ref_logprobs=old if self.at_reference else self.ref_logprobs)
 
     @property
     def group_size(self) -> int:
@@ -66,7 +73,8 @@ class Rollout:
         cut = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            cut[field.name] = None if value is None else value[prompts if field.name == "prompts" else rows]
+            whole = value is None or isinstance(value, bool)
+            cut[field.name] = value if whole else value[prompts if field.name == "prompts" else rows]
         return Rollout(**cut)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from labcore.llm.batch import Completions, Prompts
+from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets import llama
 from labcore.llm.nets.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.tape import Tape
@@ -41,10 +41,10 @@ def draw(logprobs: Tensor, generator: Generator) -> Tensor:
 
 
 @torch.no_grad()
-def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: int, generator: Generator,
-           temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, greedy: bool = False,
+def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: Ends,
+           generator: Generator, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, greedy: bool = False,
            tape: Tape | None = None) -> Completions:
-    """Sample `group_size` completions of each prompt, until the end token or `max_new_tokens`.
+    """Sample `group_size` completions of each prompt, until one of the end tokens `eos` or `max_new_tokens`.
 
     `greedy` takes the likeliest token each time and draws no random number. `tape` is to record the products, of a
     Llama.
@@ -62,11 +62,11 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     for count in range(max_new_tokens):
         scaled = (logits.float() / temperature).log_softmax(-1)
         token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
-        token = token.where(going, eos)  # so that what ended alike stays alike, and packed rows have it once
+        token = token.where(going, one_end(eos))  # so that what ended alike stays alike, and packed rows have it once
         ids.append(token)
         masks.append(going)
         logprobs.append(scaled.gather(-1, token[:, None])[:, 0])
-        going = going & (token != eos)
+        going = going & ~is_end(token, eos)
         if count + 1 == max_new_tokens or not going.any():
             break
         logits = step.send(token)

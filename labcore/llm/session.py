@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Self
@@ -24,7 +25,7 @@ from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, optimizers
-from labcore.llm.batch import Completions, encode_prompts
+from labcore.llm.batch import Completions
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
@@ -35,6 +36,7 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
+from labcore.llm.rendering import Rendering, encode_prompts
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -55,7 +57,8 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `graphs` are the steps that a GPU has recorded;
+    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
+    `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
     `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
 
@@ -84,6 +87,8 @@ class LlmSession:
     origin: str = ""
     watched: tuple[Any, ...] | None = None
     halvings: int = 0
+    moves: int = 0
+    idle: bool = False
     notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
@@ -111,6 +116,11 @@ class LlmSession:
         """The knobs of an online run, β as an adaptive controller has moved it."""
         return {**self.knobs, "beta": self.knobs["beta"] * self.beta_factor}
 
+    @cached_property
+    def rendering(self) -> Rendering:
+        """How prompts and answers become tokens of the policy."""
+        return Rendering.of(self.tokenizer, self.policy, self.knobs)
+
     @property
     def context(self) -> int:
         """Tokens that a prompt and its completion may take together."""
@@ -129,11 +139,11 @@ class LlmSession:
             raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
         # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
-        long = [row for row in (*getattr(self.task, "rows", ()), *self.labelled) if len(row.prompt.encode()) > room]
+        rows = (*getattr(self.task, "rows", ()), *self.labelled)
+        long = [row for row in rows if len(self.rendering.text(row).encode()) > room]
         for start in range(0, len(long), CHECKED_AT_ONCE):
             rows = long[start: start + CHECKED_AT_ONCE]
-            encode_prompts(self.tokenizer, [row.prompt for row in rows], room, torch.device("cpu"),
-                           [f"line {row.line}" for row in rows])
+            encode_prompts(self.rendering, rows, room, torch.device("cpu"))
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
@@ -276,6 +286,9 @@ class LlmSession:
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
 
+        Without any gradient there is no step: moments of earlier steps and weight decay would move the weights all the
+        same.
+
         Raises:
             Diverged: the loss or the norm is not finite; the weights are left as they were.
         """
@@ -284,11 +297,24 @@ class LlmSession:
         for what, value in ((f"{name} loss", loss), (f"{name} gradient", norm)):
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
-        optimizer.step()
+        if self.learns_from(norm):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+            optimizer.step()
+            self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
         return norm
+
+    def learns_from(self, norm: float) -> bool:
+        """Whether a gradient of this norm is worth a step of the optimizer."""
+        return norm > 0
+
+    def say_no_signal(self, idle: bool) -> None:
+        """Have the next record say that a step had no update (`idle`), where the one before had some."""
+        if idle and not self.idle:
+            self.notes.append("No signal: no update. Every advantage of the batch is 0 and so is the gradient of the "
+                              "KL term. The policy stays as it is until a batch has signal.")
+        self.idle = idle
 
     def export(self, folder: Path) -> None:
         """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""

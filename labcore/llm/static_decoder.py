@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 from transformers import PreTrainedModel, StaticCache
 from transformers.cache_utils import StaticLayer
 
-from labcore.llm.batch import Completions, Prompts
+from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets.forward import Network, prefill, shares_prefixes
 from labcore.llm.sampler import draw
 
@@ -126,7 +126,7 @@ class StaticDecoder:
                             position_ids=self._lengths + seen, past_key_values=self._cache, use_cache=True).logits
         self._draw(logits[:, -1])
 
-    def run(self, advance: Callable[[], object], limit: int, eos: int) -> Completions:
+    def run(self, advance: Callable[[], object], limit: int, eos: Ends) -> Completions:
         """Draw up to `limit` tokens of each row, the first of which is there; `advance` does what `step` does."""
         count = 1
         while count < limit and not self._ended(count, eos):
@@ -152,15 +152,15 @@ class StaticDecoder:
         self.logprobs.index_copy_(0, self._count, scaled.gather(-1, token[:, None]).T)
         self._count += 1
 
-    def _ended(self, count: int, eos: int) -> bool:
-        return bool((self.ids[:count] == eos).any(0).all())
+    def _ended(self, count: int, eos: Ends) -> bool:
+        return bool(is_end(self.ids[:count], eos).any(0).all())
 
-    def _completions(self, count: int, eos: int) -> Completions:
+    def _completions(self, count: int, eos: Ends) -> Completions:
         """What is in the buffers, cut where the longest row ends."""
-        ends = (self.ids[:count] == eos).T
-        mask = ends.cumsum(1) - ends.long() == 0
+        ended = is_end(self.ids[:count], eos).T
+        mask = ended.cumsum(1) - ended.long() == 0
         length = int(mask.sum(1).max())
         ids, logprobs = (each[:length].T.clone(memory_format=torch.contiguous_format)
                          for each in (self.ids, self.logprobs))
         mask = mask[:, :length].contiguous()
-        return Completions(ids.where(mask, eos), mask, ~ends.any(1), logprobs.masked_fill(~mask, 0))
+        return Completions(ids.where(mask, one_end(eos)), mask, ~ended.any(1), logprobs.masked_fill(~mask, 0))

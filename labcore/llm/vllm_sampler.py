@@ -26,7 +26,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from labcore.errors import LabError, first_line
 from labcore.jobs import held
-from labcore.llm.batch import Completions, Prompts
+from labcore.llm.batch import Completions, Ends, Prompts, all_ends, one_end
 from labcore.llm.nets import lora
 from labcore.llm.session import LlmSession
 from labcore.spec import rollouts
@@ -67,9 +67,9 @@ class VllmSampler:
         self._folder = TemporaryDirectory(prefix="labcore-vllm-")
 
     @torch.no_grad()
-    def __call__(self, model: PreTrainedModel, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: int,
-                 generator: Generator, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
-                 greedy: bool = False) -> Completions:
+    def __call__(self, model: PreTrainedModel, prompts: Prompts, group_size: int, *, max_new_tokens: int,
+                 eos: Ends, generator: Generator, temperature: float = 1.0, top_k: int = 0,
+                 top_p: float = 1.0, greedy: bool = False) -> Completions:
         """As `labcore.llm.sampler.sample`: equal weights, prompts and generators give equal completions, as far as vLLM
         rounds alike.
 
@@ -83,7 +83,7 @@ class VllmSampler:
             for layer, own in self._heads:
                 layer.scale = own / temperature
             chance = _chance(greedy, top_k, top_p, len(prompts) * group_size, generator)
-            asked = _requests(prompts, group_size, max_tokens=max_new_tokens, stop_token_ids=[eos], **chance)
+            asked = _requests(prompts, group_size, max_tokens=max_new_tokens, stop_token_ids=all_ends(eos), **chance)
             answers = llm.generate(*asked, use_tqdm=False)
         return _completions([row for answer in answers for row in answer.outputs], eos, prompts.ids.device)
 
@@ -151,14 +151,14 @@ def _heads(network: nn.Module) -> list[tuple[Any, float]]:
                    "set rollouts to engine.")
 
 
-def _completions(rows: list[Any], eos: int, device: torch.device) -> Completions:
+def _completions(rows: list[Any], eos: Ends, device: torch.device) -> Completions:
     """vLLM's answers as tensors, padded with the end token."""
     lengths = torch.tensor([len(row.token_ids) for row in rows], device=device)
-    width = int(lengths.max())
-    ids = torch.tensor([[*row.token_ids, *[eos] * (width - len(row.token_ids))] for row in rows], device=device)
+    width, fill = int(lengths.max()), one_end(eos)
+    ids = torch.tensor([[*row.token_ids, *[fill] * (width - len(row.token_ids))] for row in rows], device=device)
     logprobs = torch.tensor([[step[token].logprob for token, step in zip(row.token_ids, row.logprobs, strict=True)]
                              + [0.0] * (width - len(row.token_ids)) for row in rows], device=device)
-    truncated = torch.tensor([row.token_ids[-1] != eos for row in rows], device=device)
+    truncated = torch.tensor([row.token_ids[-1] not in all_ends(eos) for row in rows], device=device)
     return Completions(ids, torch.arange(width, device=device) < lengths[:, None], truncated, logprobs)
 
 

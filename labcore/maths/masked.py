@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+ROUNDED = 4  # units in the last place that a value of a few operations may be off
+
 
 def masked_sum(values: Tensor, mask: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Σ_mask x. (...), bool (...) -> (), or (...) less `dim`.
@@ -49,13 +51,17 @@ def extremes(values: Tensor, dim: int | tuple[int, ...], mask: Tensor | None = N
 
 
 def centred(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
-    """x − mean_dim x, exactly 0 where all that counts is equal, and where the mask is False. (...), bool (...) -> (...)
+    """x − mean_dim x, exactly 0 where all that counts is equal but for rounding, and where the mask is False. (...),
+    bool (...) -> (...)
 
-    In the unit of `values`. A mean in float32 can miss its equal terms by 1e-6, which a standard deviation of 0 + eps
-    would blow up to 0.01 and more.
+    In the unit of `values`. A mean in float32 can miss its equal terms by 1e-6, and 0.1 + 0.2 misses 0.3, which a
+    standard deviation of 0 + eps would blow up to 0.01 and more.
     """
     lowest, highest = extremes(values, tuple(range(values.dim())) if dim is None else dim, mask)
-    return torch.where(mask & (highest > lowest), values - masked_mean(values, mask, dim, keepdim=dim is not None), 0)
+    limits = torch.finfo(values.dtype)
+    rounding = (ROUNDED * limits.eps * torch.maximum(highest.abs(), lowest.abs())).clamp(max=limits.max)
+    differ = mask & (highest - lowest > rounding)
+    return torch.where(differ, values - masked_mean(values, mask, dim, keepdim=dim is not None), 0)
 
 
 def masked_whiten(values: Tensor, mask: Tensor, shift_mean: bool = True, ddof: int = 1, eps: float = 1e-8) -> Tensor:

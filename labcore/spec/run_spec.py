@@ -17,7 +17,7 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
-from labcore.catalog.llm.knobs import ENGINE
+from labcore.catalog.llm.knobs import ENGINE, PROMPT
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -120,10 +120,10 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA and of the engine where they are off: they came after the first bases had got
-    their names."""
+    """`spec` without the knobs of LoRA, of the engine and of prompts where they are off: they came after the first
+    bases had got their names."""
     lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: knob.default for knob in ENGINE}
+    engine = {knob.key: knob.default for knob in (*ENGINE, *PROMPT)}
     return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
         (lora and key.startswith("lora_")) or (key in engine and value == engine[key]))})
 

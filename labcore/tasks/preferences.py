@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,10 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
-from labcore.files.jsonl import read_objects, texts_of
+from labcore.files.jsonl import read_objects
+from labcore.tasks.layouts import Entry, entry
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
 
-_PROMPT = ("prompt", "question")
 _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 
 
@@ -50,8 +50,8 @@ class Preferences:
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
         if self.unpaired:
-            return [Problem(row.prompt, row.completion, row.line) for row in draw(self._desired, count, rng)]
-        return [Problem(pair.prompt, pair.chosen, pair.line) for pair in self.pairs(count, rng)]
+            return [Problem(row.prompt, row.completion, row.line, row.turns) for row in draw(self._desired, count, rng)]
+        return [Problem(pair.prompt, pair.chosen, pair.line, pair.turns) for pair in self.pairs(count, rng)]
 
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer
@@ -87,19 +87,27 @@ def _unpaired(first: Mapping[str, object], data: Path, line: int) -> bool:
     return not set(_PAIR) & first.keys()
 
 
-def _prompted(texts: list[str], data: Path, line: int) -> list[str]:
-    if not texts[0]:
-        raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
-    return texts
-
-
 def _pair(value: Mapping[str, object], data: Path, line: int) -> Pair:
-    prompt, chosen, rejected = _prompted(texts_of(value, (_PROMPT, *_PAIR), data, line), data, line)
-    if chosen == rejected:
+    row = _entry(value, _PAIR, data, line)
+    assert row.chosen is not None and row.rejected is not None
+    if row.chosen == row.rejected:
         raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or make them "
                        "differ.")
-    return Pair(prompt, chosen, rejected, line, _cut(value, "chosen_truncated", data, line),
-                _cut(value, "rejected_truncated", data, line))
+    return Pair(row.prompt, row.chosen, row.rejected, line, _cut(value, "chosen_truncated", data, line),
+                _cut(value, "rejected_truncated", data, line), turns=row.turns)
+
+
+def _single(value: Mapping[str, object], data: Path, line: int) -> Single:
+    row = _entry(value, _SINGLE[:1], data, line)
+    assert row.completion is not None and row.label is not None
+    return Single(row.prompt, row.completion, row.label, line, row.turns)
+
+
+def _entry(value: Mapping[str, object], needed: Sequence[str], data: Path, line: int) -> Entry:
+    for name in needed:
+        if value.get(name) is None:
+            raise LabError(f"Line {line} of {data.name} has no field {name!r}: add it.")
+    return entry(value, f"line {line} of {data.name}", labelled=True)
 
 
 def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool:
@@ -109,15 +117,6 @@ def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool
         raise LabError(f"The field {field!r} in line {line} of {data.name} is {quoted(cut)}: write true where the text "
                        "was cut off, or leave it out.")
     return cut
-
-
-def _single(value: Mapping[str, object], data: Path, line: int) -> Single:
-    prompt, completion = _prompted(texts_of(value, (_PROMPT, "completion"), data, line), data, line)
-    label = value.get("label")
-    if not isinstance(label, bool):
-        raise LabError(f"The label in line {line} of {data.name} is {quoted(label)}: write true for a desired "
-                       "completion, false for one that is not.")
-    return Single(prompt, completion, label, line)
 
 
 def _check_labels(singles: list[Single], data: Path) -> None:

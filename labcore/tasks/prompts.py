@@ -1,4 +1,4 @@
-"""The user's own prompts: a JSONL file with prompt (or question) and answer, judged by a chosen verifier."""
+"""The user's own prompts: a file with prompts and answers in one of the layouts, judged by a chosen verifier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import read_objects, texts_of
+from labcore.files.jsonl import read_objects
+from labcore.tasks.layouts import entry
 from labcore.tasks.task import Problem, Score, draw
 from labcore.tasks.verifiers import answer_fault, verifier
 
@@ -23,13 +24,16 @@ class Prompts:
         self._verify = verifier(knobs)
 
         def read(value: Mapping[str, object], line: int) -> Problem:
-            prompt, answer = texts_of(value, (("prompt", "question"), "answer"), data, line)
-            if not prompt:
-                raise LabError(f"Line {line} of {data.name} has an empty prompt: write something to answer.")
-            if fault := answer_fault(knobs, answer):
-                raise LabError(f"The answer in line {line} of {data.name} {fault}: correct it, or choose another "
-                               "verifier.")
-            return Problem(prompt, answer, line)
+            place = f"line {line} of {data.name}"
+            row = entry(value, place)
+            answer = row.answer or ""
+            fault = answer_fault(knobs, answer)
+            if fault and row.answer is None:
+                raise LabError(f"L{place[1:]} has no field 'answer', with which the {knobs['verifier']} verifier "
+                               "compares: add it, or choose a verifier that needs none, such as regex or length.")
+            if fault:
+                raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
+            return Problem(row.prompt, answer, line, row.turns, row.columns)
 
         self.rows = read_objects(data, read)
         self.size = len(self.rows)

@@ -7,10 +7,10 @@ No task imports torch, so the page can check a file before it starts a run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -19,18 +19,34 @@ from labcore.catalog.task import Task
 from labcore.files.artifacts import fetch
 
 
+class Turn(NamedTuple):
+    """What one side of a conversation says: `role` is "system", "user", "assistant" or "tool"."""
+
+    role: str
+    content: str
+
+
+Turns = Sequence[Turn]
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file."""
+    """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file.
+
+    Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last. `columns` are
+    the other fields of its row in the file.
+    """
 
     prompt: str
     answer: str
     line: int | None = None
+    turns: Turns = ()
+    columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A prompt with a preferred and a dispreferred completion; `line` as in `Problem`.
+    """A prompt with a preferred and a dispreferred completion; `line` and `turns` as in `Problem`.
 
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
     `answer` is the task's own right answer, where it has one.
@@ -43,16 +59,18 @@ class Pair:
     chosen_truncated: bool = False
     rejected_truncated: bool = False
     answer: str = ""
+    turns: Turns = ()
 
 
 @dataclass(frozen=True)
 class Single:
-    """A prompt with one completion, and whether it is desired: `label`; `line` as in `Problem`."""
+    """A prompt with one completion, and whether it is desired: `label`; `line` and `turns` as in `Problem`."""
 
     prompt: str
     completion: str
     label: bool
     line: int | None = None
+    turns: Turns = ()
 
 
 @dataclass(frozen=True)

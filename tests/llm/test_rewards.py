@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from labcore.errors import LabError
-from labcore.llm.batch import encode_completions
 from labcore.llm.generation import Generated
+from labcore.llm.rendering import encode_answers
 from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verified, verifier
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
@@ -101,7 +101,7 @@ def test_every_right_character_earns_its_share_at_its_token():
     started = session("grpo", reward_source="steps_and_outcome")
     started.task = Own()
     texts, problems = ["132", "142", "1", "1320"], [Problem("47+85=", "132")] * 4
-    completions = encode_completions(started.tokenizer, texts, 9, torch.device("cpu"))
+    completions = encode_answers(started.rendering, [Problem("q", "")] * len(texts), texts, 10, torch.device("cpu"))[1]
     got = steps_and_outcome(started.task, problems, texts, completions, started)
     third = pytest.approx(1 / 3)
     assert got.total.tolist() == [1, 0, 0, 0] and got.exact.tolist() == [True, False, False, False]

@@ -59,6 +59,18 @@ ENGINE = (
          "seconds more, later ones less: worth it in long runs of larger models on a GPU. On a processor it needs "
          "a C++ compiler. Off: nothing is compiled.", advanced=True, forkable=True),
 )
+PROMPT = (
+    Knob("template", "Chat template", "auto", "How prompts are written for the model. auto: by the model's own chat "
+         "template, where it has one. chatml: by ChatML. off: as plain text, on which no instruct model was trained.",
+         choices=("auto", "chatml", "off"), advanced=True),
+    Knob("system_prompt", "System prompt", "", "The system turn in front of conversations that have none. Empty: the "
+         "template's own.", advanced=True),
+    Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, where a template can switch it. "
+         "on and off: enable_thinking is true or false. auto: as the template does by itself.",
+         choices=("auto", "on", "off"), advanced=True),
+    Knob("begins_with", "Answers begin with", "", "Text that every answer begins with; the model continues it, and it "
+         "earns nothing by itself. Empty: the model begins.", advanced=True),
+)
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
 ONLINE = (
@@ -179,7 +191,7 @@ ONLINE = (
     Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
          "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
          "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True),
-    DTYPE, *LORA, *ENGINE, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
 GAMMA = Knob(
@@ -278,7 +290,7 @@ PREFERENCE = (
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
-    DTYPE, *LORA, *ENGINE, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
 REWARD_MODEL = (
@@ -298,7 +310,7 @@ REWARD_MODEL = (
     Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
          "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
          advanced=True),
-    DTYPE, *LORA, *ENGINE, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
 SFT = (
@@ -309,11 +321,11 @@ SFT = (
     Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
          "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     EVAL_PROMPTS,
-    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA, *ENGINE,
+    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA, *ENGINE, *PROMPT,
 )
 
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
-# of LoRA and ENGINE are left out of it where they are off.)
+# of LoRA, ENGINE and PROMPT are left out of it where they are off.)
 SFT_LOSS = Knob(
     "sft_loss", "SFT loss", "nll", "nll: −log π of each token of the answer. dft: that times its own probability.",
     choices=choices.SFT_LOSS.names, advanced=True)

@@ -15,6 +15,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.inactive import reason
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
@@ -216,6 +217,13 @@ IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
                                    "length_high", "prompt_length", "piece_length", "label_temperature",
                                    "numbers"), IN_THE_CODE)
+_TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
+PROMPT_RULES: Rules = {
+    "template": lambda plan, value: (built_in() if value == "off" or plan.spec.model in MODELS else missing(_TURNS))(
+        plan, value),
+    "system_prompt": switch(missing("put it as a first turn of the role system before each prompt below"), ""),
+    "thinking": switch(missing("give enable_thinking to the chat template"), "auto"),
+    "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
@@ -258,7 +266,7 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
 
 BY_VLLM = "vLLM samples, which rounds otherwise than the trainer: importance_cap is for that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
-BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE}
+BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES}
 
 
 def requirement(package: str, version: str, *extras: str) -> str:

@@ -33,9 +33,10 @@ def estimate(session: LlmSession, rollout: Rollout) -> Tensor:
     """
     parts = list(online.parts_of(session, len(rollout.prompts)))
     before = [parameter.detach().clone() for model in session.models.values() for parameter in model.parameters()]
-    found = []
+    found, moves = [], session.moves
     for place, part in enumerate(parts):
-        measured = online.gradients(session, credit(session.in_force, rollout).select(part))
+        measured = online.gradients(session, credit(session.in_force, rollout).select(part),
+                                    fresh=session.moves == moves)
         found.append(-parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad
                                             for p in session.policy.parameters() if p.requires_grad]).double())
         if place + 1 < len(parts):

@@ -9,10 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from labcore.catalog import choices
-from labcore.llm.batch import Prompts, decode, encode_prompts
+from labcore.llm.batch import Prompts, decode
 from labcore.llm.exact.enumeration import Space, completions
 from labcore.llm.generation import Generated
 from labcore.llm.networks import REFERENCE
+from labcore.llm.rendering import encode_prompts
 from labcore.llm.rewards import reward, verified
 from labcore.llm.session import LlmSession
 from labcore.tasks.enumerable import Enumerable
@@ -42,9 +43,9 @@ def enumerate_problem(session: LlmSession, task: Enumerable) -> Enumerated:
     """
     tokenizer = session.tokenizer
     problems = [task.problem(prompt) for prompt in task.prompts]
-    prompts = encode_prompts(tokenizer, [problem.prompt for problem in problems], session.context - 1, session.device)
+    prompts = encode_prompts(session.rendering, problems, session.context - 1, session.device)
     space = completions(range(len(tokenizer)), task.length, tokenizer.eos_token_id, device=session.device)
-    texts = decode(tokenizer, space.completions)
+    texts = decode(tokenizer, space.completions, session.rendering.ends)
     whole = space.completions.repeated(len(problems))
     earned = _mean_rewards(session, problems, Generated(prompts, whole, texts * len(problems)))
     return Enumerated(problems, prompts, space, texts, earned.view(len(problems), -1).to(session.device),

@@ -45,16 +45,16 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
         before = view.kept(session, line_due)
         watching = watched.before(session, session.step + 1) if samples_due else None
         measured: list[dict[str, float]] = []
-        tokens = StepTokens(batch.rollout)
+        tokens, moves = StepTokens(batch.rollout), session.moves
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
                 yield None
             rollout = credit(session.in_force, batch.rollout)
-            if not rollout.advantages.any():  # rounding would be all of the gradient, and AdamW would scale it up
-                tape = None
-            measured.append(update(session, rollout.select(part), met := tokens.next(), tape))
-            tape = None  # of weights that are no more
+            measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
+                                   session.moves == moves))
+            tape = None  # its products are used up
             tokens.take(part, met)
+        session.say_no_signal(session.moves == moves)
         session.step += 1
         rollout = credit(session.in_force, batch.rollout)
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
@@ -111,19 +111,24 @@ def _begins_whole(knobs: Mapping[str, Any]) -> bool:
     return int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
 
 
-def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None) -> dict[str, float]:
-    """One optimizer update of the policy (and of the critic, where there is one) on `rollout`; what it measured."""
-    measured = gradients(session, rollout, met, tape)
+def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,
+           fresh: bool = False) -> dict[str, float]:
+    """One optimizer update of the policy (and of the critic, where there is one) on `rollout`; what it measured.
+
+    `fresh`: the policy's weights are still those that sampled `rollout`.
+    """
+    measured = gradients(session, rollout, met, tape, fresh)
     return measured | step(session, measured)
 
 
 @retried
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
-              tape: Tape | None = None) -> dict[str, float]:
+              tape: Tape | None = None, fresh: bool = False) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
-    there is of each token. `tape` is that of the sampling of `rollout` by the policy as it is now.
+    there is of each token. `tape` is that of the sampling of `rollout` by the policy as it is now. Where the policy is
+    the one that sampled (`fresh`) the log-probs of this very pass are the old ones, so that its ratios are exactly 1.
     """
     knobs, totals = session.in_force, totals_of(session, rollout)
     measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
@@ -137,6 +142,8 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         with precision(session.policy, knobs["dtype"]):
             logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure,
                                           met.norms_of(part.ids) if met else None, tape)
+        if fresh:
+            part = part.met_by_sampler(logprobs)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
         if met:
             met.see(logprobs, entropy)
@@ -145,8 +152,10 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
-    measured = objective.measures(knobs, rollout, *(torch.cat(column) for column in zip(*seen, strict=True)),
-                                  totals.entropy_floor)
+    logprobs, ratio, entropy = (torch.cat(column) for column in zip(*seen, strict=True))
+    if fresh:
+        rollout = rollout.met_by_sampler(logprobs)
+    measured = objective.measures(knobs, rollout, logprobs, ratio, entropy, totals.entropy_floor)
     measured["loss"] = sum(losses)
     if session.critic is not None:
         measured["value_loss"] = sum(value_losses)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from labcore.llm import preference_objective as objective
-from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.generation import Generated, chosen
+from labcore.llm.nets.alike import alike
 from labcore.llm.nets.forward import Network, at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REFERENCE
@@ -21,6 +22,7 @@ from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
+from labcore.llm.rendering import encode_answers
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
@@ -79,10 +81,7 @@ def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions
 
 def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str],
              cut: list[bool]) -> tuple[Prompts, Completions]:
-    prompts = encode_prompts(session.tokenizer, [row.prompt for row in rows], session.context - 1, session.device,
-                             [f"line {row.line}" if row.line else "" for row in rows])
-    return prompts, encode_completions(session.tokenizer, texts, session.context - prompts.ids.shape[1],
-                                       session.device, cut)
+    return encode_answers(session.rendering, rows, texts, session.context, session.device, cut)
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:
@@ -143,15 +142,16 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
         met.clear()
     prompts, completions, labels = _labelled(session, found)
     parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
-    kl = _mismatched_kl(session, prompts, completions) if objective.asks(knobs, "mismatched") else None
+    same = REFERENCE in session.models and alike(session.policy, session.reference)
+    kl = _mismatched_kl(session, prompts, completions, same) if objective.asks(knobs, "mismatched") else None
     whole = None
     if len(parts) > 1 and objective.asks(knobs, "whole_batch"):  # the rest stands still under a part's gradient
         with torch.no_grad():
-            whole = Sides.together([_sides(session, prompts[some], completions, labels, rows)[0]
+            whole = Sides.together([_sides(session, prompts[some], completions, labels, rows, same)[0]
                                     for some, rows in parts])
     loss, seen, entropies = 0.0, [], 0.0
     for some, rows in parts:
-        sides, entropy = _sides(session, prompts[some], completions, labels, rows, met)
+        sides, entropy = _sides(session, prompts[some], completions, labels, rows, same, met)
         part = objective.loss(knobs, whole.with_part(rows, sides) if whole else sides, len(prompts), kl)
         part.backward()
         loss = part.item() if whole else loss + part.item()
@@ -162,17 +162,19 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
 
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
-           rows: slice, met: Met | None = None) -> tuple[Sides, Tensor]:
+           rows: slice, same: bool, met: Met | None = None) -> tuple[Sides, Tensor]:
     """What the loss sees of the completions in `rows`, and the sum of all their token entropies. `met` takes them down.
+
+    `same`: the policy is still the reference, whose log-probs are then those of this very pass.
     """
     knobs, ids, mask = session.knobs, completions.ids[rows], completions.mask[rows]
     paired, ref_tokens, ref_sums, likelihoods = len(ids) > len(prompts), None, None, None
-    if REFERENCE in session.models:
-        ref_tokens = _token_logprobs(session, session.reference, prompts, ids)
-        ref_sums = objective.summed(knobs, ref_tokens, mask, paired)
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy, *squares = at_tokens(session.policy, prompts, ids, partial(
             _measure, squares=bool(knobs["pair_weighting"])), met.norms_of(ids) if met else None)
+    if REFERENCE in session.models:
+        ref_tokens = logprobs.detach() if same else _token_logprobs(session, session.reference, prompts, ids)
+        ref_sums = objective.summed(knobs, ref_tokens, mask, paired)
     if met:
         met.see(logprobs, entropy, ref_tokens)
     if squares:
@@ -195,8 +197,10 @@ def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: 
 
 
 @torch.no_grad()
-def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
+def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completions, same: bool) -> Tensor:
     """KTO's estimate of the KL, from each prompt with the completions of the one before it. nats/sequence"""
+    if same:
+        return torch.zeros((), device=session.device)
     size = len(completions) // len(prompts)
     ids, mask = completions.ids.roll(size, 0), completions.mask.roll(size, 0)
     ratios = []

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from labcore.catalog.choices import SFT_LOSS
 from labcore.catalog.right import check
-from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
+from labcore.llm.rendering import encode_answers
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -62,13 +63,10 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
 
     Returns its metrics, and some of its examples token by token where it has `met`.
     """
-    knobs, tokenizer = session.knobs, session.tokenizer
+    knobs = session.knobs
     problems = session.task.problems(int(knobs["sequences_per_step"]), session.rng)
-    room = session.context - 1
-    prompts = encode_prompts(tokenizer, [problem.prompt for problem in problems], room, session.device,
-                             [f"line {problem.line}" if problem.line else "" for problem in problems])
-    answers = encode_completions(tokenizer, [problem.answer for problem in problems],
-                                 session.context - prompts.ids.shape[1], session.device)
+    prompts, answers = encode_answers(session.rendering, problems, [problem.answer for problem in problems],
+                                      session.context, session.device)
     measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
     session.tokens += total
     norm = session.optimise("policy", knobs["learning_rate"], measured["loss"])

@@ -15,6 +15,7 @@ from labcore.files import bases
 from labcore.jobs.models import Source
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.probes.answer_session import session_on
+from labcore.llm.rendering import Asked
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.task import Problem
@@ -48,14 +49,14 @@ def _fitting(session: LlmSession, count: int) -> list[Problem]:
     room = session.context - int(session.knobs["max_new_tokens"])
     drawn = session.task.problems(min(DRAWN * count, session.task.size or DRAWN * count),
                                   np.random.default_rng((session.spec.seed, STREAM)))
-    return [problem for problem in drawn if _tokens(session, problem.prompt) <= room][:count]
+    return [problem for problem in drawn if _tokens(session, problem) <= room][:count]
 
 
 def _longest(session: LlmSession) -> int:
     """The most tokens that a prompt of the file has, looked for among those with the most characters."""
     rows = sorted(getattr(session.task, "rows", ()), key=lambda row: -len(row.prompt))[:64]
-    return max((_tokens(session, row.prompt) for row in rows), default=int(session.knobs.get("prompt_length", 0)))
+    return max((_tokens(session, row) for row in rows), default=int(session.knobs.get("prompt_length", 0)))
 
 
-def _tokens(session: LlmSession, prompt: str) -> int:
-    return len(session.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+def _tokens(session: LlmSession, row: Asked) -> int:
+    return len(session.rendering.prompts([row])[0])

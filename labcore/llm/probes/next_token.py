@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.llm.batch import encode_prompts
 from labcore.llm.probes.answer import check_known, log_probabilities
 from labcore.llm.probes.answer_session import reader
+from labcore.llm.rendering import encode_prompts
 from labcore.spec.model_names import parse
+from labcore.tasks.task import Problem
 
 TOP = 8  # likeliest tokens that are named
 TEMPERATURES = (*(tenths / 10 for tenths in range(1, 16)), 1.75, 2.0, 2.5, 3.0, 4.0, 5.0)
@@ -29,7 +30,7 @@ def next_token(spec: Mapping[str, Any]) -> dict[str, Any]:
     name = parse(str(spec["model"])).pinned.name
     session = reader(name, {"temperature": 1.0}, 0)
     check_known(session, str(spec["prompt"]))
-    prompts = encode_prompts(session.tokenizer, [str(spec["prompt"])], session.context - 1, session.device)
+    prompts = encode_prompts(session.rendering, [Problem(str(spec["prompt"]), "")], session.context - 1, session.device)
     logs = log_probabilities(session, prompts, torch.zeros_like(prompts.ids[:, :1]))[0].double()  # (V,)
     likeliest = logs.topk(min(TOP, len(logs))).indices
     return {"model": name, "prompt": str(spec["prompt"]), "vocabulary": len(logs),

@@ -20,6 +20,7 @@ from torch.nn.utils import parameters_to_vector
 from labcore import machine
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, quoted
@@ -70,7 +71,7 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     values, critic = critic_values(session, [specs[key] for key in dict.fromkeys(acting)], batch)
     if updates:
         take(session, specs[stepper], rollouts[stepper], values, updates)
-    seen = [inspect(session, specs[key], rollouts[key], values) for key in chosen]
+    seen = [inspect(session, specs[key], rollouts[key], values, fresh=not updates) for key in chosen]
     trial = Trial.of(session, count, seed)
     length = trial.step_length([one.gradient for one in seen])
     found = {one.row.key: _effect(trial, session, one, values, length) for one in seen}
@@ -153,22 +154,24 @@ def take(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | 
     return one
 
 
-def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None) -> Inspected:
-    """What the algorithm of `spec` makes of the batch; nothing is changed."""
+def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None,
+            fresh: bool = False) -> Inspected:
+    """What the algorithm of `spec` makes of the batch, which the session's policy sampled (`fresh`) or an earlier one;
+    nothing is changed."""
     one = as_of(session, spec)
     rollout = credited(one, rollout, values)
-    measured, gradient = _gradient(one, rollout)
+    measured, gradient = _gradient(one, rollout, fresh)
     surrogate, unclipped = choices.SURROGATE[str(one.knobs["surrogate"])], None
     if surrogate.cut:
         one.knobs |= dict.fromkeys(surrogate.needs, UNREACHED)
-        unclipped = cosines([gradient, _gradient(one, rollout)[1]])[0][1]
+        unclipped = cosines([gradient, _gradient(one, rollout, fresh)[1]])[0][1]
     push = token_gradients(as_of(session, spec), rollout)
     return Inspected(spec.row, spec, rollout, measured, gradient, unclipped, push)
 
 
-def _gradient(session: LlmSession, rollout: Rollout) -> tuple[dict[str, float], Tensor]:
+def _gradient(session: LlmSession, rollout: Rollout, fresh: bool) -> tuple[dict[str, float], Tensor]:
     """What an update measures, and the gradient of its policy (N,); the networks keep none."""
-    measured = online.gradients(session, rollout)
+    measured = online.gradients(session, rollout, fresh=fresh)
     flat = parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad
                                  for p in session.policy.parameters()])
     for model in session.models.values():

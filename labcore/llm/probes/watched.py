@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
-from labcore.llm.batch import Completions, Prompts, encode_completions, encode_prompts
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.experience import answered, rollout_of
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.nets.forward import Network
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import view
+from labcore.llm.rendering import encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
@@ -163,14 +164,14 @@ def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     """Distinct prompts of the run's own problems or pairs, with what is to be followed of each."""
     asked = _asked(alone, max(1, min(PROMPTS, _batch(alone) // BATCH_SHARE)))
     problems = [problem for problem, _ in asked]
-    prompts = encode_prompts(alone.tokenizer, [problem.prompt for problem in problems], alone.context - 1, alone.device)
+    prompts = encode_prompts(alone.rendering, problems, alone.context - 1, alone.device)
     room = alone.context - prompts.ids.shape[1]  # as the loops cut an answer: beside the longest prompt
     own = _of_reference(alone, problems) if REFERENCE in alone.models else [[] for _ in problems]
     watched = []
     for (problem, pair), frequent in zip(asked, own, strict=True):
-        sides = pair and (_given(alone, pair.chosen, room, pair.chosen_truncated),
-                          _given(alone, pair.rejected, room, pair.rejected_truncated))
-        right = [_given(alone, problem.answer, room)] if _is_right(alone, problem) else []
+        sides = pair and (_given(alone, problem, pair.chosen, room, pair.chosen_truncated),
+                          _given(alone, problem, pair.rejected, room, pair.rejected_truncated))
+        right = [_given(alone, problem, problem.answer, room)] if _is_right(alone, problem) else []
         watched.append(Watched(problem, (*(sides or ()), *right, *frequent), sides or None))
     return tuple(watched)
 
@@ -187,7 +188,7 @@ def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
     from_file = _learns_pairs(alone) and choices.PAIRS[str(alone.knobs["pairs"])].from_file
     if alone.pairs or (from_file and not has_singles(alone.task)):
         pairs = draw(alone.pairs, many, alone.rng) if alone.pairs else cast(PairTask, alone.task).pairs(many, alone.rng)
-        found = [(Problem(pair.prompt, pair.answer, pair.line), pair) for pair in pairs]
+        found = [(Problem(pair.prompt, pair.answer, pair.line, pair.turns), pair) for pair in pairs]
     else:
         found = [(problem, None) for problem in alone.task.problems(many, alone.rng)]
     return list({each[0].prompt: each for each in reversed(found)}.values())[-count:]
@@ -221,10 +222,10 @@ def _learns_pairs(session: LlmSession) -> bool:
     return "pairs" in session.knobs
 
 
-def _given(session: LlmSession, text: str, room: int, truncated: bool = False) -> Answer:
-    """A text as at most `room` tokens, with the end token where it was not cut."""
-    completions = encode_completions(session.tokenizer, [text], room, session.device, [truncated])
-    return Answer(text, tuple(completions.ids[0].tolist()), not truncated)
+def _given(session: LlmSession, problem: Problem, text: str, room: int, truncated: bool = False) -> Answer:
+    """An answer as at most `room` tokens, with the end token where it was not cut."""
+    _, (ids,) = session.rendering.answers([problem], [text], [not truncated])
+    return Answer(text, tuple(ids[:room]), not truncated)
 
 
 # ---- what the policy answers -----------------------------------------------------------------------------------

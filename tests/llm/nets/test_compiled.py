@@ -67,7 +67,7 @@ def test_a_run_compiles_what_learns_and_nothing_else(traced, monkeypatch):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(compiled, "_compiled", lambda function: function)  # it has been shown above
         metrics = records(started)[0].metrics
-    assert set(ways) == {"causal", "packed"} and metrics["grad_norm"] == pytest.approx(
+    assert set(ways) == {"causal"} and metrics["grad_norm"] == pytest.approx(
         records(session("ppo", steps=1))[0].metrics["grad_norm"], rel=1e-4)
 
 

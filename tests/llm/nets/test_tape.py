@@ -104,9 +104,8 @@ def test_narrow_networks_record_none(monkeypatch):
 
 
 @pytest.mark.usefixtures("narrow")
-def test_where_nothing_is_to_be_learnt_rounding_moves_no_weight(monkeypatch):
+def test_where_nothing_is_to_be_learnt_rounding_moves_no_weight():
     given = {"algorithm": "grpo", "letters": False, "steps": 2}  # random weights, which earn nothing
-    assert set(tapes_of(monkeypatch, **given)) == {0}
     still = session(**given)
     before = weights(still.policy)
     assert all(record.metrics["grad_norm"] == 0 for record in records(still))

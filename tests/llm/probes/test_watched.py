@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from labcore.llm.batch import encode_prompts
 from labcore.llm.loops import online
 from labcore.llm.probes import view, watched
+from labcore.llm.rendering import encode_prompts
 from labcore.llm.session import LlmSession
 from labcore.tasks import own_reward
 from labcore.tasks.task import Pair, Problem
@@ -53,7 +53,8 @@ def sum_of(started, prompt: str, text: str, truncated: bool, temperature: float)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     ids = torch.tensor([[*ids, *([] if truncated else [tokenizer.eos_token_id])]])
     with torch.no_grad():
-        logits = alone(started.policy, encode_prompts(tokenizer, [prompt], 60, started.device), ids)
+        asked = encode_prompts(started.rendering, [Problem(prompt, "")], 60, started.device)
+        logits = alone(started.policy, asked, ids)
     return float((logits / temperature).log_softmax(-1).gather(-1, ids[..., None]).sum())
 
 
@@ -104,7 +105,7 @@ def test_probabilities_are_those_of_the_weights_before_and_after(algorithm):
 def test_all_answers_together_have_probability_one():
     """Counted out on a vocabulary of a few tokens: so those of any distinct answers sum to at most 1."""
     started = session("grpo")
-    prompts = encode_prompts(started.tokenizer, ["ab"], 60, started.device)
+    prompts = encode_prompts(started.rendering, [Problem("ab", "")], 60, started.device)
     few = torch.arange(4)
     policy = started.policy
 

@@ -1,0 +1,208 @@
+"""How a prompt and its answer become the ids that the model was trained on.
+
+    no template   the tokenizer's own encoding of the text, with its BOS
+    template      system, turns and generation prompt by the model's chat template, which writes its own BOS
+    an answer     prompt and answer encoded together: it starts where that leaves the prompt alone
+
+The ids are those of TRL for the same row. Templates are rendered by transformers in its sandbox; no code of a model's
+folder is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import Any, Protocol
+
+import torch
+from jinja2 import TemplateError
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from labcore.errors import LabError, first_line
+from labcore.llm.batch import Completions, Prompts, padded_completions, padded_prompts
+from labcore.tasks.task import Turn, Turns
+
+ASSISTANT, SYSTEM, USER = "assistant", "system", "user"
+THINKING = "enable_thinking"  # the argument by which templates switch it
+CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+class Asked(Protocol):
+    """A row of a task that can be put to a model: text, or the turns of a conversation; `line` is where it stands."""
+
+    @property
+    def prompt(self) -> str: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    @property
+    def line(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What a run's knobs make of prompts: `template` (none: the text as it is), a `system` turn in front of those that
+    have none, `thinking` where the template switches it, and the text that every answer `begins_with`.
+
+    `ends` are the ids that end a completion, the tokenizer's own first.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    ends: tuple[int, ...]
+    template: str | None = None
+    system: str = ""
+    thinking: bool | None = None
+    begins_with: str = ""
+
+    @staticmethod
+    def of(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, knobs: Mapping[str, Any]) -> Rendering:
+        """The rendering that a run's knobs ask for, on its model."""
+        how, own = knobs.get("template", "auto"), _own_template(tokenizer)
+        template = None if how == "off" else own if how == "auto" else CHATML
+        thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
+        return Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
+                         str(knobs.get("begins_with", "")))
+
+    @property
+    def padding(self) -> int:
+        return int(self.tokenizer.pad_token_id)
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether the template has a place for a system turn; without one its text is put before the user's."""
+        try:
+            self._written([{"role": SYSTEM, "content": "s"}, {"role": USER, "content": "u"}])
+        except TemplateError:
+            return False
+        return True
+
+    def prompts(self, rows: Sequence[Asked]) -> list[list[int]]:
+        """The ids of each prompt, up to where the model answers.
+
+        Raises:
+            LabError: a row cannot be rendered.
+        """
+        return self._ids([self.text(row) for row in rows])
+
+    def answers(self, rows: Sequence[Asked], texts: Sequence[str],
+                ended: Sequence[bool]) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of the prompts of `rows` (P) and of their answers (P·G), encoded together: a prompt ends where
+        it alone parts from one of its answers. An answer that `ended` has its end token."""
+        prompts, size = self.prompts(rows), len(texts) // len(rows)
+        wholes = self._ids([self._answered(rows[place // size], text, end)
+                            for place, (text, end) in enumerate(zip(texts, ended, strict=True))])
+        if self.template is None:
+            wholes = [[*whole, self.ends[0]] if end else whole for whole, end in zip(wholes, ended, strict=True)]
+        shared = [min(_common(prompt, whole) for whole in wholes[place * size: (place + 1) * size])
+                  for place, prompt in enumerate(prompts)]
+        return ([prompt[:length] for prompt, length in zip(prompts, shared, strict=True)],
+                [whole[shared[place // size]:] for place, whole in enumerate(wholes)])
+
+    def text(self, row: Asked) -> str:
+        """A prompt as the model reads it, special tokens written out, but for the BOS of a tokenizer."""
+        if self.template is None:
+            return self._plain(row) + self.begins_with
+        return self._conversation(row, self._turns(row), add_generation_prompt=True) + self.begins_with
+
+    def _answered(self, row: Asked, answer: str, ended: bool) -> str:
+        if self.template is None:
+            return self._plain(row) + self.begins_with + answer
+        turns = [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}]
+        return self._conversation(row, turns, **({} if ended else {"continue_final_message": True}))
+
+    def _plain(self, row: Asked) -> str:
+        if row.turns:
+            raise LabError(f"The prompt{_place(row)} is a conversation, and this model has no chat template: set "
+                           "template=chatml, or choose an instruct model.")
+        return row.prompt
+
+    def _turns(self, row: Asked) -> list[dict[str, str]]:
+        """The turns of a prompt as a template takes them, with the system turn where it belongs."""
+        turns = [{"role": role, "content": content} for role, content in row.turns or (Turn(USER, row.prompt),)]
+        if self.system and turns[0]["role"] != SYSTEM:
+            turns = [{"role": SYSTEM, "content": self.system}, *turns]
+        if turns[0]["role"] == SYSTEM and len(turns) > 1 and not self.takes_system:
+            first, second, *rest = turns
+            turns = [{**second, "content": f"{first['content']}\n\n{second['content']}"}, *rest]
+        return turns
+
+    def _conversation(self, row: Asked, turns: list[dict[str, str]], **given: Any) -> str:
+        try:
+            return self._written(turns, **given)
+        except (TemplateError, ValueError, TypeError, KeyError) as error:  # what a template may do to its own arguments
+            raise LabError(f"The model's chat template refuses the prompt{_place(row)} ({first_line(error)[:200]}): "
+                           "check the order of its roles, or set template=chatml.") from error
+
+    def _written(self, turns: list[dict[str, str]], **given: Any) -> str:
+        switched = {} if self.thinking is None else {THINKING: self.thinking}
+        found = self.tokenizer.apply_chat_template(turns, chat_template=self.template, tokenize=False, **switched,
+                                                   **given)
+        assert isinstance(found, str)
+        return found
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        found: list[list[int]] = self.tokenizer(texts, add_special_tokens=self.template is None)["input_ids"]
+        return found
+
+
+def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, device: torch.device) -> Prompts:
+    """The prompts of `rows` as tensors, of at most `room` tokens: the model's context less what the completion needs.
+
+    Raises:
+        LabError: a prompt is empty, cannot be rendered, or is longer than `room`; the message names its line.
+    """
+    return padded_prompts(_fitting(rows, rendering.prompts(rows), room), rendering.padding, device)
+
+
+def encode_answers(rendering: Rendering, rows: Sequence[Asked], texts: Sequence[str], context: int,
+                   device: torch.device, unended: Sequence[bool] = ()) -> tuple[Prompts, Completions]:
+    """Prompts of `rows` (P), and given answers to them (P·G), each with its end token; what does not fit into the
+    `context` beside the longest prompt is cut.
+
+    Where `unended` is True the answer was itself cut when it was sampled, and gets no end token.
+
+    Raises:
+        LabError: as `encode_prompts`.
+    """
+    ended = [not cut for cut in unended or [False] * len(texts)]
+    prompts, answers = rendering.answers(rows, texts, ended)
+    limit = context - max(map(len, _fitting(rows, prompts, context - 1)))
+    cut = [not end or len(answer) > limit for answer, end in zip(answers, ended, strict=True)]
+    return (padded_prompts(prompts, rendering.padding, device),
+            padded_completions([answer[:limit] for answer in answers], cut, rendering.padding, device))
+
+
+def _fitting(rows: Sequence[Asked], ids: list[list[int]], room: int) -> list[list[int]]:
+    for row, each in zip(rows, ids, strict=True):
+        if not each:
+            raise LabError(f"A prompt{_place(row)} is empty: give every prompt at least one character.")
+        if len(each) > room:
+            raise LabError(f"A prompt{_place(row)} has {len(each)} tokens, but the model has room for {room} before "
+                           "the completion: shorten it, lower max_new_tokens, or choose a model with a longer context.")
+    return ids
+
+
+def ends_of(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[int, ...]:
+    """The ids that end a completion: the tokenizer's end token and those of the model's generation_config."""
+    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    more = [] if named is None else [named] if isinstance(named, int) else named
+    return tuple(dict.fromkeys((int(tokenizer.eos_token_id), *more)))
+
+
+def _own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """The tokenizer's chat template; of several the one without tools."""
+    found = getattr(tokenizer, "chat_template", None)
+    return (found.get("default") or next(iter(found.values()))) if isinstance(found, dict) else found
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _place(row: Asked) -> str:
+    return f" (line {row.line})" if row.line else ""
