@@ -159,7 +159,7 @@ def _checked(given: Any, declared: Mapping[str, tuple[type, bool]], where: str =
             raise _Wrong(key, f"{where}{key} must be {KINDS_OF[wanted]}, not {quoted(value)}.")
         if value == "":
             raise _Wrong(key, f"{where}{key} is empty: write something.")
-        texts = [each for each in (value if wanted is list else [value]) if isinstance(each, str)]
+        texts = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
         if found := CONTROL.search("".join(texts)):
             raise _Wrong(key, f"{where}{key} holds the control character {quoted(found[0])}: remove it.")
     if missing := [key for key, (_, needed) in declared.items() if needed and key not in given]:
