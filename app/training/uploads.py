@@ -19,11 +19,12 @@ from labcore.files.uploads import keep
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.task import check_data
 
+_ROWS = ["jsonl", "json", "txt", "csv", "tsv", "parquet", "gz"]
 WANTED = {
-    "prompts": ("Your prompts", ["jsonl", "json", "txt"],
-                'One JSON object per line: {"prompt": "2+3=", "answer": "5"}. "question" works as "prompt" does.'),
-    "preferences": ("Your preferences", ["jsonl", "json", "txt"],
-                    'One JSON object per line: {"prompt": "…", "chosen": "…", "rejected": "…"}.'),
+    "prompts": ("Your prompts", _ROWS, 'JSON lines such as {"prompt": "2+3=", "answer": "5"}, a JSON list, CSV or '
+                "Parquet, in the layout of TRL, verl, OpenRLHF, GSM8K, MATH, alpaca or ShareGPT."),
+    "preferences": ("Your preferences", _ROWS, 'JSON lines such as {"prompt": "…", "chosen": "…", "rejected": "…"}, a '
+                    "JSON list, CSV or Parquet; texts or lists of turns."),
     "text": ("Your text", ["txt", "md", "text"], "A plain text file in UTF-8."),
 }
 

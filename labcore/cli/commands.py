@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
@@ -36,6 +36,7 @@ from labcore.store.store import Store
 from labcore.tasks import own_reward
 from labcore.tasks.cautions import of_file
 from labcore.tasks.file_kinds import task_for
+from labcore.tasks.layouts import names_of
 from labcore.tasks.task import check_data
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
@@ -109,6 +110,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     knobs = assignments(options.knobs)
     if options.verifier:
         knobs["verifier"] = options.verifier
+    if options.map:
+        knobs["fields"] = options.map
     if options.rollouts:
         knobs["rollouts"] = options.rollouts
     if options.maze is not None:
@@ -117,7 +120,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
     kept = [str(keep_file(path, LIMIT)) for path in files.values()]
     if kept:
-        task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm)
+        task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm, knobs)
     model = options.model and model_of_name(options.model)
     threads = default_threads(model) if options.threads is None else options.threads
     spec = make(kind=options.kind, algorithm_key=algorithm, task_key=task_key, model=model, knobs=knobs,
@@ -128,9 +131,10 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     return spec
 
 
-def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str) -> str:
+def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str, knobs: Mapping[str, Any]) -> str:
     """The task that a file is for; says so where that is another one than it was given for."""
-    found = task_for(path, task(task_key, usual.key), [kinds.algorithm(algorithm, usual.key)], usual.tasks)
+    found = task_for(path, task(task_key, usual.key), [kinds.algorithm(algorithm, usual.key)], usual.tasks,
+                     names_of(knobs))
     if found.key != task_key:
         print(f"labcore: {path.name} has preferences, so the run learns the task {found.key}.", file=sys.stderr)
     return found.key

@@ -163,9 +163,12 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
                      "earlier run to start from: RUN, or RUN@STEP for one of its checkpoints")
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
-    sub.add_argument("--prompts", metavar="FILE", help="your own prompts: JSONL with prompt (or question) and answer")
-    sub.add_argument("--preferences", metavar="FILE", help="your own pairs: JSONL with prompt, chosen, rejected; for "
-                     "KTO also with prompt, completion and label")
+    sub.add_argument("--prompts", "--data", metavar="FILE", help="your own data: JSONL, JSON, CSV or Parquet, also "
+                     "gzipped, in the layout of TRL, verl, OpenRLHF, GSM8K, MATH, alpaca or ShareGPT")
+    sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="which fields of the file stand for prompt, answer, "
+                     "chosen, rejected, completion, label and system")
+    sub.add_argument("--preferences", metavar="FILE", help="your own pairs: the same with prompt, chosen, rejected; "
+                     "for KTO also with prompt, completion and label")
     sub.add_argument("--labels", metavar="FILE", help="pairs that a reward model learns from beside its others: JSONL "
                      "with prompt, chosen, rejected, or the name that the command label printed")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")

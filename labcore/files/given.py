@@ -7,19 +7,23 @@ bounded, before it is parsed where parsing costs.
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 import os
 import re
 import stat
 import tomllib
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from labcore.errors import LabError, cut, os_reason
+from labcore.errors import LabError, cut, first_line, os_reason
 
+GZIP = b"\x1f\x8b"
 DEEPEST = 100  # lists and objects within each other: more are an attack, on which Python's own recursion ends
 MOST_DIGITS = 300  # of a whole number: more are beyond a float
 TEXT_LIMIT = 8 * 2**20  # bytes of a file that a person wrote, or of a configuration
@@ -88,6 +92,24 @@ def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
         raise LabError(f"{path.name} has {size / 2**20:.1f} MB, above the limit of {limit // 2**20} MB: give a part of "
                        "it.")
     return content
+
+
+def unzipped(name: str, content: bytes, limit: int) -> bytes:
+    """The content of a file that may be compressed by gzip. It is unpacked no further than `limit` bytes.
+
+    Raises:
+        LabError: it is no whole gzip file, or longer once it is unpacked.
+    """
+    if not content.startswith(GZIP):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            unpacked = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise LabError(f"{name} is not a whole gzip file ({first_line(error)}): copy it again.") from error
+    if len(unpacked) > limit:
+        raise LabError(f"{name} unpacks to more than the limit of {limit // 2**20} MB: give a part of it.")
+    return unpacked
 
 
 def json_of(content: str | bytes, *, constants: bool = False) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from labcore.errors import LabError
 from labcore.files import given
@@ -21,6 +22,7 @@ MOST_NAMED = 3  # lines whose fault is named
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Fields = tuple[str | tuple[str, ...], ...]
 Row = TypeVar("Row")
+Place = tuple[int, Callable[[], dict[str, Any]]]  # where an object stands, and how it is had
 
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
@@ -31,13 +33,16 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
         LabError: the file cannot be read; or lines are no JSON objects, or cannot be used. Then it names the first of
             them, and says how many lines are good. Or a line is longer than LINE_LIMIT.
     """
+    return gathered(path.name, objects(path.name, read_bytes(path)), read)
+
+
+def gathered(name: str, places: Iterable[Place], read: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
+    """What `read` makes of the object at each place of the file `name`. Raises LabError as `read_objects`."""
     rows: list[Row] = []
     bad, faults = 0, {}  # the first ones by their lines
-    for index, raw in enumerate(_lines(path), start=1):
-        if not raw.strip():
-            continue
+    for index, found in places:
         try:
-            rows.append(read(_object(path, index, raw.removesuffix(b"\n"), last=not raw.endswith(b"\n")), index))
+            rows.append(read(found(), index))
         except LabError as error:
             bad += 1
             if bad <= MOST_NAMED:
@@ -45,33 +50,25 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
             if bad == HOPELESS and not rows:
                 break
     if faults:
-        raise LabError(_unusable(path.name, faults, bad, len(rows)))
+        raise LabError(_unusable(name, faults, bad, len(rows)))
     return rows
 
 
-def first_object(path: Path) -> dict[str, object]:
-    """The JSON object of the first line that is not blank; an empty one where that line is none.
-
-    Raises:
-        LabError: the file cannot be read, or is empty.
-    """
-    for index, raw in enumerate(_lines(path), start=1):
+def objects(name: str, content: bytes) -> Iterator[Place]:
+    """The JSON object of every line that is not blank, with its number. Each is parsed when it is asked for."""
+    for index, raw in enumerate(_lines(name, content), start=1):
         if raw.strip():
-            try:
-                return _object(path, index, raw.removesuffix(b"\n"), last=False)
-            except LabError:  # it is said by who reads the whole file
-                break
-    return {}
+            yield index, partial(_object, name, index, raw.removesuffix(b"\n"), last=not raw.endswith(b"\n"))
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(name: str, content: bytes) -> Iterator[bytes]:
     """The lines of a file, each with its end. None is held twice, and none that is too long is held at all."""
-    file = io.BytesIO(read_bytes(path))
+    file = io.BytesIO(content)
     number = 1
     while line := file.readline(LINE_LIMIT + 1):
         if len(line) > LINE_LIMIT:
-            raise LabError(f"Line {number:,} of {path.name} is longer than {LINE_LIMIT // 2**20} MB: write one JSON "
-                           "object of that size at most on each line.")
+            raise LabError(f"Line {number:,} of {name} is longer than {LINE_LIMIT // 2**20} MB: write one JSON object "
+                           "of that size at most on each line.")
         yield line
         number += 1
 
@@ -112,12 +109,12 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file without its byte order mark.
+    """The content of a file without its byte order mark, and unpacked where gzip compressed it.
 
     Raises:
-        LabError: as `given.read`, or it is empty or UTF-16.
+        LabError: as `given.read`, or it is empty or UTF-16, or unpacks to more than LIMIT.
     """
-    content = given.read(path, LIMIT)
+    content = given.unzipped(path.name, given.read(path, LIMIT), LIMIT)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LabError(f"{path.name} is UTF-16: save it as UTF-8.")
     content = content.removeprefix(b"\xef\xbb\xbf")
@@ -130,37 +127,37 @@ def _line(content: bytes, at: int) -> int:
     return content.count(b"\n", 0, at) + 1
 
 
-def _object(path: Path, index: int, raw: bytes, last: bool) -> dict[str, object]:
+def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
     """The JSON object of line `index`; `last` is the line after which the file ends without a line end."""
-    cut = (f"Line {index} of {path.name} ends in the middle, so the file was cut off: copy it again, or remove that "
+    cut = (f"Line {index} of {name} ends in the middle, so the file was cut off: copy it again, or remove that "
            "line.")
     if b"\0" in raw:
-        raise LabError(f"Line {index} of {path.name} has NUL bytes, so it is not JSON: give a UTF-8 file of JSON "
+        raise LabError(f"Line {index} of {name} has NUL bytes, so it is not JSON: give a UTF-8 file of JSON "
                        "lines.")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         if last and error.reason == "unexpected end of data":
             raise LabError(cut) from error
-        raise LabError(f"Line {index} of {path.name} is not UTF-8 (byte 0x{raw[error.start]:02x} at place "
+        raise LabError(f"Line {index} of {name} is not UTF-8 (byte 0x{raw[error.start]:02x} at place "
                        f"{error.start + 1}): save the file as UTF-8.") from error
     try:
         value = given.json_of(text)
     except given.NotJSON as error:
         if not isinstance(wrong := error.__cause__, json.JSONDecodeError):
-            raise LabError(f"Line {index} of {path.name} is JSON that cannot be read ({error}): simplify it."
+            raise LabError(f"Line {index} of {name} is JSON that cannot be read ({error}): simplify it."
                            ) from error
         if last and text.lstrip().startswith("{") and not text.rstrip().endswith("}"):
             raise LabError(cut) from error
         if index == 1 and text.strip() in ("[", "[{", "{"):
-            raise LabError(f"{path.name} is JSON, but not JSON lines: write each object on a line of "
+            raise LabError(f"{name} is JSON, but not JSON lines: write each object on a line of "
                            "its own.") from error
         remedy = ("write null or a number, or a text in quotes" if wrong.msg.endswith(given.NO_VALUE)
                   else "write one JSON object per line")
-        raise LabError(f"Line {index} of {path.name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): {remedy}."
+        raise LabError(f"Line {index} of {name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): {remedy}."
                        ) from error
     if not isinstance(value, dict):
-        raise LabError(f"Line {index} of {path.name} is a JSON {_kind(value)}, not an object: write "
+        raise LabError(f"Line {index} of {name} is a JSON {_kind(value)}, not an object: write "
                        '{"name": "value"} on each line.')
     return value
 

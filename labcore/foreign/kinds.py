@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import gzip
-import io
-import zlib
 from dataclasses import dataclass
 
-from labcore.errors import LabError, first_line
+from labcore.errors import LabError
+from labcore.files import given
 from labcore.files.jsonl import LIMIT
 from labcore.foreign import delimited, objects, parquet
 from labcore.foreign.table import Table
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".gz")  # what metrics files are called
-GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -50,7 +47,7 @@ def table_of(name: str, content: bytes) -> Table:
     Raises:
         LabError: it is of another kind, damaged, empty, or longer than `LIMIT` once it is unpacked.
     """
-    content = _unpacked(name, content).removeprefix(codecs.BOM_UTF8)
+    content = given.unzipped(name, content, LIMIT).removeprefix(codecs.BOM_UTF8)
     if kind := _unreadable(name, content):
         raise LabError(f"{name} is {kind.what}: {kind.do}.")
     if content.startswith(parquet.MAGIC):
@@ -67,20 +64,6 @@ def check_size(name: str, size: int) -> None:
     """Raise LabError where a file has more bytes than the lab reads."""
     if size > LIMIT:
         raise LabError(f"{name} has {size / 2**20:.1f} MB, above the limit of {LIMIT // 2**20} MB: give a part of it.")
-
-
-def _unpacked(name: str, content: bytes) -> bytes:
-    """The content of a file that may be compressed by gzip. It is unpacked no further than the limit."""
-    if not content.startswith(GZIP):
-        return content
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            unpacked = file.read(LIMIT + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise LabError(f"{name} is not a whole gzip file ({first_line(error)}): copy it again.") from error
-    if len(unpacked) > LIMIT:
-        raise LabError(f"{name} unpacks to more than the limit of {LIMIT // 2**20} MB: give a part of it.")
-    return unpacked
 
 
 def _unreadable(name: str, content: bytes) -> _Unreadable | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from labcore.errors import LabError
+from labcore.files.given import GZIP
 from labcore.foreign import kinds, numbers, parts
 from labcore.foreign.layouts import OWN, RUN_COLUMNS, Layout, is_axis, known, layout_of, plain
 from labcore.foreign.numbers import Numbers
@@ -61,7 +62,7 @@ def _not_utf8(content: bytes) -> tuple[int, int]:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        return (0, 0) if content.startswith(kinds.GZIP) else (content.count(b"\n", 0, error.start) + 1,
+        return (0, 0) if content.startswith(GZIP) else (content.count(b"\n", 0, error.start) + 1,
                                                               content[error.start])
     return 0, 0
 

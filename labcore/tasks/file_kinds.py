@@ -14,27 +14,31 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files.artifacts import fetch
-from labcore.files.jsonl import first_object
+from labcore.files.rows import first_row
+from labcore.tasks.layouts import CONVERSATIONS
+from labcore.tasks.layouts import PROMPTS as ASKED
 
 PROMPTS, PREFERENCES = "prompts", "preferences"
 _WORDS = {PROMPTS: "prompts with answers (prompt, answer)", PREFERENCES: "preferences (prompt, chosen, rejected)",
           "text": "plain text"}
 
 
-def kinds_of(path: Path) -> list[str]:
-    """What the fields of a file's first object let it be: preferences, prompts, both, or neither. Empty where its first
-    line is no JSON object: whoever reads it says what is wrong.
+def kinds_of(path: Path, names: Mapping[str, str] | None = None) -> list[str]:
+    """What the fields of a file's first row let it be: preferences, prompts, both, or neither; `names` says which of
+    them stand for others. Empty where the row cannot be read: whoever reads the file says what is wrong.
 
     Raises:
         LabError: the file cannot be read, or is empty.
     """
-    fields = {key for key, value in first_object(path).items() if value is not None}
+    fields = {key for key, value in first_row(path).items() if value is not None}
+    fields |= {name for name, own in (names or {}).items() if own in fields}
     pairs = bool(fields & {"chosen", "rejected"}) or {"completion", "label"} <= fields
-    prompts = bool(fields & {"prompt", "question"}) and "answer" in fields
+    prompts = bool(fields & {*ASKED, *CONVERSATIONS}) and (not pairs or "answer" in fields)
     return [*[PREFERENCES] * pairs, *[PROMPTS] * prompts]
 
 
-def task_for(path: Path, given: Task, rows: Sequence[Algorithm], tasks: Mapping[str, Task]) -> Task:
+def task_for(path: Path, given: Task, rows: Sequence[Algorithm], tasks: Mapping[str, Task],
+             names: Mapping[str, str] | None = None) -> Task:
     """The task under which the algorithms `rows` learn from a file that was given for the task `given`.
 
     Preferences are taken as such wherever they are given. Where each line has an answer as well, algorithms that learn
@@ -43,7 +47,7 @@ def task_for(path: Path, given: Task, rows: Sequence[Algorithm], tasks: Mapping[
     Raises:
         LabError: the file holds another kind of data than the task or the algorithms need.
     """
-    found = kinds_of(fetch.bring(path))
+    found = kinds_of(fetch.bring(path), names)
     if not found:
         return given
     fitting = next(task for task in tasks.values() if task.data == found[0])

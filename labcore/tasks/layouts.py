@@ -12,8 +12,9 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from labcore.errors import LabError, quoted
@@ -52,7 +53,7 @@ def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None 
     Raises:
         LabError: no layout fits it, or a field is not what its layout needs.
     """
-    row = _Row({**value}, place, names or {})
+    row = _Row(value, place, names or {})
     if "chosen" in row or "rejected" in row:
         return _pair(row)
     turns = row.conversation()
@@ -65,15 +66,41 @@ def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None 
     return _entry(row, asked, answer=answer)
 
 
+def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> Mapping[str, Any]:
+    """The row with the fields that `names` gives under the names that the layouts know. Raises LabError where one is
+    missing."""
+    if not names:
+        return value
+    for name, own in names.items():
+        if own not in value:
+            raise LabError(f"{place[:1].upper()}{place[1:]} has no field {own!r}, which is to be the {name}: it has "
+                           f"{_named(value)}.")
+    theirs = set(names.values())
+    return {**{key: found for key, found in value.items() if key not in theirs and key not in names},
+            **{name: value[own] for name, own in names.items()}}
+
+
+def names_of(knobs: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that the knob `fields` names, such as "prompt=question,answer=solution".
+
+    Raises:
+        LabError: it is not written so.
+    """
+    found = {}
+    for part in filter(None, map(str.strip, str(knobs.get("fields", "")).split(","))):
+        name, equals, own = (piece.strip() for piece in part.partition("="))
+        if name not in FIELDS or not equals or not own:
+            raise LabError(f"The field names {quoted(part)} cannot be used: write name=field, where name is one of "
+                           f"{', '.join(FIELDS)}.")
+        found[name] = own
+    return found
+
+
 class _Row:
     """The fields of a row that nothing has taken yet."""
 
-    def __init__(self, value: dict[str, Any], place: str, names: Mapping[str, str]):
-        self.left, self.place, self.all = value, place, [*value]
-        for name, own in names.items():
-            if own not in value:
-                raise self.fault(f"has no field {own!r}, which --map gives as {name}: it has {self._named()}")
-            self.left[name] = self.left.pop(own)
+    def __init__(self, value: Mapping[str, Any], place: str, names: Mapping[str, str]):
+        self.left, self.place, self.all = {**renamed(value, place, names)}, place, [*value]
 
     def __contains__(self, name: str) -> bool:
         return self.left.get(name) is not None
@@ -91,7 +118,7 @@ class _Row:
         found = self.take(PROMPTS)
         if found is None:
             raise self.fault(f"has no field {' or '.join(map(repr, PROMPTS[:3]))}: add it, or name it with --map "
-                             f"prompt=FIELD (it has {self._named()})")
+                             f"prompt=FIELD (it has {_named(self.all)})")
         name, content = found
         turns = self.turns(name, content) if isinstance(content, list) else (Turn("user", self.text(name, content)),)
         if name == "instruction" and "input" in self:
@@ -155,8 +182,9 @@ class _Row:
                            "write the whole character.")
         return text
 
-    def _named(self) -> str:
-        return ", ".join(map(repr, self.all[:12])) or "no fields"
+
+def _named(fields: Iterable[str]) -> str:
+    return ", ".join(map(repr, islice(fields, 12))) or "no fields"
 
 
 def _pair(row: _Row) -> Entry:
@@ -179,7 +207,7 @@ def _pair(row: _Row) -> Entry:
         prompt = row.asked()
         asked = asked or prompt
     if not asked:
-        raise row.fault(f"has no prompt that both sides begin with: add the field 'prompt' (it has {row._named()})")
+        raise row.fault(f"has no prompt that both sides begin with: add the field 'prompt' (it has {_named(row.all)})")
     return _entry(row, asked, chosen=sides[0][-1].content, rejected=sides[1][-1].content)
 
 

@@ -11,8 +11,8 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
-from labcore.files.jsonl import read_objects
-from labcore.tasks.layouts import Entry, entry
+from labcore.files.rows import read_rows
+from labcore.tasks.layouts import Entry, entry, names_of, renamed
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
 
 _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
@@ -27,12 +27,15 @@ class Preferences:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
         self.unpaired: bool | None = None  # the first line that can be read says so
 
+        names = names_of(knobs)
+
         def read(value: Mapping[str, object], line: int) -> Pair | Single:
+            value = renamed(value, f"line {line} of {data.name}", names)
             if self.unpaired is None:
                 self.unpaired = _unpaired(value, data, line)
             return (_single if self.unpaired else _pair)(value, data, line)
 
-        self.rows = read_objects(data, read)
+        self.rows = read_rows(data, read)
         self._pairs = [row for row in self.rows if isinstance(row, Pair)]
         self._singles = [row for row in self.rows if isinstance(row, Single)]
         self._desired = [row for row in self._singles if row.label]

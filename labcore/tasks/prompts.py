@@ -9,8 +9,8 @@ import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import read_objects
-from labcore.tasks.layouts import entry
+from labcore.files.rows import read_rows
+from labcore.tasks.layouts import entry, names_of
 from labcore.tasks.task import Problem, Score, draw
 from labcore.tasks.verifiers import answer_fault, verifier
 
@@ -21,11 +21,11 @@ class Prompts:
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
             raise LabError("Your own prompts need a file: upload one, or give --prompts FILE.")
-        self._verify = verifier(knobs)
+        self._verify, names = verifier(knobs), names_of(knobs)
 
         def read(value: Mapping[str, object], line: int) -> Problem:
             place = f"line {line} of {data.name}"
-            row = entry(value, place)
+            row = entry(value, place, names)
             answer = row.answer or ""
             fault = answer_fault(knobs, answer)
             if fault and row.answer is None:
@@ -35,7 +35,7 @@ class Prompts:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
             return Problem(row.prompt, answer, line, row.turns, row.columns)
 
-        self.rows = read_objects(data, read)
+        self.rows = read_rows(data, read)
         self.size = len(self.rows)
         self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from labcore.llm.batch import encode_prompts
+from labcore.llm.batch import padded_prompts
 from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.session import LlmSession
 from labcore.llm.vllm_sampler import VllmSampler
@@ -54,7 +54,7 @@ def network(tied=False):
 
 def drawn(sampler, model, dtype="fp32", group_size=4, seed=0, **settings):
     """Completions, and how far their log-probs are from the trainer's: the largest difference, and the mean one."""
-    asked = encode_prompts(TOKENIZER, TEXTS, 400, torch.device(DEVICE))
+    asked = padded_prompts(TOKENIZER(TEXTS)["input_ids"], TOKENIZER.pad_token_id, torch.device(DEVICE))
     with precision(model, dtype), torch.no_grad():
         found = sampler(model, asked, group_size, max_new_tokens=8, eos=TOKENIZER.eos_token_id,
                         generator=torch.Generator(DEVICE).manual_seed(seed), **settings)

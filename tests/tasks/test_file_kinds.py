@@ -30,7 +30,8 @@ def test_what_a_file_is_by_its_first_object(file):
     assert {name: kinds_of(file(name)) for name in FILES} == {
         "pairs": ["preferences"], "singles": ["preferences"], "prompts": ["prompts"],
         "both": ["preferences", "prompts"]}
-    for text in ("plain text", "[1]", '{"prompt": "a"}', '{"chosen": null, "prompt": "a"}', "{", "\udcff"):
+    assert kinds_of(file("prompt alone", '{"prompt": "a"}')) == ["prompts"]
+    for text in ("plain text", "[1]", '{"chosen": null, "text": "a"}', "{", "\udcff"):
         assert kinds_of(file("other", text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))) == []
     with pytest.raises(LabError, match="is empty"):
         kinds_of(file("none", " "))

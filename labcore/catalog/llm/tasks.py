@@ -19,6 +19,10 @@ _VERIFIER = (
          "almost anything; lower: asks to be brief.", low=1, high=100_000, unit="characters", advanced=True),
 )
 
+FIELDS = Knob("fields", "Field names", "", "Which fields of your file stand for prompt, answer, chosen, rejected, "
+              "completion, label and system, such as prompt=question,answer=solution. Empty: the usual names.",
+              advanced=True)
+
 # Real text: SFT stops at its step limit, and sampling long completions takes too long for many evaluation prompts.
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}
 # A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
@@ -60,13 +64,14 @@ TASKS: dict[str, Task] = {
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
              sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull",
              right="Fluent"),
-        Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
-             "labcore.tasks.prompts:Prompts", _ALL, _VERIFIER, data="prompts",
+        Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
+             "verifier.",
+             "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, FIELDS), data="prompts",
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
-        Task("preferences", "Your own preferences", "A JSONL file with prompt, chosen and rejected; for KTO also with "
-             "prompt, completion and label (true or false).",
-             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), data="preferences",
-             verifiable=False, pairs=True,
+        Task("preferences", "Your own preferences", "A file with prompt, chosen and rejected (JSONL, JSON, CSV or "
+             "Parquet); for KTO also with prompt, completion and label (true or false).",
+             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), (FIELDS,),
+             data="preferences", verifiable=False, pairs=True,
              defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,
              example="a prompt → the chosen answer → the rejected one"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "

@@ -225,6 +225,7 @@ PROMPT_RULES: Rules = {
     "thinking": switch(missing("give enable_thinking to the chat template"), "auto"),
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
+TASK_RULES |= {"fields": switch(missing("rename the fields of your file so, or read them by these names below"), "")}
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
 REWARD_RULES: Rules = {
