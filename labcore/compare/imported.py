@@ -121,7 +121,7 @@ def _kept(name: str, content: bytes, runs: Sequence[Foreign]) -> list[str]:
 def _is_of_before(run_id: str) -> bool:
     """Whether the rows of an imported run were read by an earlier version, which understood less of its file."""
     try:
-        return _OLD in json_of(_read(run_id, "about.json"))
+        return _OLD in json_of(_read(run_id, "about.json"), constants=True)
     except (LabError, ValueError, TypeError):
         return False
 
@@ -256,7 +256,7 @@ def _about_or_fault(run_id: str) -> Imported:
 
 def _about(run_id: str) -> Imported:
     try:
-        fields = json_of(_read(run_id, "about.json"))
+        fields = json_of(_read(run_id, "about.json"), constants=True)
         if _OLD in fields:
             fields["left"] = dict.fromkeys(fields[_OLD], UNKNOWN)
         found = Imported(**{key: tuple(fields[key]) if key == "notes" else dict(fields[key])

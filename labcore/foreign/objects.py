@@ -44,7 +44,7 @@ def _objects(name: str, content: bytes, notes: list[str]) -> tuple[Objects, dict
     """What gives (line, row) of each object, as often as it is called; and what stands beside them."""
     lines = list(itertools.islice(filter(bytes.strip, io.BytesIO(content)), 2))
     try:
-        first = given.json_of(lines[0].decode()) if len(lines[0]) <= LINE_LIMIT else None
+        first = given.json_of(lines[0].decode(), constants=True) if len(lines[0]) <= LINE_LIMIT else None
     except given.NotJSON:
         first = None
     if isinstance(first, dict) and len(lines) > 1:
@@ -62,7 +62,7 @@ def _of_lines(name: str, content: bytes, notes: list[str]) -> Iterator[tuple[int
         if len(line) > LINE_LIMIT:
             raise LabError(f"Line {number} of {name} is longer than {LINE_LIMIT // 2**20} MB: leave its texts out.")
         try:
-            value = given.json_of(line.decode())
+            value = given.json_of(line.decode(), constants=True)
         except (given.NotJSON, UnicodeDecodeError) as error:
             if number == last and not whole:
                 notes.append(f"Line {number} is cut off and was left out.")  # its writer was stopped, or still writes
@@ -82,7 +82,7 @@ def _of_document(name: str, content: bytes) -> tuple[list[dict[str, Any]], dict[
         raise LabError(f"{name} is a JSON document of {len(content) / 2**20:.0f} MB, above the limit of "
                        f"{DOCUMENT // 2**20} MB: write its rows as JSON lines, one object per line.")
     try:
-        value = given.json_of(content.decode())
+        value = given.json_of(content.decode(), constants=True)
     except given.NotJSON as error:
         raise LabError(f"{name} is not JSON ({error}): export the run again.") from error
     rows = value.get(HISTORY, [value]) if isinstance(value, dict) else value

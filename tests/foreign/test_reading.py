@@ -111,6 +111,14 @@ def test_what_is_not_finite_is_said_and_kept():
     assert str(run.metrics["loss"].tolist()) == "[0.1, nan, nan, nan]", "what is drawn"
 
 
+@pytest.mark.parametrize("content", [
+    b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": -Infinity}\n',
+    b'{"log_history": [{"step": 1, "loss": 0.5}, {"step": 2, "loss": NaN}, {"step": 3, "loss": -Infinity}]}'])
+def test_what_trainers_write_beside_json_is_read(content):
+    [run] = parse("trainer_state.json", content)
+    assert [str(row.metrics.get("loss")) for row in rows(run)] == ["0.5", "nan", "-inf"]
+
+
 def test_a_file_that_is_too_large(monkeypatch):
     monkeypatch.setattr(kinds, "LIMIT", 10)
     with pytest.raises(LabError, match="above the limit"):

@@ -26,7 +26,7 @@ def test_texts_that_are_cut_and_the_tokens_of_a_step_are_said(tmp_path):
         "lower pairs_per_step, or shorten the texts.")
     assert said(tmp_path, 50_000, pairs_per_step=4).endswith("their beginnings only.")
     assert "lower sequences_per_step" in said(tmp_path, 50_000, "sft", sequences_per_step=32)
-    assert said(tmp_path, 200) == said(tmp_path, 50_000, "online_dpo") == ""
+    assert said(tmp_path, 200) == ""
     assert said(tmp_path, 2045, pairs_per_step=4) == "" and "4 of 8" in said(tmp_path, 2046, pairs_per_step=4)
 
 
