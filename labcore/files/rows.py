@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,7 @@ def _array(name: str, content: bytes) -> Iterator[Place]:
         if not isinstance(value, dict):
             raise LabError(f"Row {number} of {name} is not an object: write {{\"name\": \"value\"}} for each.")
         return value
-    return ((number, lambda number=number, value=value: checked(number, value))
-            for number, value in enumerate(found, start=1))
+    return ((number, partial(checked, number, value)) for number, value in enumerate(found, start=1))
 
 
 def _delimited(name: str, content: bytes, delimiter: str) -> Iterator[Place]:
@@ -76,7 +76,7 @@ def _delimited(name: str, content: bytes, delimiter: str) -> Iterator[Place]:
         header = [cell.strip() for cell in next(reader)]
         for cells in reader:
             if any(cells):
-                yield reader.line_num, lambda cells=cells, line=reader.line_num: _of_cells(name, line, header, cells)
+                yield reader.line_num, partial(_of_cells, name, reader.line_num, header, cells)
     except UnicodeDecodeError as error:
         raise LabError(f"{name} is not UTF-8 (byte 0x{content[error.start]:02x} at place {error.start + 1}): save it "
                        "as UTF-8.") from error
@@ -105,6 +105,6 @@ def _parquet(name: str, content: bytes) -> Iterator[Place]:
         for batch in file.iter_batches(_BATCH, use_threads=False):
             for row in batch.to_pylist():
                 number += 1
-                yield number, lambda row=row: row
+                yield number, partial(dict, row)
     except (pyarrow.ArrowException, OSError) as error:
         raise LabError(f"{name} is not a whole Parquet file ({first_line(error)}): copy it again.") from error

@@ -214,9 +214,10 @@ def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
 
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
-TASK_RULES: Rules = dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low",
-                                   "length_high", "prompt_length", "piece_length", "label_temperature",
-                                   "numbers"), IN_THE_CODE)
+TASK_RULES: Rules = {
+    **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
+                     "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
+    "fields": switch(missing("rename the fields of your file so, or read them by these names below"), "")}
 _TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
 PROMPT_RULES: Rules = {
     "template": lambda plan, value: (built_in() if value == "off" or plan.spec.model in MODELS else missing(_TURNS))(
@@ -225,7 +226,6 @@ PROMPT_RULES: Rules = {
     "thinking": switch(missing("give enable_thinking to the chat template"), "auto"),
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
-TASK_RULES |= {"fields": switch(missing("rename the fields of your file so, or read them by these names below"), "")}
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
 REWARD_RULES: Rules = {
