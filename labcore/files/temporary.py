@@ -6,7 +6,6 @@ makes the next one removes those whose lock is free.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from labcore.errors import LabError
+from labcore.files.removal import remove
 
 _LOCK = ".in-use"
 _YOUNG = 60.0  # seconds in which a folder may not have its lock yet
@@ -31,7 +33,7 @@ def folder(what: str) -> Iterator[Path]:
 
 def _remove_left(prefix: str) -> None:
     for place in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with suppress(OSError, Timeout):  # another user's, or in use
+        with suppress(OSError, Timeout, LabError):  # another user's, or in use; or nothing is deleted in this lab
             if time.time() - place.stat().st_mtime > _YOUNG and (place / _LOCK).exists():
                 with FileLock(place / _LOCK, timeout=0):
-                    shutil.rmtree(place)
+                    remove(place, place.parent)

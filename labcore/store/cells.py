@@ -74,6 +74,15 @@ class Whole(Cell):
         return type(value) is int and 0 <= value < self.most
 
 
+class Number(Whole):
+    """the number of a run"""
+
+    cache_ok = True
+
+    def fits(self, value: Any) -> bool:
+        return type(value) is int and abs(value) < self.most  # below 0 it is the place in a sweep
+
+
 class Process(Whole):
     """the number of a process"""
 

@@ -92,7 +92,7 @@ def next_number(connection: sa.Connection, many: int = 1) -> int:
     of_row = meta.c.key == "number"
     last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
     if not isinstance(last, str) or not _COUNT.fullmatch(last):  # somebody changed the store: it can be counted again
-        last = connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0
+        last = max(connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0, 0)
         connection.execute(meta.delete().where(of_row))
         connection.execute(meta.insert(), {"key": "number", "value": str(last)})
     connection.execute(meta.update().where(of_row), {"value": str(int(last) + many)})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from labcore.store.cells import Name, Process, Seconds, State, Whole, Words
+from labcore.store.cells import Name, Number, Process, Seconds, State, Whole, Words
 
 VERSION = "8"
 MOST_NAME = 100  # letters of a run's name
@@ -39,7 +39,7 @@ runs = sa.Table(
     sa.Column("parent", Name(MOST_NAME)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", Name(MOST_NAME)),  # since version 2: the sweep that it is part of
     sa.Column("digest", Words, key="summary"),  # since version 3: what a list shows of it
-    sa.Column("number", Whole),  # since version 5: counts the lab's runs as they are made
+    sa.Column("number", Number),  # since version 5: counts the lab's runs as they are made
 )
 
 marks = sa.Table(  # since version 4; a run or an import without a row has no marks
