@@ -25,7 +25,8 @@ LAST_SECOND = 253_402_300_799  # of the year 9999: no calendar of Python's goes 
 class Cell(sa.TypeDecorator[Any]):
     """A column whose values are checked. Raises Garbled at a row with another one."""
 
-    impl, cache_ok = sa.Text, True
+    impl: Any = sa.Text
+    cache_ok = True
 
     def fits(self, value: Any) -> bool:
         """Whether the lab can have written a value that is there."""

@@ -25,7 +25,8 @@ def parquet(**columns) -> bytes:
 
 @pytest.mark.parametrize("content", [
     files.HASH, files.SAVETXT, files.SEP, files.LOG_HISTORY, files.JSONL, files.NESTED,
-    gzip.compress(files.JSONL, mtime=0), gzip.compress(files.SEP, mtime=0), b"\xef\xbb\xbf" + files.JSONL, parquet(step=[1, 2], reward=[0.25, 0.5]),
+    gzip.compress(files.JSONL, mtime=0), gzip.compress(files.SEP, mtime=0), b"\xef\xbb\xbf" + files.JSONL,
+    parquet(step=[1, 2], reward=[0.25, 0.5]),
     b"# step,reward\n# in two lines\nstep\treward\n1\t0.25\n2\t0.5\n", b"step,reward\r1,0.25\r2,0.5\r"])
 def test_one_table_in_every_kind_of_file(content):
     assert read(content)[0] == {"step": [1, 2], "reward": [0.25, 0.5], "updates": [1, 2]}
