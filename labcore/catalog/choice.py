@@ -25,9 +25,10 @@ class Choice:
     before the first step; `from_file`, that they are the task's own; `reference`, that a preference loss compares with
     a reference; `whole_batch`, that its numbers depend on all of the batch; `differences`, that it looks at the
     log-ratios of a pair in their difference alone; `pairwise`, that each is one pair's; `unpaired`, that it learns from
-    single completions too; `mismatched`, that it asks for their KL with other prompts; `scorer`, that a reward source
-    asks for a trained reward model; `ensemble`, that it asks for several; `asks_user`, that it calls a function of the
-    user's, which may be slow, cost money or count its calls: no picture asks it.
+    single completions too; `every_token`, that it counts every token, also where LD-DPO weighs some down for others;
+    `mismatched`, that it asks for their KL with other prompts; `scorer`, that a reward source asks for a trained reward
+    model; `ensemble`, that it asks for several; `asks_user`, that it calls a function of the user's, which may be slow,
+    cost money or count its calls: no picture asks it.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Choice:
     differences: bool = False
     pairwise: bool = True
     unpaired: bool = False
+    every_token: bool = False
     mismatched: bool = False
     scorer: bool = False
     ensemble: bool = False

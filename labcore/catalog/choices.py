@@ -149,7 +149,8 @@ _free = partial(Choice, level="sequence")
 
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
                          ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
-                          "ref_logprob_chosen", "ref_logprob_rejected", "length_chosen", "length_rejected",
+                          "ref_logprob_chosen", "ref_logprob_rejected", "whole_log_ratio_chosen",
+                          "whole_log_ratio_rejected", "whole_logprob_chosen", "length_chosen", "length_rejected",
                           "mismatched_kl"), (
     _difference("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)",
               needs=("beta",)),
@@ -190,14 +191,15 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _compared("kto", "KTO: each completion against the KL of the batch",
               r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))",
               needs=("beta", "desirable_weight", "undesirable_weight"), whole_batch=True, pairwise=False, unpaired=True,
-              mismatched=True),
+              every_token=True, mismatched=True),
     _free("simpo", "SimPO: mean log-probs with a target margin, no reference",
           r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)",
           needs=("beta", "target_margin")),
     _free("orpo", "ORPO: SFT and an odds ratio, no reference",
           r"-\tfrac{\ell_w}{\bar T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", needs=("beta",),
           whole_batch=True),
-    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{\bar T_w}", whole_batch=True),
+    _free("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{\bar T_w}", whole_batch=True,
+          every_token=True),
 ))
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (

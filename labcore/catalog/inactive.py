@@ -35,6 +35,7 @@ _SEQUENCES = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.
 # AOT sorts the log-probs of policy and reference apart.
 _NO_RATIOS = ("aot", *(choice.key for choice in choices.PREFERENCE_LOSS.members if not choice.reference))
 ONE_UPDATE = "one update per batch, so every ratio is 1"
+_EVERY_TOKEN = tuple(choice.key for choice in choices.PREFERENCE_LOSS.members if choice.every_token)
 _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 
 RULES = (
@@ -59,6 +60,8 @@ RULES = (
     Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),
     Rule(("divergence", "divergence_alpha"), {"preference_loss": _NO_RATIOS, "second_loss": (
         choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss takes no log-ratios to the reference"),
+    Rule(("ld_alpha",), {"preference_loss": _EVERY_TOKEN, "second_loss": (choices.NO_LOSS, *_EVERY_TOKEN)},
+         "this preference loss counts every token"),
     Rule(("stop_gold_fall",), {"reward_source": ("verifier", "noisy_verifier", "correct_and_format",
                                                  "steps_and_outcome")}, "no gold reward is measured beside this one"),
     Rule(("lora_alpha",), {"lora_rank": (0,)}, "LoRA is off"),

@@ -3,12 +3,16 @@
     L(θ) = mean loss(h(c), h(r)) [ + w · mean of a second loss ]
 
 c and r are log-ratios to the reference, h is what the divergence makes of them.
+
+LD-DPO (`ld_alpha`) weighs down the tail of a pair's longer side where a loss compares the two sides. Losses that raise
+a completion's likelihood (SFT, and ORPO's SFT term) and those that judge each completion by itself (KTO) see every
+token, whatever it is: so each sum is kept in both forms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,16 +26,17 @@ from labcore.maths.call import call, member
 
 @dataclass(frozen=True)
 class Sides:
-    """Completions as a preference loss sees them, (B,) each.
+    """Completions as a preference loss sees them.
 
-    `logprobs` and those of the reference, where there is one, are summed, nats/sequence; `lengths` are tokens; `labels`
-    are True where a completion is chosen or desired; `likelihoods` are WPO's, where it weighs the pairs.
+    `sums` (2, B) and those of the reference, where there is one, are log-probs, nats/sequence: as the two sides of a
+    pair are compared, and of every token (see `summed`). All else is (B,): `lengths` are tokens; `labels` are True
+    where a completion is chosen or desired; `likelihoods` are WPO's, where it weighs the pairs.
     """
 
-    logprobs: Tensor
+    sums: Tensor
     lengths: Tensor
     labels: Tensor
-    ref_logprobs: Tensor | None = None
+    ref_sums: Tensor | None = None
     likelihoods: Tensor | None = None
 
     @staticmethod
@@ -39,22 +44,37 @@ class Sides:
         """The completions of all parts, one after the other."""
         def joined(columns: list[Tensor | None]) -> Tensor | None:
             found = [column for column in columns if column is not None]
-            return torch.cat(found) if found else None
+            return torch.cat(found, -1) if found else None
 
-        return Sides(torch.cat([part.logprobs for part in parts]), torch.cat([part.lengths for part in parts]),
-                     torch.cat([part.labels for part in parts]), joined([part.ref_logprobs for part in parts]),
+        return Sides(torch.cat([part.sums for part in parts], -1), torch.cat([part.lengths for part in parts]),
+                     torch.cat([part.labels for part in parts]), joined([part.ref_sums for part in parts]),
                      joined([part.likelihoods for part in parts]))
 
     def with_part(self, rows: slice, part: Sides) -> Sides:
         """The same with the log-probs of `part`, and its gradient, in `rows`."""
-        logprobs = torch.cat([self.logprobs[: rows.start], part.logprobs, self.logprobs[rows.stop:]])
-        return Sides(logprobs, self.lengths, self.labels, self.ref_logprobs, self.likelihoods)
+        sums = torch.cat([self.sums[:, : rows.start], part.sums, self.sums[:, rows.stop:]], -1)
+        return replace(self, sums=sums)
+
+    @property
+    def logprobs(self) -> Tensor:
+        """log π of each completion as it is compared with the other side, nats/sequence. (B,)"""
+        return self.sums[0]
+
+    @property
+    def ref_logprobs(self) -> Tensor | None:
+        """The same of the reference. (B,)"""
+        return None if self.ref_sums is None else self.ref_sums[0]
 
     @property
     def log_ratios(self) -> Tensor:
-        """c and r, nats/sequence. There must be a reference."""
-        assert self.ref_logprobs is not None
-        return self.logprobs - self.ref_logprobs
+        """c and r, nats/sequence. (B,) There must be a reference."""
+        return self.every_log_ratio[0]
+
+    @property
+    def every_log_ratio(self) -> Tensor:
+        """c and r in both forms, nats/sequence. (2, B) There must be a reference."""
+        assert self.ref_sums is not None
+        return self.sums - self.ref_sums
 
 
 def choices_of(knobs: Mapping[str, Any]) -> list[tuple[Choice, float]]:
@@ -69,14 +89,16 @@ def asks(knobs: Mapping[str, Any], field: str) -> bool:
 
 
 def summed(knobs: Mapping[str, Any], logprobs: Tensor, mask: Tensor, paired: bool) -> Tensor:
-    """The log-prob of each completion, nats/sequence, with what LD-DPO leaves of tails. (B, T), (B, T) -> (B,)
+    """The log-prob of each completion, nats/sequence: with what LD-DPO leaves of tails, and of every token.
+    (B, T), (B, T) -> (2, B)
 
-    Where they are `paired`, the two of a pair stand next to each other.
+    Where they are `paired`, the two of a pair stand next to each other. Both are the same where no loss compares sides.
     """
-    if not paired or knobs["ld_alpha"] == 1:
-        return (logprobs * mask).sum(1)
+    whole = (logprobs * mask).sum(1)
+    if not paired or knobs["ld_alpha"] == 1 or all(choice.every_token for choice, _ in choices_of(knobs)):
+        return torch.stack([whole, whole])
     other = mask.sum(1).view(-1, 2).flip(1).flatten()
-    return preference_weights.without_tail(logprobs, mask, other, float(knobs["ld_alpha"]))
+    return torch.stack([preference_weights.without_tail(logprobs, mask, other, float(knobs["ld_alpha"])), whole])
 
 
 def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tensor | None = None) -> Tensor:
@@ -85,7 +107,7 @@ def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tens
     Of a loss that depends on the whole batch `sides` has to be all of it, and the loss is the batch's.
     """
     given = _quantities(knobs, sides) | {"mismatched_kl": mismatched_kl}
-    total = sides.logprobs.new_zeros(())
+    total = sides.sums.new_zeros(())
     for choice, weight in choices_of(knobs):
         each = call(member(PREFERENCE_LOSS, choice.key), knobs, given)
         if sides.likelihoods is not None:
@@ -95,10 +117,10 @@ def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tens
 
 
 def _quantities(knobs: Mapping[str, Any], sides: Sides) -> dict[str, Tensor]:
-    found = {"logprob": sides.logprobs, "length": sides.lengths}
-    if sides.ref_logprobs is not None:
-        compared = call(member(DIVERGENCE, knobs["divergence"]), knobs, {"log_ratios": sides.log_ratios})
-        found |= {"ref_logprob": sides.ref_logprobs, "log_ratio": compared}
+    found = {"logprob": sides.sums[0], "whole_logprob": sides.sums[1], "length": sides.lengths}
+    if sides.ref_sums is not None:
+        compared = call(member(DIVERGENCE, knobs["divergence"]), knobs, {"log_ratios": sides.every_log_ratio})
+        found |= {"ref_logprob": sides.ref_sums[0], "log_ratio": compared[0], "whole_log_ratio": compared[1]}
     return {f"{name}_{side}": values[rows] for name, values in found.items()
             for side, rows in (("chosen", sides.labels), ("rejected", ~sides.labels))}
 

@@ -62,7 +62,7 @@ def apo_down(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, beta: float) 
     return (beta * log_ratio_chosen).sigmoid() + 1 - (beta * delta).sigmoid()
 
 
-def kto(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, mismatched_kl: Tensor, beta: float,
+def kto(whole_log_ratio_chosen: Tensor, whole_log_ratio_rejected: Tensor, mismatched_kl: Tensor, beta: float,
         desirable_weight: float, undesirable_weight: float) -> Tensor:
     """L = λ_D (1 − σ(β(c − z))) of desired, λ_U (1 − σ(β(z − r))) of undesired completions. (C,), (R,), () -> (C+R,)
 
@@ -71,8 +71,8 @@ def kto(log_ratio_chosen: Tensor, log_ratio_rejected: Tensor, mismatched_kl: Ten
 
     Source: Ethayarajh et al. 2024, arXiv:2402.01306.
     """
-    desired = 1 - (beta * (log_ratio_chosen - mismatched_kl)).sigmoid()
-    undesired = 1 - (beta * (mismatched_kl - log_ratio_rejected)).sigmoid()
+    desired = 1 - (beta * (whole_log_ratio_chosen - mismatched_kl)).sigmoid()
+    undesired = 1 - (beta * (mismatched_kl - whole_log_ratio_rejected)).sigmoid()
     return torch.cat([desirable_weight * desired, undesirable_weight * undesired])
 
 

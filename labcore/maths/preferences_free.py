@@ -19,9 +19,9 @@ def simpo(logprob_chosen: Tensor, logprob_rejected: Tensor, length_chosen: Tenso
     return -logsigmoid(beta * margin - target_margin)
 
 
-def orpo(logprob_chosen: Tensor, logprob_rejected: Tensor, length_chosen: Tensor, length_rejected: Tensor,
-         beta: float) -> Tensor:
-    """L = −ℓ_w/T̄_w − β log σ(log odds_w − log odds_l), odds = p/(1−p), p = e^(ℓ/T). (B,), (B,), (B,), (B,) -> (B,)
+def orpo(logprob_chosen: Tensor, logprob_rejected: Tensor, whole_logprob_chosen: Tensor, length_chosen: Tensor,
+         length_rejected: Tensor, beta: float) -> Tensor:
+    """L = −ℓ_w/T̄_w − β log σ(log odds_w − log odds_l), odds = p/(1−p), p = e^(ℓ/T). (B,) five times -> (B,)
 
     In nats. SFT of the chosen side (see `sft`) and β (the paper's λ) times an odds ratio that keeps the rejected side
     from rising along with it. In the SFT term every token of the batch's chosen completions counts the same; in TRL
@@ -30,18 +30,18 @@ def orpo(logprob_chosen: Tensor, logprob_rejected: Tensor, length_chosen: Tensor
     Source: Hong et al. 2024, arXiv:2403.07691, eq. 6 and 7.
     """
     odds = log_odds(logprob_chosen / length_chosen) - log_odds(logprob_rejected / length_rejected)
-    return sft(logprob_chosen, length_chosen) - beta * logsigmoid(odds)
+    return sft(whole_logprob_chosen, length_chosen) - beta * logsigmoid(odds)
 
 
-def sft(logprob_chosen: Tensor, length_chosen: Tensor) -> Tensor:
+def sft(whole_logprob_chosen: Tensor, length_chosen: Tensor) -> Tensor:
     """L = −ℓ_w/T̄_w, T̄_w the mean length of the batch's chosen completions. (B,), (B,) -> (B,)
 
     In nats/token: its mean is the negative log-likelihood per token of all chosen completions together, so that every
-    token counts the same.
+    token counts the same, those included that LD-DPO weighs down (as in TRL).
 
     Source: Ouyang et al. 2022, arXiv:2203.02155; beside a preference loss: Dubey et al. 2024, arXiv:2407.21783.
     """
-    return -logprob_chosen / length_chosen.to(logprob_chosen.dtype).mean()
+    return -whole_logprob_chosen / length_chosen.to(whole_logprob_chosen.dtype).mean()
 
 
 def log_odds(logprobs: Tensor) -> Tensor:

@@ -72,6 +72,8 @@ CASES = {
     "KTO's weights": ("llm", "dpo", {"preference_loss": "hinge"}, "desirable_weight", (0.5, 3.0),
                       {"preference_loss": "kto"}),
     "β of SFT": ("llm", "dpo", {"preference_loss": "sft"}, "beta", (0.1, 3.0), {"second_loss": "sigmoid"}),
+    "tails of SFT": ("llm", "dpo", {"preference_loss": "sft"}, "ld_alpha", (0.0, 1.0), {"second_loss": "sigmoid"}),
+    "tails of KTO": ("llm", "kto", {"second_loss": "sft"}, "ld_alpha", (0.0, 1.0), {"second_loss": "hinge"}),
     "deep clip, β": ("cartpole", "ppo", {"objective": "kl_penalty"}, "clip_high", (0.0, 0.5), {"objective": "clip"}),
     "deep β, clip": ("cartpole", "ppo", {"objective": "clip"}, "beta", (0.0, 9.0), {"objective": "kl_penalty"}),
     "deep KL target": ("cartpole", "ppo", {"objective": "clip"}, "kl_target", (0.0, 1e-4),

@@ -103,6 +103,14 @@ def test_a_switch_stands_in_the_equation_too(base, knob, value):
     assert knob in PARTS and with_it != without and with_it.count("{") == with_it.count("}")
 
 
+def test_the_equation_weighs_no_tail_of_terms_that_count_every_token():
+    for moved, terms in (({}, []), ({"second_loss": "sft"}, ["SFT"]), ({"preference_loss": "kto"}, None),
+                         ({"preference_loss": "orpo"}, ["SFT"]), ({"second_loss": "kto"}, ["KTO"])):
+        latex = equation("preference", filled("dpo", ld_alpha=0.5, **moved))
+        assert (r"\alpha_{LD}\sum" in latex) == (terms is not None)
+        assert re.findall(r"\\alpha_{LD} = 1\\ \\text{in the (\w+) term}", latex) == (terms or [])
+
+
 def test_overlong_filtering_is_written_as_the_selection_is_and_once():
     ended = [equation("online", filled("grpo", **moved)).count(r"y_{i,T_i} = \text{end}") for moved in (
         {"overlong_filter": True}, {"selection": "not_truncated"},

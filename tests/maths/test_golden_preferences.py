@@ -1,4 +1,4 @@
-"""The 49 preference losses of TRL: value, gradient by the token log-probs, and metrics."""
+"""The 59 preference losses of TRL: value, gradient by the token log-probs, and metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from labcore.catalog.choices import NO_LOSS
 from labcore.llm.preference_objective import Sides, implicit_rewards, loss, summed
 from labcore.maths import preference_weights
 from labcore.spec.run_spec import make
@@ -55,13 +56,16 @@ def sides_of(case: dict, knobs: dict) -> tuple[torch.Tensor, Sides]:
 def test_matches_trl(close, case):
     config = case["config"]
     parts = [knobs_of(config, each) for each in config["loss_type"]]
-    logprobs, sides = sides_of(case, parts[0])
+    second = parts[1]["preference_loss"] if parts[1:] else NO_LOSS
+    logprobs, sides = sides_of(case, {**parts[0], "second_loss": second})
     weights = config["loss_weights"] or [1.0]
     value = sum(weight * loss(knobs, sides, 5) for weight, knobs in zip(weights, parts, strict=True))
     # Of EXO's ε TRL takes the logarithm in float32.
     rounded = torch.float32 if "exo_pair" in config["loss_type"] else None
     close(value, case["loss"], rounded)
     close(torch.autograd.grad(value, logprobs)[0], case["grad_logps"], rounded)
+    if config["loss_type"] == ["sft"]:
+        return  # TRL logs the log-probs without their tails, which are not what its loss has seen
     rewards = implicit_rewards(config["beta"], sides).view(5, 2)
     for key, found in {"chosen": rewards[:, 0].mean(), "rejected": rewards[:, 1].mean(),
                        "margins": (rewards[:, 0] - rewards[:, 1]).mean()}.items():
@@ -73,15 +77,32 @@ def test_matches_trl(close, case):
 
 def test_a_second_loss_is_added_with_its_weight(close):
     """The weighted sum of TRL without its third loss."""
-    [case] = [case for case in CASES if case["config"]["loss_weights"]]
+    [case] = [case for case in CASES if len(case["config"]["loss_type"]) == 3]
     first = knobs_of(case["config"], "sigmoid")
     _, sides = sides_of(case, first)
     both = loss({**first, "second_loss": "sft", "second_weight": 0.7}, sides, 5)
     close(both, loss(first, sides, 5) + 0.7 * loss({**first, "preference_loss": "sft"}, sides, 5))
 
 
+@pytest.mark.parametrize("config", [{"loss_type": ["sigmoid", "sft"]}, {"loss_type": ["sft", "sigmoid"]}],
+                         ids=["second", "first"])
+def test_without_its_tail_a_longer_chosen_side_still_learns_its_end_from_sft(config):
+    """At ld_alpha 0 the last token of the longer side has no gradient from DPO: all that it has comes from SFT."""
+    [case] = [case for case in CASES if case["config"]["ld_alpha"] == 0 and case["config"].items() >= config.items()]
+    first, second = (knobs_of(case["config"], each) for each in case["config"]["loss_type"])
+    knobs = {**first, "second_loss": second["preference_loss"], "second_weight": 0.7}
+    logprobs, sides = sides_of(case, knobs)
+    slope = torch.autograd.grad(loss(knobs, sides, 5), logprobs)[0]
+    mask = torch.tensor(GOLDEN["inputs"]["completion_mask"])[:, 1:]
+    longer = (mask[:5].sum(1) > mask[5:].sum(1)).nonzero()[:, 0]
+    last = (mask.cumsum(1) * mask).argmax(1)
+    weight = 0.7 if config["loss_type"][0] == "sigmoid" else 1.0
+    assert len(longer) and slope[longer, last[longer]].tolist() == pytest.approx(
+        [-weight / int(mask[:5].sum())] * len(longer))
+
+
 def test_there_are_all_cases():
-    assert len(CASES) == 49
+    assert len(CASES) == 59
     assert {kind for case in CASES for kind in case["config"]["loss_type"]} >= {
         "sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_unpaired",
         "apo_zero", "apo_down", "discopop", "sft", "sigmoid_norm"}

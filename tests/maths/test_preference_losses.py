@@ -63,7 +63,8 @@ def given(generator):
                 for side in ("chosen", "rejected")}
     ratios = {f"log_ratio_{side}": logprobs[f"logprob_{side}"] - logprobs[f"ref_logprob_{side}"]
               for side in ("chosen", "rejected")}
-    return {**logprobs, **ratios, "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
+    whole = {f"whole_{key}": value for key, value in {**logprobs, **ratios}.items() if not key.startswith("ref_")}
+    return {**logprobs, **ratios, **whole, "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
             "length_chosen": torch.tensor([3, 1, 4, 2, 5, 2]), "length_rejected": torch.tensor([2, 2, 6, 1, 3, 4])}
 
 
@@ -135,7 +136,8 @@ def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, giv
     tensors = {key: value.clone().requires_grad_() for key, value in given.items() if value.is_floating_point()
                and "ref" not in key and key != "mismatched_kl"}
     call(member(PREFERENCE_LOSS, name), KNOBS, {**given, **tensors}).sum().backward()
-    slope = {side: sum(float(tensors[f"{kind}_{side}"].grad.sum()) for kind in ("log_ratio", "logprob")
+    slope = {side: sum(float(tensors[f"{kind}_{side}"].grad.sum())
+                       for kind in ("log_ratio", "logprob", "whole_log_ratio", "whole_logprob")
                        if tensors[f"{kind}_{side}"].grad is not None) for side in ("chosen", "rejected")}
     assert slope["chosen"] < slope["rejected"]
 
@@ -143,7 +145,8 @@ def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, giv
 @pytest.mark.parametrize("name", NAMES)
 def test_the_catalog_says_what_a_loss_asks_for(name):
     choice, asked = PREFERENCE_LOSS[name], set(signature(member(PREFERENCE_LOSS, name)).parameters)
-    assert choice.reference == any(key.startswith(("log_ratio", "ref_")) for key in asked)
+    assert choice.reference == any("log_ratio" in key or key.startswith("ref_") for key in asked)
+    assert choice.every_token == all(key.startswith("whole_") for key in asked if "log" in key and key[:4] != "ref_")
     assert choice.mismatched == ("mismatched_kl" in asked)
 
 

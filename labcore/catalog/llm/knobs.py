@@ -272,7 +272,8 @@ PREFERENCE = (
     Knob("divergence_alpha", "Order of the α-divergence", 0.5, "Higher: nearer to the reverse KL, which is 1. Lower: "
          "nearer to the forward KL, which is 0.", "next batch", 0.0, 4.0, (0.0, 1.0), advanced=True),
     Knob("ld_alpha", "Weight of the longer side's tail", 1.0, "What the tokens count by which one side of a pair is "
-         "longer (LD-DPO). Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",
+         "longer (LD-DPO), where a loss compares both sides: the losses sft and kto and ORPO's SFT term count every "
+         "token. Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),

@@ -43,6 +43,7 @@ _SIDES = {  # letters of preference losses: how they are found, and what they st
 # The tokens by which a side is longer than the other weigh less.
 _TAIL = (r"\log\pi(y) = \textstyle\sum_{t\le m}\log\pi(y_t) + \alpha_{LD}\sum_{t>m}\log\pi(y_t),\quad "
          r"m = \min(T_w, T_l)")
+_EVERY_TOKEN = {r"\\bar T_w": "SFT", r"\bz\b": "KTO"}  # letters of the terms that are not weighed down
 _LOG_RATIO = r"(?<![a-z\\])[cr](?![a-z])"  # c or r as a letter of its own
 
 
@@ -156,7 +157,10 @@ def _preference(values: Mapping[str, Value]) -> list[str]:
     if any(each.reference for each in (first, *second)) and re.search(_LOG_RATIO, " ".join([text, *said])):
         said += _log_ratios(str(values["divergence"]))
     left = rf"L = {weight}\Big[{text}\Big]" if weight or second else f"L = {text}"
-    said = list(dict.fromkeys(said)) + ([_TAIL] if float(values["ld_alpha"]) < 1 else [])
+    if float(values["ld_alpha"]) < 1 and not all(each.every_token for each in (first, *second)):
+        said += [_TAIL, *(rf"\alpha_{{LD}} = 1\ \text{{in the {name} term}}" for letter, name in _EVERY_TOKEN.items()
+                          if re.search(letter, text))]
+    said = list(dict.fromkeys(said))
     return [left, *([_JOIN.join(said)] if said else [])]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.catalog.inactive import reason
 from labcore.catalog.knob import Value
 from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
@@ -176,6 +177,11 @@ def choice(table: Mapping[str, tuple[Mapping[str, Any], str]], otherwise: str) -
 def only_with(knob: str, value: str, rule: Rule) -> Rule:
     """`rule` where the run's `knob` has that value; with another one the setting says nothing."""
     return lambda plan, own: rule(plan, own) if plan.get(knob) == value else Line("", own, {}, built_in=True)
+
+
+def acting(rule: Rule, knob: str) -> Rule:
+    """`rule`, unless `knob` has no effect on the run with its other knobs."""
+    return lambda plan, value: Line("", value, {}, built_in=True) if reason(knob, plan.spec.knobs) else rule(plan, value)
 
 
 def switch(rule: Rule, *at: Any) -> Rule:

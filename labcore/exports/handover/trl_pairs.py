@@ -11,11 +11,13 @@ from labcore.exports.handover.plan import (
     Line,
     Plan,
     Rules,
+    acting,
     built_in,
     choice,
     given,
     missing,
     only_with,
+    switch,
     to,
 )
 
@@ -121,7 +123,7 @@ _DPO: Rules = {
     "discopop_tau": _only_for("discopop_tau", "discopop_tau"),
     **dict.fromkeys(("target_margin", "desirable_weight", "undesirable_weight"), built_in()),
     "divergence": _divergence, "divergence_alpha": only_with("divergence", "alpha", _divergence_alpha),
-    "ld_alpha": lambda plan, value: Line("", value, {} if value == 1 else {"ld_alpha": value}, built_in=value == 1),
+    "ld_alpha": acting(switch(to("ld_alpha"), 1), "ld_alpha"),
     "pair_weighting": _weighting}
 
 
@@ -131,7 +133,7 @@ def _without(trainer: str) -> Rules:
             "second_weight": built_in(), **dict.fromkeys(_OF_ONE_LOSS, built_in()),
             "divergence": _unless("divergence", "reverse_kl", f"{trainer} takes the reverse KL"),
             "divergence_alpha": only_with("divergence", "alpha", missing(f"{trainer} takes the reverse KL")),
-            "ld_alpha": _unless("ld_alpha", 1, f"{trainer} counts all tokens the same"),
+            "ld_alpha": acting(_unless("ld_alpha", 1, f"{trainer} counts all tokens the same"), "ld_alpha"),
             "pair_weighting": _unless("pair_weighting", False, f"{trainer} does not weight pairs")}
 
 

@@ -107,8 +107,8 @@ def pair_gradient(session: LlmSession, world: World) -> Tensor:
         found = _many(found)
     prompts, *pairs = torch.tensor([row[1:] for row in found]).T
     sides, whose = torch.stack(pairs, 1).flatten(), prompts.repeat_interleave(2)
-    logprobs = _summed(session, session.policy, world, whose, sides)
-    leaf = logprobs.detach().requires_grad_()
+    sums = _summed(session, session.policy, world, whose, sides)
+    leaf = sums.detach().requires_grad_()
     seen = Sides(leaf, world.space.lengths[sides], torch.tensor([True, False]).repeat(len(found)),
                  _summed(session, session.reference, world, whose, sides).detach()
                  if REFERENCE in session.models else None, _likelihoods(session, world, whose, sides))
@@ -117,11 +117,11 @@ def pair_gradient(session: LlmSession, world: World) -> Tensor:
     slope = torch.autograd.grad(objective.loss(knobs, seen, len(found) if whole else 1, kl), leaf)[0]
     if not whole:
         slope = slope * torch.tensor([row[0] for row in found]).double().repeat_interleave(2)
-    return -gradient((slope * logprobs).sum(), session.policy.parameters())
+    return -gradient((slope * sums).sum(), session.policy.parameters())
 
 
 def _summed(session: LlmSession, model: Network, world: World, whose: Tensor, sides: Tensor) -> Tensor:
-    """The log-probs of the completions `sides` of the prompts `whose`, as the loss sums them. (B,)"""
+    """The log-probs of the completions `sides` of the prompts `whose`, as the loss sums them. (2, B)"""
     tokens = token_logprobs(model, world.prompts, world.space)[whose, sides]
     return objective.summed(session.knobs, tokens, world.space.completions.mask[sides], paired=True)
 

@@ -155,7 +155,7 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
         part = objective.loss(knobs, whole.with_part(rows, sides) if whole else sides, len(prompts), kl)
         part.backward()
         loss = part.item() if whole else loss + part.item()
-        seen.append(replace(sides, logprobs=sides.logprobs.detach()))
+        seen.append(replace(sides, sums=sides.sums.detach()))
         entropies += float(entropy)
     return Taken(loss, completions, Sides.together(seen), entropies / int(completions.mask.sum()),
                  None if kl is None else float(kl))
@@ -166,10 +166,10 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
     """What the loss sees of the completions in `rows`, and the sum of all their token entropies. `met` takes them down.
     """
     knobs, ids, mask = session.knobs, completions.ids[rows], completions.mask[rows]
-    paired, ref_tokens, ref_logprobs, likelihoods = len(ids) > len(prompts), None, None, None
+    paired, ref_tokens, ref_sums, likelihoods = len(ids) > len(prompts), None, None, None
     if REFERENCE in session.models:
         ref_tokens = _token_logprobs(session, session.reference, prompts, ids)
-        ref_logprobs = objective.summed(knobs, ref_tokens, mask, paired)
+        ref_sums = objective.summed(knobs, ref_tokens, mask, paired)
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy, *squares = at_tokens(session.policy, prompts, ids, partial(
             _measure, squares=bool(knobs["pair_weighting"])), met.norms_of(ids) if met else None)
@@ -177,7 +177,7 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
         met.see(logprobs, entropy, ref_tokens)
     if squares:
         likelihoods = likelihood(logprobs.detach(), squares[0], mask)
-    sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_logprobs, likelihoods)
+    sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_sums, likelihoods)
     return sides, (entropy * mask).sum()
 
 

@@ -17,7 +17,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.compare import imported
 from labcore.compare.loading import load
 from labcore.compare.table import compare
-from labcore.exports.handover import trl
+from labcore.exports.handover import openrlhf, trl
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
 from labcore.spec.record import Record
@@ -57,6 +57,7 @@ def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     ("dpo", {"divergence": "alpha", "divergence_alpha": 0.3}, {"f_divergence_type": "alpha_divergence",
                                                                "f_alpha_divergence_coef": 0.3}),
     ("dpo", {"ld_alpha": 0.3, "pair_weighting": True}, {"ld_alpha": 0.3, "use_weighting": True}),
+    ("dpo", {"ld_alpha": 0.3, "second_loss": "sft"}, {"ld_alpha": 0.3, "loss_type": ["sigmoid", "sft"]}),
     ("kto", {"desirable_weight": 1.5, "pairs_per_step": 4}, {"desirable_weight": 1.5,
                                                              "per_device_train_batch_size": 8}),
     ("reward_model", {"centering": 0.02}, {"center_rewards_coefficient": 0.02, "per_device_train_batch_size": 64}),
@@ -65,6 +66,13 @@ def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     ("simpo", {}, {"loss_type": "simpo", "simpo_gamma": 1.0, "cpo_alpha": 1.0, "beta": 2.0})])
 def test_preference_losses_under_trls_names(algorithm, knobs, found):
     assert trl.settings(plan(algorithm, knobs=knobs)).items() >= found.items()
+
+
+@pytest.mark.parametrize("algorithm, knobs", [("kto", {}), ("dpo", {"preference_loss": "sft"})])
+def test_tails_that_no_loss_weighs_down_are_no_difference(algorithm, knobs):
+    for mapped in (trl.mapped, openrlhf.mapped):
+        [line] = [line for line in mapped(plan(algorithm, knobs={"ld_alpha": 0.3, **knobs})) if line.knob == "ld_alpha"]
+        assert line.built_in and not line.settings
 
 
 def test_a_loss_that_trl_has_not_is_said_so():
