@@ -29,7 +29,7 @@ from labcore.maths.surrogates import cpi, cut_fractions, kl_penalised
 class Totals:
     """Denominators of the whole optimizer step: a part of it divides by these, so that how it is cut is free.
 
-    What is not kept counts in none of them.
+    What is not kept counts in none of them, nor what could not be scored: TRL counts the latter.
     """
 
     total_rows: int

@@ -122,11 +122,26 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
         "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.greedy_rewards),
         "past_rewards": first(rollout.past_rewards), "reward_parts": parts.T.reshape(-1, len(parts) // size, size),
         "part_weights": weights[0]}).reshape(-1, 1)
-    counted = rollout.counted
+    compared = _compared(knobs, rollout, totals)
     normalised: Tensor = call(member(choices.NORMALISATION, knobs.get("normalisation", "none")), knobs, {
-        "advantages": advantages, "scored": counted.any(1, keepdim=True) & ~totals.isnan()[:, None],
-        "completion_mask": counted & ~totals.isnan()[:, None]})
+        "advantages": advantages, "scored": rollout.counted.any(1, keepdim=True) & compared,
+        "completion_mask": rollout.counted & compared})
     return normalised
+
+
+def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Tensor:
+    """Which completions have a baseline: they are scored, and so is what the advantage compares them with. (B, 1)
+
+    One that is the only scored of its group has none: its advantage is 0, and enters no mean and no spread. As in
+    TRL's RLOO.
+    """
+    choice, scored = choices.ADVANTAGE[knobs["advantage"]], ~totals.isnan()
+    if choice.group:
+        others = scored.view(-1, rollout.group_size).sum(1) - 1
+        scored = scored & (others > 0).repeat_interleave(rollout.group_size)
+    if "greedy" in choice.rollouts and rollout.greedy_rewards is not None:
+        scored = scored & ~rollout.greedy_rewards.isnan()
+    return scored[:, None]
 
 
 def _kl_penalty(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 import torch
 
+from labcore.catalog.choices import ADVANTAGE
 from labcore.catalog.kinds import algorithm
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from tests.llm.tools import prompts
@@ -145,6 +148,45 @@ def test_groups_are_compared_with_themselves():
     assert got[0, 0] > 0.7 > -0.7 > got[1, 0] and got[2, 0] > 0.7 > -0.7 > got[3, 0]
     whole = credit(knobs("grpo"), rollout(4)).advantages
     assert whole[2, 0] > 0 > whole[3, 0] and whole[0, 0] > 3 * whole[2, 0]
+
+
+TRL = json.loads((Path(__file__).parents[1] / "golden" / "trl_rloo_advantages.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", TRL["cases"], ids=lambda case: "-".join(
+    str(case[key]) for key in ("rewards", "beta", "normalize_advantages", "reward_clip_range")))
+def test_rloo_is_trls_whatever_could_be_scored(case):
+    """`one_scored`: of one group a single completion, of another none."""
+    given = torch.tensor([[float(reward) for reward in row] for row in TRL["rewards_per_func"][case["rewards"]]])
+    rewards = (given * torch.tensor(TRL["reward_weights"])).nansum(1).masked_fill(given.isnan().all(1), torch.nan)
+    if case["reward_clip_range"]:
+        rewards = rewards.clamp(*case["reward_clip_range"])
+    old, ref, mask = (torch.tensor(TRL[key]) for key in ("old_per_token_logps", "ref_per_token_logps",
+                                                         "completion_mask"))
+    mask = mask.bool()
+    batch = Rollout(prompts([2] * 4), torch.zeros(16, 8, dtype=torch.long), mask, torch.zeros(16) > 0, rewards,
+                    old * mask, ref * mask, kept=~rewards.isnan())
+    taken = knobs("rloo", beta=case["beta"],
+                  normalisation="sequences" if case["normalize_advantages"] else "none")
+    got = credit(taken, batch).advantages
+    close(got, torch.tensor(case["advantages"])[:, None] * mask)
+
+
+@pytest.mark.parametrize("normalisation", ["sequences", "tokens"])
+@pytest.mark.parametrize("advantage", [choice.key for choice in ADVANTAGE.members if choice.group or choice.rollouts])
+def test_what_has_nothing_to_be_compared_with_enters_no_normalisation(advantage, normalisation):
+    """The first completion of group 1 is the only one scored there, and its prompt's greedy one is not scored."""
+    alone = torch.tensor([True, True, True, False])
+    given = replace(rollout(), kept=alone, rewards=torch.tensor([1.0, 0.0, 0.5, torch.nan]),
+                    past_rewards=torch.full((4,), 0.2),
+                    greedy_rewards=torch.tensor([0.5, 0.5, torch.nan, torch.nan]))
+    without = Rollout(prompts([2]), given.ids[:2], MASK[:2], given.truncated[:2], given.rewards[:2], OLD[:2], REF[:2],
+                      past_rewards=given.past_rewards[:2], greedy_rewards=given.greedy_rewards[:2])
+    taken = knobs("rloo", beta=0.0, advantage=advantage, normalisation=normalisation, kl_placement="off")
+    got, expected = credit(taken, given).advantages, credit(taken, without).advantages
+    assert got[0, 0] > 0 > got[1, 0] and not got[2:].any()
+    if advantage not in ("batch_standardised", "beta_normalised", "parts_standardised"):  # which take in the batch
+        close(got[:2], expected)
 
 
 def test_select_keeps_groups_and_their_order():

@@ -98,7 +98,7 @@ def test_better_rewards_have_greater_advantages(name):
     assert (estimate.diff() > 0).all() and estimate[0, 0] < 0 < estimate[0, -1]
 
 
-@pytest.mark.parametrize("rewards", ["plain", "with_nan"])
+@pytest.mark.parametrize("rewards", ["plain", "with_nan", "one_scored"])
 @pytest.mark.parametrize(("scale", "name"), [("group", "group_standardised"), ("batch", "batch_standardised"),
                                              ("none", "group_mean")])
 def test_matches_trl_grpo(golden, close, rewards, scale, name):
@@ -112,7 +112,7 @@ def test_matches_trl_grpo(golden, close, rewards, scale, name):
     close(getattr(advantages, name)(weighted.view(4, 4)).flatten(), case["advantages"])
 
 
-@pytest.mark.parametrize("rewards", ["plain", "with_nan"])
+@pytest.mark.parametrize("rewards", ["plain", "with_nan", "one_scored"])
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_gdpo_matches_trl(golden, close, rewards, scale):
     """TRL's scale_rewards says nothing about it: each reward is always scaled by its group, the sum by the batch."""
