@@ -31,6 +31,7 @@ class Rule:
 
 
 _NO_CRITIC = tuple(choice.key for choice in choices.ADVANTAGE.members if not choice.critic)
+_CONSTANT = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.constant)
 _SEQUENCES = tuple(choice.key for choice in choices.ADVANTAGE.members if choice.level == "sequence")
 # AOT sorts the log-probs of policy and reference apart.
 _NO_RATIOS = ("aot", *(choice.key for choice in choices.PREFERENCE_LOSS.members if not choice.reference))
@@ -53,6 +54,10 @@ RULES = (
     Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"), {"kl_placement": ("off",)},
          "the KL placement is off"),
     Rule(("kl_estimator", "kl_placement", "adaptive_kl_target", "adaptive_kl_horizon"), {"beta": (0,)}, "β is 0"),
+    Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"),
+         {"kl_placement": ("reward",), "advantage": _CONSTANT, "selection": ("everything", "informative",
+                                                                             "not_truncated")},
+         "nothing is compared by its reward, where the KL is"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),

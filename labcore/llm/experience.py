@@ -21,7 +21,7 @@ from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
 from labcore.llm.nets.tape import Tape
 from labcore.llm.rewards import Rewards, reward
-from labcore.llm.rollout import Rollout
+from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.tasks.task import Problem
@@ -31,6 +31,7 @@ from labcore.tasks.task import Problem
 class Sampled:
     """P problems with G completions each: their rewards, these after shaping (B,), and which rows are kept (B,).
 
+    `kept` is by the shaped rewards alone; the batch's rollout knows the rewards of tokens and a KL in the reward too.
     `greedy_rewards` (B,) are those of the greedy completion of each row's prompt, where the advantage asks for them.
     """
 
@@ -80,7 +81,8 @@ class Batch:
         if not torch.equal(whole.shaped.nan_to_num(), whole.rewards.total.to(whole.shaped).nan_to_num()):
             metrics["reward/shaped"] = float(shaped.nanmean())
         if self.selective:
-            metrics |= {"selection/kept_frac": float(self.batch.kept.sum()) / len(whole.texts),
+            kept = len(rollout.ids) if rollout.kept is None else float(rollout.kept.sum())
+            metrics |= {"selection/kept_frac": kept / len(whole.texts),
                         "selection/rounds": float(len(self.sampled))}
         return metrics
 
@@ -120,16 +122,17 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     corrected = bool(session.knobs["importance_cap"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.logprobs
     parts = sampled.rewards.weights
-    return Rollout(
+    rollout = Rollout(
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
         ref_logprobs=token_logprobs(session, session.reference, prompts, completions),
         old_values=None if session.critic is None else token_values(session, prompts, completions),
-        kept=_mask(sampled.kept), token_rewards=_on(sampled.rewards.per_token, session.device),
+        token_rewards=_on(sampled.rewards.per_token, session.device),
         greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
         sampler_logprobs=completions.logprobs if corrected else None)
+    return _selected(session, sampled, rollout)
 
 
 def seen_by(session: LlmSession, batch: Batch) -> Rollout:
@@ -138,9 +141,16 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     The batch may have been sampled for another algorithm.
     """
     sampled = batch.batch
-    shaped, kept = _shape_and_select(session, sampled.rewards, sampled.completions, sampled.group_size)
+    shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
-    return replace(batch.rollout, rewards=shaped, kept=_mask(kept), greedy_rewards=greedy)
+    return _selected(session, sampled, replace(batch.rollout, rewards=shaped, greedy_rewards=greedy))
+
+
+def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:
+    """The rollout with what is kept of it by all that a completion earns: rewards of its tokens and a KL included."""
+    kept = _kept(session, sampled.rewards, sampled.completions, total_rewards(session.in_force, rollout),
+                 sampled.group_size)
+    return replace(rollout, kept=None if bool(kept.all()) else kept)
 
 
 def sample_round(session: LlmSession, round: int, tape: Tape | None = None) -> Sampled:
@@ -160,21 +170,20 @@ def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = N
 def judged(session: LlmSession, problems: list[Problem], generated: Generated) -> Sampled:
     """What the completions of some problems earn and which are kept, wherever they come from."""
     completions, rewards = generated.completions, reward(session, problems, generated)
-    group_size = len(completions) // len(problems)
-    shaped, kept = _shape_and_select(session, rewards, completions, group_size)
-    return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped, kept,
+    group_size, shaped = len(completions) // len(problems), _shaped(session, rewards, completions)
+    return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped,
+                   _kept(session, rewards, completions, shaped, group_size),
                    _greedy_rewards(session, problems, Sampling.of(session.knobs), group_size))
 
 
-def _shape_and_select(session: LlmSession, rewards: Rewards, completions: Completions,
-                      group_size: int) -> tuple[Tensor, Tensor]:
-    """The rewards after shaping (B,), and which completions are kept (B,)."""
-    knobs, shaped, truncated = session.knobs, _shaped(session, rewards, completions), completions.truncated
+def _kept(session: LlmSession, rewards: Rewards, completions: Completions, earned: Tensor, group_size: int) -> Tensor:
+    """Which completions are learnt from, where each has `earned` (B,) so much. (B,)"""
+    knobs, truncated = session.knobs, completions.truncated
     kept: Tensor = call(member(choices.SELECTION, knobs["selection"]), knobs, {
-        "rewards": shaped.view(-1, group_size), "task_rewards": rewards.total.to(shaped).view(-1, group_size),
+        "rewards": earned.view(-1, group_size), "task_rewards": rewards.total.to(earned).view(-1, group_size),
         "truncated": truncated.view(-1, group_size)})
-    counts = ~truncated & ~shaped.isnan() if knobs["overlong_filter"] else ~shaped.isnan()
-    return shaped, kept.flatten() & counts
+    counts = ~truncated & ~earned.isnan() if knobs["overlong_filter"] else ~earned.isnan()
+    return kept.flatten() & counts
 
 
 def _shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> Tensor:
@@ -187,11 +196,6 @@ def _shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> 
 def _on(per_token: Tensor | None, device: torch.device) -> Tensor | None:
     """Rewards of tokens where the networks are."""
     return None if per_token is None else per_token.float().to(device)
-
-
-def _mask(kept: Tensor) -> Tensor | None:
-    """None where everything is kept."""
-    return None if bool(kept.all()) else kept
 
 
 def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,

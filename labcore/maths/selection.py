@@ -1,6 +1,7 @@
 """Which completions of a batch are learnt from: bool (P, G), True = kept.
 
-Rewards are (P, G): P prompts, G completions each; `task_rewards` are those before shaping. NaN marks a completion that
+Rewards are (P, G): P prompts, G completions each, all that they earn: shaped, with the rewards of their tokens, less a KL
+in the reward; `task_rewards` are those before all that. NaN marks a completion that
 could not be scored. Nothing is dropped: groups stay whole, so that baselines are those of all completions, and only the
 loss and its denominators leave out what is not kept.
 """
@@ -34,9 +35,10 @@ def informative(task_rewards: Tensor) -> Tensor:
 def best_of_group(rewards: Tensor) -> Tensor:
     """kept = first of argmax_G R, over the scored completions. (P, G) -> bool (P, G)
 
-    One completion per group, none where nothing could be scored. The best may still be wrong.
+    One completion per group, none where nothing could be scored. The best may still be wrong. A KL in the reward is
+    part of what is ranked: R − β Σ_t k_1, the paper's modified reward.
 
-    Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT).
+    Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT) and its KL regularisation.
     """
     highest = torch.where(rewards.isnan(), -torch.inf, rewards).amax(1, keepdim=True)
     best = rewards == highest  # NaN equals nothing

@@ -329,6 +329,34 @@ def test_the_best_of_a_group_is_so_after_shaping():
     assert torch.equal(batch.rollout.kept.view_as(shortest), shortest & (shortest.cumsum(1) == 1))
 
 
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_the_best_of_a_group_is_so_less_the_kl_in_the_reward(beta):
+    """Dong et al. rank by R − β log π/π_ref. All answers earn the same here, so that the KL alone ranks them."""
+    started = session("raft", kl_placement="reward", kl_estimator="k1", beta=beta, prompts_per_step=8)
+    started.task = Partly(1.0)
+    shake(started.policy, by=0.3)
+    batch = collect(started)
+    rollout = batch.rollout
+    kl = ((rollout.old_logprobs - rollout.ref_logprobs) * rollout.completion_mask).sum(1).view(8, -1)
+    earned = rollout.rewards.view(8, -1) - beta * kl
+    assert kl.std(1).min() > 0 and rollout.kept.view(8, -1).int().argmax(1).tolist() == earned.argmax(1).tolist()
+    assert rollout.kept.view(8, -1).sum(1).tolist() == [1] * 8 and batch.metrics["selection/kept_frac"] == 1 / 4
+    assert torch.equal(seen_by(started, batch).kept, rollout.kept)
+
+
+def test_the_best_of_a_group_is_so_with_the_rewards_of_its_tokens(monkeypatch):
+    started, real = session("raft", prompts_per_step=8, max_new_tokens=20), experience.reward
+
+    def by_token(started, problems, generated):
+        return replace(real(started, problems, generated), per_token=generated.completions.mask * 0.5)
+    monkeypatch.setattr(experience, "reward", by_token)
+    started.task = Partly(1.0)
+    rollout = collect(started).rollout
+    lengths = rollout.completion_mask.sum(1).view(8, -1)
+    assert lengths.float().std(1).max() > 0
+    assert rollout.kept.view(8, -1).int().argmax(1).tolist() == lengths.argmax(1).tolist()
+
+
 # ---------------------------------------------------------------------------- further rollouts
 
 def test_remax_compares_with_the_greedy_completion():

@@ -147,7 +147,7 @@ ROWS = (
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
               r"y_i = \arg\max_{g = 1\ldots G}R(y_g)",
         watch="Entropy falls fast: it only ever imitates. Where the best of a prompt is still wrong, it imitates that "
-              "too.",
+              "too. With the KL in the reward, β times the KL is subtracted before completions are ranked.",
         paper="Dong et al. 2023, arXiv:2304.06767", without=(*CLIP, "updates_per_batch", "normalisation"),
         defaults={"advantage": "one", "ratio": "none", "surrogate": "score_function", "kl_placement": "off",
                   "aggregation": "token_mean", "selection": "best_of_group"},

@@ -25,8 +25,7 @@ _MASKS = {"top_entropy_share": r"1[H_t\ \text{among the highest}]",
           "off_policy_threshold": r"1[\text{near}\ \pi_{old}]",
           "importance_cap": r"\min\big(\tfrac{\pi_{old}}{\pi_{sampler}}, C\big)"}
 _ENDED = r"y_{i,T_i} = \text{end}"
-_KEPT = {"informative": r"\max_g R > \min_g R", "best_of_group": r"y_i = \arg\max_g R(y_g)",
-         "not_truncated": _ENDED}
+_KEPT = {"informative": r"\max_g R > \min_g R", "best_of_group": r"y_i = \arg\max_g ", "not_truncated": _ENDED}
 _CRITIC = (r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
            r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)")
 _CHOSEN, _REJECTED = (rf"\log\tfrac{{\pi_\theta({side})}}{{\pi_{{ref}}({side})}}" for side in ("y_w", "y_l"))
@@ -139,11 +138,19 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
 def _taken(values: Mapping[str, Value]) -> list[str]:
     """Which completions and tokens count, and how they are numbered."""
     masks = [text for key, text in _MASKS.items() if key in values and masked({key: values[key]})]
-    kept = [_KEPT[str(values["selection"])]] if values["selection"] in _KEPT else []
+    selection = str(values["selection"])
+    kept = [_KEPT[selection] + _ranked(values) * (selection == "best_of_group")] if selection in _KEPT else []
     kept += [_ENDED] if values["overlong_filter"] and _ENDED not in kept else []
     compares = any(family[str(values[family.key])].group for family in (choices.ADVANTAGE, choices.SELECTION))
     return [*([rf"m_t = {''.join(masks)}"] if masks else []), *kept,
             r"g = 1\ldots G" if compares else r"i = 1\ldots P\,G"]
+
+
+def _ranked(values: Mapping[str, Value]) -> str:
+    """What the best of a group is the best by: all that it earns."""
+    if values["kl_placement"] == "reward" and not _of_sequences(values):
+        return r"\textstyle\sum_t " + ("r'_t(y_g)" if values.get("whiten_rewards") else "r_t(y_g)")
+    return _TOTAL[_changed(values)] + "(y_g)"
 
 
 # ---- from preferences ----------------------------------------------------------------------------------------------
