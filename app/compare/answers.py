@@ -12,6 +12,7 @@ from app import jobs, naming
 from app.lab import lab
 from app.playground.models import title
 from app.tokens import readable
+from labcore.catalog.right import check
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.jobs.models import source, steps
@@ -65,7 +66,7 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
         return
     heads = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
              for run in runs}
-    above.html(CSS + table(found, heads, colours or {}))
+    above.html(CSS + table(found, heads, colours or {}, check(runs[0].spec.task_row, runs[0].spec.knobs)))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
                   f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
@@ -106,18 +107,18 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
     return [Model(runs[0].id, BASE).name] if len(found) == 1 and None not in found else []
 
 
-def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
+def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str], said: str) -> str:
     """Questions down, models across, and each one's share of right answers below: HTML.
 
-    `heads` has a run's name and what is said below it; it and the colours are by run.
+    `said` is the check that a right answer has passed; `heads` has a run's name and what is said below it; it and the colours are by run.
     """
     models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
-                   + "".join(f"<td>{_cell(column['answers'][row])}</td>" for column in found["columns"]) + "</tr>"
+                   + "".join(f"<td>{_cell(column['answers'][row], said)}</td>" for column in found["columns"]) + "</tr>"
                    for row, question in enumerate(found["questions"][:SHOWN]))
     shares = "".join(f"<td>{share(column, _colour(column['model'], colours))}</td>" for column in found["columns"])
     return (f'<div class="rl-scroll"><table class="rl-table rl-answers"><thead><tr><th>question</th>{models}</tr>'
-            f"</thead><tbody>{rows}</tbody><tfoot><tr><td>right</td>{shares}</tr></tfoot></table></div>")
+            f"</thead><tbody>{rows}</tbody><tfoot><tr><td>right ({said})</td>{shares}</tr></tfoot></table></div>")
 
 
 def _head(name: str, heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
@@ -135,9 +136,9 @@ def _colour(name: str, colours: Mapping[str, str]) -> str:
     return GREY if model.stage else colours.get(model.run, GREY)
 
 
-def _cell(answer: dict[str, Any]) -> str:
-    mark = {None: "", True: '<span class="rl-pos" title="right">✓</span> ',
-            False: '<span class="rl-muted" title="wrong">✗</span> '}[answer["exact"]]
+def _cell(answer: dict[str, Any], said: str) -> str:
+    mark = {None: "", True: f'<span class="rl-pos" title="right (check: {said})">✓</span> ',
+            False: f'<span class="rl-muted" title="wrong (check: {said})">✗</span> '}[answer["exact"]]
     cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if answer["truncated"] else ""
     return f"{mark}<code>{readable(answer['text'])}</code>{cut}"
 

@@ -21,7 +21,7 @@ from app.naming import worded
 from app.session import Draft, runs_of, show_error, show_run
 from app.status import STATES
 from app.theme import number
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.right import named, right
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.files.paths import read_only
@@ -123,12 +123,13 @@ def _station(key: str, title: str, run: RunRow | None, found: Chain, values: Map
     going = f"step {run.step:,} of {run.spec.steps:,}" if active(run) and run.step else state.lower()
     name = title_of(run) if key == RL else f"#{run.number}"  # beside the others' names there is no room for more
     return here | {"run": run.id, "run_title": title_of(run), "colour": colour, "note": f"{name} · {going}",
-                   "numbers": numbers(key, values.get(run.id, {}))}
+                   "numbers": numbers(key, values.get(run.id, {}), right(run.spec.task_row, run.spec.knobs))}
 
 
-def numbers(key: str, values: Values) -> list[list[str]]:
-    """The headline numbers of a stage, [what, value]: both rewards of RL, else the first that there is."""
-    there = [[SAID.get(name, METRICS[name].inline), number(value, 2)] for name in KEYS[key]
+def numbers(key: str, values: Values, check: str) -> list[list[str]]:
+    """The headline numbers of a stage, [what, value]: both rewards of RL, else the first that there is. `check` is what
+    a right completion has passed."""
+    there = [[SAID.get(name, named(name, check).inline), number(value, 2)] for name in KEYS[key]
              if (value := values.get(name)) is not None]
     return there if key == RL else there[:1]
 

@@ -20,6 +20,7 @@ from app.llm.story_words import SMALL, likelihood, percent, sentence
 from app.theme import number
 from app.training import files
 from app.training.feed import Feed
+from labcore.catalog.right import check
 from labcore.store.rows import RunRow
 
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
@@ -47,7 +48,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     kept[run.id] = chosen
     columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
     story_strip(payload(groups, chosen, columns, at, step) | {
-        "run": run.id, "pinned": pinned == chosen, "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
+        "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen, "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
 
 
 def _choose(prompt: str) -> None:

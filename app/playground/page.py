@@ -18,6 +18,7 @@ from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.right import check
 from labcore.errors import LabError
 from labcore.jobs.models import spec_of
 from labcore.spec.model_names import parse
@@ -109,7 +110,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
             on_change=lambda: go(prompt=typed.taken(), answer=None))
         if spec.task_row.verifiable:
             st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
-                          "task compares with. Empty: no verifier.", placeholder="no verifier",
+                          f"task gets (check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.", placeholder="no verifier",
                           on_change=lambda: _judge(right.taken(), prompt, known))
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
@@ -126,7 +127,7 @@ def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
 
 
 def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
-    names = [parse(name).pinned.name for name in place.models]
+    names, spec = [parse(name).pinned.name for name in place.models], spec_of(parse(place.models[0]).run)
     above, below = st.container(), st.container()
     with below:  # so that what is there stays where it is while the next answers are made
         found, fresh = jobs.result({
@@ -136,8 +137,8 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     if found is None:
         return
     with above:
-        playground_view(payload(found, titles([column["model"] for column in found["columns"]]), stale=not fresh),
-                        key="playground_view")
+        playground_view(payload(found, titles([column["model"] for column in found["columns"]]), stale=not fresh) | {
+            "check": check(spec.task_row, spec.knobs)}, key="playground_view")
     if fresh:
         below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
                       "tokens that it won against.")

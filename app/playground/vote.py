@@ -17,12 +17,13 @@ from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
 from app.session import begin, page_of, show_error
 from app.tokens import readable
+from labcore.catalog.right import check
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
 from labcore.files.jsonl import LIMIT
 from labcore.files.uploads import keep_file
 from labcore.jobs import votes
-from labcore.jobs.models import source
+from labcore.jobs.models import source, spec_of
 from labcore.jobs.votes import Side
 from labcore.spec.model_names import parse
 
@@ -136,7 +137,10 @@ def _card(place: int, model: str, badged: str, answer: dict, choice: int | str |
     cut = ' <span class="rl-muted">(cut)</span>' if answer["truncated"] else ""
     line = ""
     if choice is not None:
-        verdict = {None: "", True: ' · <span class="rl-pos">✓ right</span>', False: " · ✗ wrong"}[answer["exact"]]
+        spec = spec_of(parse(model).run)
+        said = f'title="check: {check(spec.task_row, spec.knobs)}"'
+        verdict = {None: "", True: f' · <span class="rl-pos" {said}>✓ right</span>',
+                   False: f" · <span {said}>✗ wrong</span>"}[answer["exact"]]
         line = f'<p>{badged} <span class="rl-muted">{html.escape(model)}</span>{verdict}</p>'
     won = " rl-won" if choice == place else ""
     return (f'<div class="rl-ballot{won}"><h4>{place + 1}{" · your choice" if won else ""}</h4>'

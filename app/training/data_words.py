@@ -11,6 +11,7 @@ from app import naming
 from labcore.catalog import kinds
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.right import check
 from labcore.spec.run_spec import RunSpec, base_spec, every_knob
 from labcore.tasks import cautions
 from labcore.tasks.look import Look
@@ -116,7 +117,8 @@ def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Fin
         return found
     right, count = sum(answer["exact"] for answer in answers), len(answers)
     sft = None if taught else base_spec(spec)
-    said = f"{_model(spec)} answered {right} of {count}{' before SFT' if sft else ''}"
+    passed = f" ({check(spec.task_row, spec.knobs)})" if right else ""
+    said = f"{_model(spec)} answered {right} of {count}{passed}{' before SFT' if sft else ''}"
     if right == count:
         found.append(Finding("note", f"{said}: there is nothing left to learn from these prompts."))
     elif right:

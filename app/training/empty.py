@@ -19,6 +19,7 @@ from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
+from labcore.catalog.right import right
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files.paths import read_only
@@ -68,14 +69,15 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
         scene()
     sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft), draft.values)]
     steps = f'<div class="rl-steps">{"".join(sections)}</div>' if sections else ""
-    st.html(f"{CSS}{steps}{frames(row, task)}")
+    st.html(f"{CSS}{steps}{frames(row, task, draft.values)}")
     st.caption(f"Watch: {row.watch}")
 
 
-def frames(row: Algorithm, task: Task) -> str:
-    """The large charts of a run without anything in them, as HTML."""
+def frames(row: Algorithm, task: Task, values: Mapping[str, Value]) -> str:
+    """The large charts of a run with these knobs without anything in them, as HTML."""
     panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
-    tiles = "".join(f"<div><b>{panel.title}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
+    titles = {"exact_match": right(task, values)}
+    tiles = "".join(f"<div><b>{titles.get(panel.key, panel.title)}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
                     f'<small>{METRICS[panel.metrics[0]].unit}</small><div class="rl-frame"></div></div>'
                     for panel in panels)
     return f'{TILES}<div class="rl-tiles">{tiles}</div>'

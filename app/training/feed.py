@@ -11,6 +11,7 @@ from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metrics import METRICS, Metric
 from labcore.catalog.panels import PANELS, Panel
+from labcore.catalog.right import named, right
 from labcore.catalog.switched import with_switched
 from labcore.doctor import doctor
 from labcore.runs.fork import movable
@@ -170,15 +171,24 @@ def tiles(feed: Feed) -> list[Metric]:
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
-    """The metric as it is in this run: a reward that is the exact match says so, and is a share; that of a proxy too.
+    """The metric as it is in this run: right completions by what the verifier checks, and a reward that is their share
+    says so; that of a proxy too.
     """
+    exact = named("exact_match", _check(feeds))
+    if metric.key == exact.key:
+        return exact
     if metric.key == "reward" and any(GOLD in feed.logged for feed in feeds):
         return replace(metric, label="Proxy reward", short="proxy")
     if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
         return metric
-    exact = METRICS["exact_match"]
     label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
     return replace(metric, label=label, unit=exact.unit, scale="rate")
+
+
+def _check(feeds: Iterable[Feed]) -> str:
+    """What a right completion has passed; empty where that differs from run to run."""
+    found = {right(feed.spec.task_row, feed.spec.knobs) for feed in feeds}
+    return found.pop() if len(found) == 1 else ""
 
 
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
@@ -204,7 +214,7 @@ def _of_kind(panel: Panel, kind: str) -> list[str]:
 
 def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:
     first = metrics[0]
-    return {"key": panel.key, "title": first.label if panel.key == "reward" else panel.title,
+    return {"key": panel.key, "title": first.label if panel.key in ("reward", "exact_match") else panel.title,
             "symbol": symbol(first.symbol), "unit": first.unit, "large": large, "height": HEIGHTS[not large],
             "help": f"{first.help} {first.healthy}".strip().replace('"', "'"),
             "scale": "small rate" if panel.small else _scale(metrics), "colour": FAMILY[panel.family],

@@ -18,7 +18,7 @@ CSS = """<style>
 def section(spec: RunSpec) -> str:
     """The empty frames of the charts of `spec` under the name of their stage, as HTML."""
     title = f"Stage 2 of 2: {html.escape(spec.row.label)}"
-    return f"{CSS}<section class='rl-ahead'><h4>{title}</h4>{frames(spec.row, spec.task_row)}</section>"
+    return f"{CSS}<section class='rl-ahead'><h4>{title}</h4>{frames(spec.row, spec.task_row, spec.knobs)}</section>"
 
 
 def show(spec: RunSpec) -> None:

@@ -42,15 +42,16 @@ _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
 RULES = (
     # Language models.
     Rule(("clip_low", "clip_high", "gate_positive", "gate_negative", "clip_delta", "dual_clip", "off_policy_threshold",
-          "gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
-         {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE),
+          "gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"), {}, ONE_UPDATE,
+         lambda values: _one_update(values)),
     Rule(("overlong_filter",), {"selection": ("not_truncated",)}, "the selection leaves these completions out already"),
-    Rule(("ratio_cap",), {"updates_per_batch": (1,), "mini_batches": (1,)}, ONE_UPDATE,
-         lambda values: float(values["ratio_cap"]) >= 1),
-    Rule(("ratio",), {"surrogate": ("score_function",), "kl_estimator": ("k1", "k2", "k3")},
-         "the score function takes no ratio"),
-    Rule(("ratio",), {"surrogate": tuple(choice.key for choice in choices.SURROGATE.members if choice.own_ratio),
-                      "kl_estimator": ("k1", "k2", "k3")}, "the surrogate has a ratio of its own"),
+    Rule(("ratio_cap",), {}, ONE_UPDATE, lambda values: _one_update(values) and float(values["ratio_cap"]) >= 1),
+    Rule(("ratio",), {"surrogate": ("score_function",)}, "the score function takes no ratio",
+         lambda values: not _ratio_in_kl(values)),
+    Rule(("ratio",), {"surrogate": tuple(choice.key for choice in choices.SURROGATE.members if choice.own_ratio)},
+         "the surrogate has a ratio of its own", lambda values: not _ratio_in_kl(values)),
+    Rule(("ratio",), {"surrogate": ("detached_weight",)}, ONE_UPDATE,  # of whatever kind, and without a gradient
+         lambda values: _one_update(values) and not _ratio_in_kl(values)),
     Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"), {"kl_placement": ("off",)},
          "the KL placement is off"),
     Rule(("kl_estimator", "kl_placement", "adaptive_kl_target", "adaptive_kl_horizon"), {"beta": (0,)}, "β is 0"),
@@ -87,10 +88,20 @@ RULES = (
 )
 
 
+def _one_update(values: Mapping[str, Value]) -> bool:
+    """Whether a language model's run makes one update of each batch, as a row without these knobs always does."""
+    return "surrogate" in values and all(values.get(knob, 1) == 1 for knob in ("updates_per_batch", "mini_batches"))
+
+
+def _ratio_in_kl(values: Mapping[str, Value]) -> bool:
+    """Whether the KL in the loss is weighed by the chosen ratio."""
+    return (values.get("kl_estimator"), values.get("kl_placement")) == ("ratio_k3", "loss") and bool(values.get("beta"))
+
+
 def reason(key: str, values: Mapping[str, Value]) -> str:
     """Why the knob `key` cannot act in a run whose knobs have these `values`; "" where it can.
 
-    >>> reason("clip_low", {"updates_per_batch": 1, "mini_batches": 1})
+    >>> reason("clip_low", {"surrogate": "clip", "updates_per_batch": 1, "mini_batches": 1})
     'one update per batch, so every ratio is 1'
     >>> reason("gamma", {"advantage": "group_mean"})
     'the advantage is group_mean'

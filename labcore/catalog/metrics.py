@@ -84,8 +84,8 @@ _ALL = (
            short="largest", kind="exact"),
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
-    Metric("exact_match", "Exact match", "share of completions", "Share of sampled completions that the verifier "
-           "accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher"),
+    Metric("exact_match", "Accepted completions", "share of completions", "Share of sampled completions that the "
+           "verifier accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher"),
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
            "easy or too hard, or the group is too small.", scale="rate", better="lower"),

@@ -31,7 +31,7 @@ _PANELS = (
                                "reward/steps", "exact/reward"),
           "reward"),
     Panel("spread", "Spread of the reward models", ("reward/spread",), "reward"),
-    Panel("exact_match", "Exact match", ("exact_match",), "reward"),
+    Panel("exact_match", "Accepted completions", ("exact_match",), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),

@@ -17,7 +17,8 @@ class Task:
     the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or "text";
     `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs,
     `sft`, `online` and `reward_model` those of these loops on top. `example` is
-    "prompt → right answer", with " → wrong one" where the task brings that as well.
+    "prompt → right answer", with " → wrong one" where the task brings that as well. `right` is what a right completion
+    has passed, as a label, where no verifier is chosen (`labcore.catalog.right`).
     """
 
     key: str
@@ -34,6 +35,7 @@ class Task:
     online: Mapping[str, Value] = field(default_factory=dict)
     reward_model: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
+    right: str = "Exact match"
 
     def own(self, loop: str) -> Mapping[str, Value]:
         """The task's own defaults of the knobs of algorithms with this loop."""

@@ -54,7 +54,7 @@ class Patient:
 
     @property
     def success(self) -> Series | None:
-        """The share of right answers: exact match, else a reward; None where neither is logged."""
+        """The share of right answers: of accepted completions, else a reward; None where neither is logged."""
         return next((self.memory[key] for key in ("exact_match", "reward") if key in self.memory), None)
 
     @property

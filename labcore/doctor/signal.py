@@ -24,7 +24,7 @@ FLAT_STD = 1e-3  # reward: below one completion in a million that differs
 # Ten per cent of the entropy at the start: the doctor's usual mark of a collapse; Cui et al. 2025 (arXiv:2505.22617)
 # find that nearly all reward is gained before.
 ENTROPY_LEFT = 0.1
-STILL_GAINS = 0.02  # reward or exact match that rose by more over ten steps still learns
+STILL_GAINS = 0.02  # reward or share of accepted completions that rose by more over ten steps still learns
 # Of rewards between 0 and 1, for which twice the standard error of a difference of two means over 10 × 256 completions
 # is 0.03. Rewards that vary more are measured by their spread.
 GOLD_FELL = 0.05
@@ -142,7 +142,7 @@ def answers_worse(patient: Patient) -> Finding | None:
     if not (patient.above(first - last, ANSWERS_FELL) and patient.above(rose, PAIRS_ROSE)):
         return None
     return Finding("The pairs are separated better, the answers are worse", f"pair accuracy {number(pairs.start)} → "
-                   f"{number(pairs.mean())}, exact match {number(first)} → {number(last)} by step "
+                   f"{number(pairs.mean())}, the share of accepted completions {number(first)} → {number(last)} by step "
                    f"{patient.memory.step:,}", **closer(patient))
 
 
@@ -167,4 +167,4 @@ def stronger_kl(patient: Patient) -> dict[str, Any]:
 
 
 def _name(key: str) -> str:
-    return {"exact_match": "exact match", "reward/verifier": "the verifier's reward"}.get(key, "the gold reward")
+    return {"exact_match": "the share of accepted completions", "reward/verifier": "the verifier's reward"}.get(key, "the gold reward")

@@ -1,5 +1,7 @@
 """Which charts a run has, and what they say."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.theme import FAMILY
@@ -74,6 +76,21 @@ def test_a_reward_that_is_the_exact_match_is_shown_once_and_says_so():
     assert drawn(apart)["exact_match"]["title"] == "Exact match" and drawn(apart)["reward"]["title"] == "Reward"
     assert [metric["key"] for metric in drawn(apart)["reward"]["metrics"]] == ["reward", "reward/shaped"]
     assert "exact_match" in drawn(feed({"exact_match": 0.5}, algorithm="dpo"))  # there it is all there is
+
+
+@pytest.mark.parametrize("knobs, check", [
+    ({"verifier": "exact"}, "exact match"), ({"verifier": "numeric"}, "same number"),
+    ({"verifier": "contains", "pattern": ""}, "contains the answer"),
+    ({"verifier": "contains", "pattern": "so"}, "contains the pattern"),
+    ({"verifier": "regex"}, "matches the pattern"), ({"verifier": "length"}, "length in range")])
+def test_a_reward_is_named_after_what_its_verifier_checks(knobs, check):
+    usual = feed({"reward": 0.5, "exact_match": 0.5}, {"reward": 0.75, "exact_match": 0.75})
+    found = replace(usual, spec=replace(usual.spec, task="prompts", knobs={**usual.spec.knobs, **knobs}))
+    assert drawn(found)["reward"]["title"] == headline(found)[0].label == f"Reward ({check})"
+    apart = replace(found, spec=replace(found.spec, algorithm="dpo"), logged={"exact_match"}, own=set())
+    assert drawn(apart)["exact_match"]["title"] == check[0].upper() + check[1:]
+    both = panels(usual.spec, [usual, found], False)[0]["title"]
+    assert both == ("Reward (exact match)" if check == "exact match" else "Reward (accepted completions)")
 
 
 def test_groups_of_one_completion_have_no_chart_of_groups():

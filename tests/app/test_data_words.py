@@ -111,7 +111,7 @@ def test_a_model_of_the_user_s_is_called_by_its_name_and_can_be_taught(spec):
 
 
 def test_some_right_all_right_and_rewards_that_differ(spec):
-    assert "5 of 16: some answers are right" in said(of_trial(result(5), spec(), True), "good")
+    assert "5 of 16 (exact match): some answers are right" in said(of_trial(result(5), spec(), True), "good")
     assert "nothing left to learn" in said(of_trial(result(16), spec(), True), "note")
     assert "rewards differ (mean 0.25)" in said(of_trial(result(0, rewards=(0.0, 0.5)), spec(), True), "good")
     assert of_trial(result(0, 0), spec(), True) == []

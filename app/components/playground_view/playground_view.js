@@ -111,10 +111,10 @@ function letter(column, dark) {
   return mark;
 }
 
-function verdict(answer) {
+function verdict(answer, check) {
   if (answer.exact === null) return make("span", "not judged");
   const said = make("b", answer.exact ? "✓ right" : "✗ wrong", answer.exact ? "rl-pos" : "");
-  said.title = `reward ${format(answer.reward, 2)}`;
+  said.title = `check: ${check}; reward ${format(answer.reward, 2)}`;
   return said;
 }
 
@@ -122,7 +122,7 @@ function cell(view, column, answer) {
   const element = make("div", undefined, "rl-asked-cell");
   const line = make("p");
   const whole = answer.logprob - answer.base_logprob;
-  line.append(letter(column, view.dark), verdict(answer));
+  line.append(letter(column, view.dark), verdict(answer, view.data.check));
   if (answer.reward !== null && answer.reward % 1) line.append(make("span", `reward ${format(answer.reward, 2)}`));
   line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `log π/π_base ${signed(whole)}`),
     make("span", `${answer.tokens.length} ${answer.tokens.length === 1 ? "token" : "tokens"}` +

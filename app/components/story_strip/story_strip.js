@@ -84,15 +84,15 @@ function makeRow() {
   return { row, mark, text, count, reward, advantage, bar, base, change, tick, words };
 }
 
-// The sign before an answer, its colour, and what it says.
-function markOf({ exact }) {
+// The sign before an answer, its colour, and what it says: what was verified too.
+function markOf({ exact }, check) {
   if (exact === null) return ["", "", ""];
-  return exact ? ["✓", "rl-pos", "right"] : ["✗", "rl-muted", "not right"];
+  return exact ? ["✓", "rl-pos", `right (check: ${check})`] : ["✗", "rl-muted", `not right (check: ${check})`];
 }
 
-function fill(parts, row) {
+function fill(parts, row, check) {
   const { text, cut, exact, role, count, reward, advantage, rest } = row;
-  const [sign, look, meaning] = markOf(row), level = Math.abs(advantage ?? 0) < 0.005;
+  const [sign, look, meaning] = markOf(row, check), level = Math.abs(advantage ?? 0) < 0.005;
   parts.mark.textContent = sign;
   parts.mark.className = look;
   parts.mark.title = meaning;
@@ -134,7 +134,7 @@ function answers(strip, moved) {
   for (const [key, parts] of strip.rows) if (!kept.has(key)) parts.row.remove();
   [...kept.values()].forEach((parts, i) => {
     if (strip.list.children[i] !== parts.row) strip.list.insertBefore(parts.row, strip.list.children[i] ?? null);
-    fill(parts, rows[i]);
+    fill(parts, rows[i], strip.data.check);
   });
   strip.rows = kept;
   const bars = [...kept.values()].map((parts, i) => [parts, rows[i]]).filter(([, row]) => row.before !== null);

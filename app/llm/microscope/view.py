@@ -17,6 +17,7 @@ from app.llm.microscope.arithmetic import AFTER, MET
 from app.training import equation, files, terms
 from app.training.feed import Feed
 from labcore.catalog.knob import Value
+from labcore.catalog.right import check
 from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
@@ -46,7 +47,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     with st.container(key=EQUATION):
         st.latex(terms.coloured(run.spec.row))
     microscope(_payload(run, samples, found, knobs) | {
-        "run": run.id, "step": samples["step"], "part": files.of_groups(samples),
+        "run": run.id, "check": check(run.spec.task_row, knobs), "step": samples["step"], "part": files.of_groups(samples),
         "of": files.of_step(samples["step"], step)},
         key="microscope", on_choice=_choose)
     _sampler(run, samples)

@@ -47,7 +47,7 @@ TASKS: dict[str, Task] = {
                       high=5, safe=(2, 4)),
              ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10},
-             example="2,7,3:13= → 2*3+7"),
+             example="2,7,3:13= → 2*3+7", right="Target reached"),
         Task("reviews", "Film reviews", "Continue a film review. Its gold score, sentiment times the square of "
              "fluency, is hidden from the policy where a reward model gives the rewards.",
              "labcore.tasks.reviews:Reviews", _ALL, (
@@ -58,7 +58,8 @@ TASKS: dict[str, Task] = {
              ), pairs=True, defaults={"max_new_tokens": 40, "sft_steps": 400, "sft_target": 0.9},
              reward_model={"pairs": "dataset"},
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
-             sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull"),
+             sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull",
+             right="Fluent"),
         Task("prompts", "Your own prompts", "A JSONL file with prompt (or question) and answer, and a verifier.",
              "labcore.tasks.prompts:Prompts", _ALL, _VERIFIER, data="prompts",
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),

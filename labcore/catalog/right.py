@@ -1,0 +1,34 @@
+"""What makes a completion right, in words: the check of the task's verifier, and the metrics that are named after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from labcore.catalog.knob import Value
+from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.task import Task
+
+_CHECKS = {"exact": "Exact match", "numeric": "Same number", "regex": "Matches the pattern",
+           "contains": "Contains the answer", "length": "Length in range"}
+
+
+def right(task: Task, knobs: Mapping[str, Value]) -> str:
+    """The check that a right completion has passed, as a label.
+
+    >>> right(Task("mine", "", "", "", ()), {"verifier": "numeric"})
+    'Same number'
+    """
+    if knobs.get("verifier") == "contains" and knobs.get("pattern"):
+        return "Contains the pattern"
+    return _CHECKS.get(str(knobs.get("verifier")), task.right)
+
+
+def check(task: Task, knobs: Mapping[str, Value]) -> str:
+    """The same within a sentence: "exact match", "contains the answer"."""
+    return named("exact_match", right(task, knobs)).inline
+
+
+def named(key: str, check: str) -> Metric:
+    """A metric of right completions under the name of their `check`; any other metric as it is."""
+    return replace(METRICS[key], label=check) if key == "exact_match" and check else METRICS[key]

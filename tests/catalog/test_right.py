@@ -1,0 +1,51 @@
+"""The name of what is right: never an exact match where another text than the answer is accepted."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from labcore.catalog.exact.tasks import TASKS as ENUMERABLE
+from labcore.catalog.llm.tasks import TASKS, VERIFIERS
+from labcore.catalog.right import check, named, right
+from labcore.tasks.task import Problem, make_task
+
+# A completion that is accepted and is not the answer; tasks without one have one right text.
+OTHERS = {"countdown": (Problem("2,7,3:13=", "2*3+7"), "3*2+7"), "reviews": (Problem("the plot was ", "good"), "bad"),
+          "sorted": (Problem("a", "abc"), "aab")}
+SAID = {"numeric": ("17", "it is 17.0"), "regex": ("17", "so 17"), "contains": ("1", "1=9@QN@<L"), "length": ("17", "no")}
+
+
+@pytest.mark.parametrize("key", [*TASKS, *ENUMERABLE])
+def test_a_task_that_accepts_another_text_names_no_exact_match(key, tmp_path):
+    row = {**TASKS, **ENUMERABLE}[key]
+    if row.data:
+        return
+    knobs = {knob.key: knob.default for knob in row.knobs}
+    task = make_task(row, knobs)
+    if key in OTHERS:
+        assert task.score(*OTHERS[key]).exact and OTHERS[key][1] != OTHERS[key][0].answer
+    problem = task.problems(1, np.random.default_rng(0))[0]
+    assert task.score(problem, problem.answer).exact
+    assert (right(row, knobs) == "Exact match") == (key not in (*OTHERS, "two_modes"))
+
+
+@pytest.mark.parametrize("key", ["prompts", "text"])
+@pytest.mark.parametrize("verifier", VERIFIERS)
+def test_a_verifier_that_accepts_another_text_names_no_exact_match(key, verifier, tmp_path):
+    answer, other = SAID.get(verifier, ("17", "17"))
+    path = tmp_path / "mine"
+    path.write_text(json.dumps({"prompt": "?", "answer": answer}) if key == "prompts" else "a" * 200)
+    row = TASKS[key]
+    knobs = {knob.key: knob.default for knob in row.knobs} | {"verifier": verifier, "pattern": "1"}
+    assert make_task(row, knobs, path).score(Problem("?", answer), other).exact
+    assert (right(row, knobs) == "Exact match") == (verifier == "exact") == (answer == other)
+    assert check(row, knobs) == right(row, knobs)[0].lower() + right(row, knobs)[1:]
+
+
+def test_only_right_completions_are_named_after_their_check():
+    assert named("exact_match", "Same number").label == "Same number"
+    assert named("reward", "Same number").label == "Reward"
+    assert named("exact_match", "").label == "Accepted completions", "where runs differ in what they check"
