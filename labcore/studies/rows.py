@@ -77,17 +77,17 @@ def _noise() -> Study:
 
 def _beta() -> Study:
     values = (0.01, 0.1, 0.25, 0.5, 1.0)
-    loss = {"kl_placement": "loss", "kl_estimator": "k2"}
+    ranked = {"kl_placement": "reward", "kl_estimator": "k1"}
     settings = [Setting(f"{name}, β {beta:g}", key, {"beta": beta, **own, **GROUPS})
-                for name, key, own in (("RLOO", "rloo", {}), ("RAFT", "raft", loss)) for beta in values]
+                for name, key, own in (("RLOO", "rloo", {}), ("RAFT", "raft", ranked)) for beta in values]
 
     def lost(beta: float) -> dict[str, float]:
         return {f"RLOO, β {beta:g}": 1.0, "RLOO, β 0.01": -1.0, f"RAFT, β {beta:g}": -1.0, "RAFT, β 0.01": 1.0}
 
     return Study(
         "beta", "β", "RLOO is less sensitive to β than RAFT.", AHMADIAN,
-        "RLOO (KL in the reward) and RAFT (KL in the loss, k2, since imitation has no use for a reward's size) on "
-        "sort, β 0.01, 0.1, 0.25, 0.5 and 1. 16 prompts × 4 completions a step, 16 steps.", settings,
+        "RLOO and RAFT on sort with the KL in the reward, β 0.01, 0.1, 0.25, 0.5 and 1: RLOO compares completions by "
+        "reward − β KL, RAFT ranks them by it. 16 prompts × 4 completions a step, 16 steps.", settings,
         [Contrast("What β 0.01 → 1 changes for RLOO less what it changes for RAFT", lost(1.0), LAST, low=0.0),
          *(Contrast(f"The same for 0.01 → {beta:g}", lost(beta), LAST, low=0.0, decides=False)
            for beta in values[1:-1])],
