@@ -110,7 +110,8 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
 def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str], said: str) -> str:
     """Questions down, models across, and each one's share of right answers below: HTML.
 
-    `said` is the check that a right answer has passed; `heads` has a run's name and what is said below it; it and the colours are by run.
+    `said` is the check that a right answer has passed; `heads` has a run's name and what is said below it; it and the
+    colours are by run.
     """
     models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"

@@ -48,7 +48,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     kept[run.id] = chosen
     columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
     story_strip(payload(groups, chosen, columns, at, step) | {
-        "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen, "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
+        "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
+        "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
 
 
 def _choose(prompt: str) -> None:

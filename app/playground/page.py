@@ -110,8 +110,8 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
             on_change=lambda: go(prompt=typed.taken(), answer=None))
         if spec.task_row.verifiable:
             st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
-                          f"task gets (check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.", placeholder="no verifier",
-                          on_change=lambda: _judge(right.taken(), prompt, known))
+                          f"task gets (check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.",
+                          placeholder="no verifier", on_change=lambda: _judge(right.taken(), prompt, known))
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
              format_func=lambda text: literal(text if len(text) < 30 else f"{text[:28]}…"),

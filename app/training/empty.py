@@ -76,9 +76,9 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
 def frames(row: Algorithm, task: Task, values: Mapping[str, Value]) -> str:
     """The large charts of a run with these knobs without anything in them, as HTML."""
     panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
-    titles = {"exact_match": right(task, values)}
-    tiles = "".join(f"<div><b>{titles.get(panel.key, panel.title)}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}</i> "
-                    f'<small>{METRICS[panel.metrics[0]].unit}</small><div class="rl-frame"></div></div>'
+    named = {"exact_match": right(task, values)}
+    tiles = "".join(f"<div><b>{named.get(panel.key, panel.title)}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}"
+                    f'</i> <small>{METRICS[panel.metrics[0]].unit}</small><div class="rl-frame"></div></div>'
                     for panel in panels)
     return f'{TILES}<div class="rl-tiles">{tiles}</div>'
 

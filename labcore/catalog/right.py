@@ -1,4 +1,4 @@
-"""What makes a completion right, in words: the check of the task's verifier, and the metrics that are named after it."""
+"""What makes a completion right, in words: the check of the task's verifier, and the metrics named after it."""
 
 from __future__ import annotations
 

@@ -142,8 +142,8 @@ def answers_worse(patient: Patient) -> Finding | None:
     if not (patient.above(first - last, ANSWERS_FELL) and patient.above(rose, PAIRS_ROSE)):
         return None
     return Finding("The pairs are separated better, the answers are worse", f"pair accuracy {number(pairs.start)} → "
-                   f"{number(pairs.mean())}, the share of accepted completions {number(first)} → {number(last)} by step "
-                   f"{patient.memory.step:,}", **closer(patient))
+                   f"{number(pairs.mean())}, the share of accepted completions {number(first)} → {number(last)} by "
+                   f"step {patient.memory.step:,}", **closer(patient))
 
 
 def closer(patient: Patient) -> dict[str, Any]:
@@ -167,4 +167,5 @@ def stronger_kl(patient: Patient) -> dict[str, Any]:
 
 
 def _name(key: str) -> str:
-    return {"exact_match": "the share of accepted completions", "reward/verifier": "the verifier's reward"}.get(key, "the gold reward")
+    return {"exact_match": "the share of accepted completions",
+            "reward/verifier": "the verifier's reward"}.get(key, "the gold reward")

@@ -11,7 +11,7 @@ from labcore.maths.masked import extremes, masked_mean
 
 
 def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float]:
-    """Reward, right completions and lengths of completions; those that could not be scored are left out of the rewards."""
+    """Reward, share that is right and lengths of completions; what could not be scored is left out of the rewards."""
     scored = rewards.total[~rewards.total.isnan()].float()
     metrics = {} if not len(scored) else {
         "reward": float(scored.mean()), "reward_std": float(scored.std(correction=min(1, len(scored) - 1)))}

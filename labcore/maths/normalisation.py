@@ -1,7 +1,7 @@
 """How the advantages of a batch are brought to one scale, once each completion has been compared with others.
 
-Advantages are (B, 1), one per completion; the result is (B, 1) or (B, T). What does not count is 0, and enters no mean: a completion that
-could not be scored, or one without a baseline, since nothing that it is compared with could be.
+Advantages are (B, 1), one per completion; the result is (B, 1) or (B, T). What does not count is 0, and enters no mean:
+a completion that could not be scored, or one without a baseline, since nothing that it is compared with could be.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which completions of a batch are learnt from: bool (P, G), True = kept.
 
-Rewards are (P, G): P prompts, G completions each, all that they earn: shaped, with the rewards of their tokens, less a KL
-in the reward; `task_rewards` are those before all that. NaN marks a completion that
-could not be scored. Nothing is dropped: groups stay whole, so that baselines are those of all completions, and only the
-loss and its denominators leave out what is not kept.
+Rewards are (P, G): P prompts, G completions each, all that they earn: shaped, with the rewards of their tokens, less a
+KL in the reward; `task_rewards` are those before all that. NaN marks a completion that could not be scored. Nothing is
+dropped: groups stay whole, so that baselines are those of all completions, and only the loss and its denominators leave
+out what is not kept.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from labcore.tasks.task import Problem, make_task
 # A completion that is accepted and is not the answer; tasks without one have one right text.
 OTHERS = {"countdown": (Problem("2,7,3:13=", "2*3+7"), "3*2+7"), "reviews": (Problem("the plot was ", "good"), "bad"),
           "sorted": (Problem("a", "abc"), "aab")}
-SAID = {"numeric": ("17", "it is 17.0"), "regex": ("17", "so 17"), "contains": ("1", "1=9@QN@<L"), "length": ("17", "no")}
+SAID = {"numeric": ("17", "it is 17.0"), "regex": ("17", "so 17"), "contains": ("1", "1=9@QN@<L"),
+        "length": ("17", "no")}
 
 
 @pytest.mark.parametrize("key", [*TASKS, *ENUMERABLE])

@@ -101,6 +101,20 @@ def test_without_its_tail_a_longer_chosen_side_still_learns_its_end_from_sft(con
         [-weight / int(mask[:5].sum())] * len(longer))
 
 
+@pytest.mark.parametrize("second", ["sft", "kto", "orpo"])
+def test_beside_dpo_without_tails_others_see_every_token(close, second):
+    """What a second loss adds at ld_alpha 0.3 is what it adds at 1; of ORPO that holds for its SFT term, at β = 0."""
+    [case] = [case for case in CASES if (case["config"]["ld_alpha"], case["config"]["loss_type"]) == (0.3, ["sigmoid"])]
+    knobs, added = knobs_of(case["config"], "sigmoid"), []
+    kl = torch.tensor(0.1, dtype=torch.float64)
+    for alpha in (0.3, 1.0):
+        first = {**knobs, "ld_alpha": alpha} | ({"beta": 0.0} if second == "orpo" else {})
+        both = {**first, "second_loss": second, "second_weight": 0.7}
+        _, sides = sides_of(case, both)
+        added.append(loss(both, sides, 5, kl) - loss(first, sides, 5, kl))
+    close(added[0], float(added[1].detach()))
+
+
 def test_there_are_all_cases():
     assert len(CASES) == 59
     assert {kind for case in CASES for kind in case["config"]["loss_type"]} >= {

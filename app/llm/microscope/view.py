@@ -47,8 +47,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     with st.container(key=EQUATION):
         st.latex(terms.coloured(run.spec.row))
     microscope(_payload(run, samples, found, knobs) | {
-        "run": run.id, "check": check(run.spec.task_row, knobs), "step": samples["step"], "part": files.of_groups(samples),
-        "of": files.of_step(samples["step"], step)},
+        "run": run.id, "check": check(run.spec.task_row, knobs), "step": samples["step"],
+        "part": files.of_groups(samples), "of": files.of_step(samples["step"], step)},
         key="microscope", on_choice=_choose)
     _sampler(run, samples)
 

@@ -29,7 +29,8 @@ DTYPE = Knob(
     here="labcore.machine:bf16_said")
 SFT_TARGET = Knob(
     "sft_target", "SFT target", 0.4, "Supervised fine-tuning of the base stops at this share of right "
-    "sampled completions. Higher: an easier start, less left for RL to do. 1: only the step limit stops it.", low=0.0, high=1.0, unit="share",
+    "sampled completions. Higher: an easier start, less left for RL to do. 1: only the step limit stops it.",
+    low=0.0, high=1.0, unit="share",
     advanced=True)
 EVAL_PROMPTS = Knob(
     "eval_prompts", "Evaluation prompts", 256, "Prompts sampled at each measurement. More: a surer number, a longer "

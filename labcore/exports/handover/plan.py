@@ -181,7 +181,8 @@ def only_with(knob: str, value: str, rule: Rule) -> Rule:
 
 def acting(rule: Rule, knob: str) -> Rule:
     """`rule`, unless `knob` has no effect on the run with its other knobs."""
-    return lambda plan, value: Line("", value, {}, built_in=True) if reason(knob, plan.spec.knobs) else rule(plan, value)
+    return lambda plan, value: (Line("", value, {}, built_in=True) if reason(knob, plan.spec.knobs)
+                                else rule(plan, value))
 
 
 def switch(rule: Rule, *at: Any) -> Rule:

@@ -24,7 +24,7 @@ from labcore.spec.record import Pictures, Record
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
-    """Yield a Record per update, until the steps are done or the share of right sampled completions reaches the target."""
+    """Yield a Record per update, until the steps are done or enough of the sampled completions are right."""
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
         before = view.kept(session)
@@ -39,7 +39,8 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
-            session.finished_because = f"reached the SFT target: {check(session.spec.task_row, session.knobs)} {reached:.2f}"
+            checked = check(session.spec.task_row, session.knobs)
+            session.finished_because = f"reached the SFT target: {checked} {reached:.2f}"
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
                      look=None if samples else partial(_look, as_it_is, examples, before))
