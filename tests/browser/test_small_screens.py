@@ -95,7 +95,7 @@ def test_a_sentence_of_the_run_is_shown_to_its_end(
 def test_the_words_of_a_button_go_once_it_is_pressed(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(page, server, run_of(server, monkeypatch, "grpo", state="paused"), 1024)
-    step, tip = page.get_by_role("button", name=re.compile("^Step ")), page.get_by_role("tooltip")
+    step, tip = page.get_by_role("button", name=re.compile("^Step")), page.get_by_role("tooltip")
     step.hover()
     expect(tip).to_be_visible(timeout=SLOW)
     step.click()

@@ -96,7 +96,8 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
     with left:
         figure_chart(charts.cosine_figure(found, kind, hues), "one_batch:cosines",
                      title="Cosines between gradients", caption=batch.model,
-                     alt="Cosine between the gradients of each two algorithms, and each gradient's norm")
+                     alt="Cosine between the gradients of each two algorithms, and each gradient's norm",
+                     least=280 + 46 * len(found["algorithms"]))
         st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
                    "are those before any clipping of the norm.")
     right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in charts.said(found))}</ul>')
