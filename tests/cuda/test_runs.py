@@ -81,8 +81,8 @@ def test_memory_that_runs_out_is_said_in_words(gpu):
         run_id = store.create(replace(spec("grpo", steps=2, sft_steps=0, prompts_per_step=512, group_size=64),
                                       device="cuda"))
         assert drive(store, run_id) == "failed"
-        assert store.run(run_id).message.startswith(
-            "Memory ran out while 512 × 64 completions of up to 6 tokens were drawn: lower one of these: prompts_per_step")
+        assert store.run(run_id).message.startswith("Memory ran out while 512 × 64 completions of up to 6 tokens were "
+                                                    "drawn: lower one of these: prompts_per_step is 512")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
