@@ -173,7 +173,8 @@ def test_each_idle_assertion_is_found(source):
 
 @pytest.mark.parametrize("source", [
     "assert x", "assert x or y", "assert not x", "assert len(x) > 0", "assert 0 <= x <= 1", "assert f() == f()",
-    "assert x != x", "scored = row[row == row]", "assert loss >= 0", "assert b or a < 1", "assert [*x]", "f(lambda: seen.append(1) or True)",
+    "assert x != x", "scored = row[row == row]", "assert loss >= 0", "assert b or a < 1", "assert [*x]",
+    "f(lambda: seen.append(1) or True)",
     "with pytest.raises(E):\n    f()", "assert all(x > 0 for x in y)", "assert next(x) == next(x)"])
 def test_an_assertion_that_can_fail_is_not(source):
     assert not idle(parsed(f"def test():\n    {source.replace(chr(10), chr(10) + '    ')}"))
