@@ -42,8 +42,9 @@ def cosine_figure(found: dict[str, Any], kind: str = "light", hues: Mapping[str,
     figure = make_subplots(1, 2, shared_yaxes=True, column_widths=[0.66, 0.34], horizontal_spacing=0.04)
     text = [["–" if value is None else two(value) for value in line] for line in found["cosines"]]
     figure.add_heatmap(z=found["cosines"], x=labels, y=labels, text=text, texttemplate="%{text}", zmin=-1, zmax=1,
-                       colorscale=DIVERGING[kind], xgap=2, ygap=2, row=1, col=1, textfont={"size": 14 if len(rows) < 6 else 12, "color": ink},
-                       showscale=False, hovertemplate="%{y} and %{x}<br>cosine %{z:.4f}<extra></extra>")
+                       colorscale=DIVERGING[kind], xgap=2, ygap=2, row=1, col=1, showscale=False,
+                       textfont={"size": 14 if len(rows) < 6 else 12, "color": ink},
+                       hovertemplate="%{y} and %{x}<br>cosine %{z:.4f}<extra></extra>")
     figure.add_bar(y=labels, x=[row["norm"] for row in rows], orientation="h", row=1, col=2, showlegend=False,
                    text=[number(row["norm"], 3) for row in rows], textposition="auto", width=0.55,
                    marker={"color": colours_of(found, kind, hues)},
