@@ -110,7 +110,8 @@ _ALL = {knob.key: knob for knob in (
          "live", 0, 1, (0.005, 1), r"\tau", advanced=True),
     Knob("double", "Double DQN", True, "On: the network chooses the next action and the target network values it, "
          "which reduces overestimation; off: the target network does both.", "live"),
-    Knob("td_loss", "Loss", "huber", "huber: errors beyond 1 count linearly; mse: squared throughout.", "live",
+    Knob("td_loss", "Loss", "huber", "mse: every error counts by its square; huber: errors beyond 1 count "
+         "linearly, so that rare ends, far from the values around them, count little.", "live",
          choices=("huber", "mse"), advanced=True),
     Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
          (0.5, 1), r"\varepsilon", advanced=True),
@@ -192,16 +193,16 @@ _ROWS = (
          summary="Learns Q from replayed transitions towards targets made by a slower copy of the network, which also "
                  "acts.",
          latex=r"\begin{gathered}y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
-               r"L=\text{Huber}\big(Q(s,a)-y\big)\\ \phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi"
-               r"\end{gathered}",
+               r"L=\tfrac12\big(Q(s,a)-y\big)^2\ \text{or Huber}\\ "
+               r"\phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi\end{gathered}",
          watch="Mean Q: when it grows far above the returns, the network bootstraps from its own errors.",
          paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
-         steps=200, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
-                           "replay", "episode_length", "env_speed", "memory"),
+         steps=50, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
+                          "replay", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
-         defaults={"gamma": 0.99, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
-                   "gradient_steps": 32, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,
-                   "hidden": 256},
+         defaults={"gamma": 0.99, "learning_rate": 2e-3, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 16,
+                   "batch_size": 512, "target_every": 1, "tau": 0.03, "td_loss": "mse", "epsilon_end": 0.1,
+                   "exploration_frac": 0.45},
          networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True),
 )
 

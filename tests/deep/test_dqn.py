@@ -152,6 +152,19 @@ def test_the_kind_of_loss_is_the_one_that_the_knob_names(start, td_loss, expecte
     assert (loss, error) == (pytest.approx(expected), 100)
 
 
+@pytest.mark.parametrize(("knobs", "fixed_point"), [({}, 7.0), ({"td_loss": "mse"}, 7.0), ({"td_loss": "huber"}, 10 - 1 / 9)])
+def test_a_rare_end_counts_by_how_far_it_is_off(start, knobs, fixed_point):
+    """Nine targets of 10 and one of −20 in one state. By default Q becomes their mean; with Huber's loss the one has
+    the gradient of an error of 1: 9 (10 − Q) = 1.
+    """
+    session = start("dqn", {"learning_rate": 0.01, "anneal": False, "hidden": 16, **knobs})
+    seen, rewards = torch.ones(10, 4), torch.tensor([10.0] * 9 + [-20.0])
+    data = Transitions(seen, torch.zeros(10, dtype=torch.long), rewards, seen, torch.ones(10, dtype=torch.bool))
+    for _ in range(500):
+        _, _, q, _ = update(session, data)
+    assert q == pytest.approx(fixed_point, abs=0.01)
+
+
 @pytest.mark.parametrize(("double", "target_of_s"), [(False, 0.9 * 20), (True, 0.9 * 10)])
 def test_an_update_learns_from_the_target_network(start, double, target_of_s):
     """Q = (1, 0) and Q_target = (10, 20) everywhere: plain takes Q_target's best, double the value of Q's best."""
