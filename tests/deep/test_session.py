@@ -208,13 +208,16 @@ def test_it_learns(method, steps):
 
 
 @pytest.mark.long
-def test_dqn_solves_cartpole_and_holds_it():
-    """Three greedy evaluations in a row of 475 and more, with every knob as it is."""
-    session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))
+@pytest.mark.parametrize("seed", [2, 247171427, 864612233, 942864252, 1961004206, 1989017869])
+def test_dqn_solves_cartpole_and_holds_it(seed):
+    """Three greedy evaluations in a row of 475 and more, with every other knob as it is. With Huber's loss, a quarter
+    of the experience and smaller batches, all seeds but the first failed.
+    """
+    session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=seed,
+                                     knobs={"eval_every": 1}))
     row = 0
     for record in session.run():
-        if "eval_return" in record.metrics:
-            row = row + 1 if record.metrics["eval_return"] >= 475 else 0
+        row = row + 1 if record.metrics["eval_return"] >= 475 else 0
         if row == 3:
             break
     assert row == 3
