@@ -8,11 +8,11 @@ The slow copy also acts, greedily but for ε: it is a running average of the net
 from update to update, as those of Q itself do. Left out: prioritised replay, dueling heads, corrections for the actions
 of older policies within the n steps.
 
-Of the defaults, three keep what is learnt from breaking down. With n = 1 an error of Q at the next state is carried on by
-γ, so errors add up to 1/(1 − γ) = 100 times their size; with n = 16 to 7 times. The n steps are those of the policy that
-acted, so the replay is short and full of fresh ones. And the loss is the squared one: an end is a rare transition whose
-error may be as large as Q. Huber's loss gives it the gradient of an error of 1, and it is outvoted: Q stayed at 65
-where the cart leaves the track and the target is 1.
+Three defaults keep what is learnt from breaking down. With n = 1 errors of Q add up to 1/(1 − γ) = 100 times their
+size; with n = 16 to 1/(1 − γ¹⁶) = 7 times. The n steps are those of the policy that acted, so the replay is short and
+fresh. And the loss is the squared one: an end is a rare transition whose error may be as large as Q. Huber's loss
+gives it the gradient of an error of 1, and it is outvoted: Q stayed at 65 where the cart leaves the track, for a target
+of 1.
 
 Source: Mnih et al. 2013, arXiv:1312.5602; Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461;
 Hessel et al. 2018, arXiv:1710.02298 (n steps); Fedus et al. 2020, arXiv:2007.06700 (n steps and the age of the replay);
@@ -40,7 +40,8 @@ def target(rewards: Tensor, terminated: Tensor, next_q_target: Tensor, gamma: fl
            next_q: Tensor | None = None) -> Tensor:
     """y = r + γ (1 − terminated) Q_target(s', a*). (B,), bool (B,), (B, A), () or (B,), (B, A) -> (B,)
 
-    Of m steps r is their discounted sum, γ stands for γ^m and s' is what follows them. a* maximises `next_q` (double DQN), or where that is None Q_target itself. In reward.
+    Of m steps r is their discounted sum, γ stands for γ^m and s' is what follows them. a* maximises `next_q` (double
+    DQN), or where that is None Q_target itself. In reward.
 
     Source: Mnih et al. 2015, eq. 1; van Hasselt et al. 2016, arXiv:1509.06461, eq. 4.
     """

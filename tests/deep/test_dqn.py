@@ -170,7 +170,8 @@ def test_the_kind_of_loss_is_the_one_that_the_knob_names(start, td_loss, expecte
     assert (loss, error) == (pytest.approx(expected), 100)
 
 
-@pytest.mark.parametrize(("knobs", "fixed_point"), [({}, 7.0), ({"td_loss": "mse"}, 7.0), ({"td_loss": "huber"}, 10 - 1 / 9)])
+@pytest.mark.parametrize(("knobs", "fixed_point"), [
+    ({}, 7.0), ({"td_loss": "mse"}, 7.0), ({"td_loss": "huber"}, 10 - 1 / 9)])
 def test_a_rare_end_counts_by_how_far_it_is_off(start, knobs, fixed_point):
     """Nine targets of 10 and one of −20 in one state. By default Q becomes their mean; with Huber's loss the one has
     the gradient of an error of 1: 9 (10 − Q) = 1.
@@ -223,3 +224,10 @@ def test_the_slow_copy_acts(start):
         for name, best in (("target", 1), ("q", 0)):
             session.networks[name].layers[-1].bias[best] += 1e6
     assert set(collect(session, 5, epsilon_greedy(0.0)).actions.flatten().tolist()) == {1}
+
+
+def test_a_checkpoint_of_before_n_steps_has_single_ones():
+    replay, other = (Replay(5, 1, torch.device("cpu")) for _ in range(2))
+    replay.add(singly(0, [False] * 3, [False] * 3))
+    other.restore({key: value for key, value in replay.tensors().items() if key != "spans"})
+    assert all(torch.equal(value, other.tensors()[key]) for key, value in replay.tensors().items())
