@@ -96,6 +96,8 @@ _ALL = {knob.key: knob for knob in (
     Knob("rollouts_per_step", "Updates per step", 10, "Higher: fewer points on the chart; lower: more.", "live", 1,
          10_000, (1, 50), advanced=True),
     Knob("batch_size", "Batch size", 64, "Higher: smoother updates; lower: quicker ones.", "live", 1, 1e6, (32, 256)),
+    Knob("n_steps", "Steps per target", 1, "Higher: rewards reach earlier states faster and errors of Q add up less; "
+         "lower: less depends on what older policies did.", "next batch", 1, 100_000, (1, 32), "n", before=1),
     Knob("buffer_size", "Replay size", 100_000, "Higher: remembers longer; lower: forgets old policies sooner.",
          "restart", 1, 1e7, (1e4, 1e6), advanced=True),
     Knob("learning_starts", "Steps before learning", 1000, "Higher: a more varied first batch; lower: an earlier "
@@ -110,7 +112,8 @@ _ALL = {knob.key: knob for knob in (
          "live", 0, 1, (0.005, 1), r"\tau", advanced=True),
     Knob("double", "Double DQN", True, "On: the network chooses the next action and the target network values it, "
          "which reduces overestimation; off: the target network does both.", "live"),
-    Knob("td_loss", "Loss", "huber", "huber: errors beyond 1 count linearly; mse: squared throughout.", "live",
+    Knob("td_loss", "Loss", "huber", "mse: every error counts by its square; huber: errors beyond 1 count "
+         "linearly, so that rare ends, far from the values around them, count little.", "live",
          choices=("huber", "mse"), advanced=True),
     Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
          (0.5, 1), r"\varepsilon", advanced=True),
@@ -187,21 +190,22 @@ _ROWS = (
                  "critic", "explained_variance", "td_error", "grad_norm", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.trpo:step", f"{_HERE}.trpo:conjugate_gradient", f"{_HERE}.trpo:line_search"),
          defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}, optimizers={"critic": _ADAM}),
-    _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double td_loss "
-         "epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
+    _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double n_steps "
+         "td_loss epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
          summary="Learns Q from replayed transitions towards targets made by a slower copy of the network, which also "
                  "acts.",
-         latex=r"\begin{gathered}y=r+\gamma(1-\text{end})\,Q_{target}(s',a^*),\quad a^*=\arg\max_a Q(s',a),\quad "
-               r"L=\text{Huber}\big(Q(s,a)-y\big)\\ \phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi"
-               r"\end{gathered}",
+         latex=r"\begin{gathered}y=\sum_{k<n}\gamma^k r_{t+k}+\gamma^n(1-\text{end})\,Q_{target}(s_{t+n},a^*),\\ "
+               r"a^*=\arg\max_a Q(s_{t+n},a),\quad L=\tfrac12\big(Q(s,a)-y\big)^2\ \text{or Huber}\\ "
+               r"\phi_{target}\leftarrow(1-\tau)\,\phi_{target}+\tau\,\phi\end{gathered}",
          watch="Mean Q: when it grows far above the returns, the network bootstraps from its own errors.",
-         paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461", models=("Q", "target"),
-         steps=200, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
-                           "replay", "episode_length", "env_speed", "memory"),
-         source=(f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
-         defaults={"gamma": 0.99, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 4, "batch_size": 128,
-                   "gradient_steps": 32, "target_every": 1, "tau": 0.01, "epsilon_end": 0.1, "exploration_frac": 1.0,
-                   "hidden": 256},
+         paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461; Hessel et al. 2018, "
+               "arXiv:1710.02298", models=("Q", "target"),
+         steps=60, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
+                          "replay", "episode_length", "env_speed", "memory"),
+         source=(f"{_HERE}.dqn:n_step", f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
+         defaults={"gamma": 0.99, "learning_rate": 2e-3, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 32,
+                   "batch_size": 512, "target_every": 1, "tau": 0.05, "n_steps": 16, "td_loss": "mse",
+                   "buffer_size": 20_000, "epsilon_end": 0.05, "exploration_frac": 0.15},
          networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True),
 )
 

@@ -33,7 +33,8 @@ class Knob:
     next batch is sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that
     validation enforces; `safe` is the range that usually works, shown on the slider. `forkable`: a fork may have
     another value although a run cannot change it. `annealed`: it falls linearly to 0 where the run anneals. `here`
-    ("module:function") says in a sentence what this machine has to do with it.
+    ("module:function") says in a sentence what this machine has to do with it. `before` is the value of runs that were
+    written before the knob came, where that is not the default.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Knob:
     forkable: bool = False
     annealed: bool = False
     here: str = ""
+    before: Value | None = None
 
     @property
     def type(self) -> type:

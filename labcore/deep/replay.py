@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from labcore.deep.experience import Batch
-
 SEEN = ("observations", "next_observations")
 
 
@@ -25,6 +23,7 @@ class Transitions(NamedTuple):
     rewards: Tensor  # (B,)
     next_observations: Tensor  # (B, D)
     terminated: Tensor  # (B,) bool
+    spans: Tensor  # (B,) int64: how many steps lie between the two observations
 
 
 class Replay:
@@ -40,15 +39,14 @@ class Replay:
                            else torch.empty(size, observation_size, device=device) for _ in range(2))
         self._columns = Transitions(
             seen, torch.empty(size, dtype=torch.int64, device=device), torch.empty(size, device=device), following,
-            torch.empty(size, dtype=torch.bool, device=device))
+            torch.empty(size, dtype=torch.bool, device=device), torch.empty(size, dtype=torch.int64, device=device))
 
     def __len__(self) -> int:
         return min(self.written, self.size)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, transitions: Transitions) -> None:
         """Write T x E transitions over the oldest; of more than fit, the newest stay."""
-        new = self._packed(Transitions(*(getattr(batch, name).flatten(0, 1)[-self.size:]
-                                         for name in Transitions._fields)))
+        new = self._packed(Transitions(*(column.flatten(0, 1)[-self.size:] for column in transitions)))
         at = (self.written + torch.arange(len(new.actions), device=new.actions.device)) % self.size
         for column, values in zip(self._columns, new, strict=True):
             column[at] = values
@@ -70,6 +68,7 @@ class Replay:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of `tensors`."""
         self.written = int(tensors["written"])
+        tensors = {"spans": torch.ones(len(tensors["actions"]), dtype=torch.int64)} | tensors  # earlier ones have none
         kept = self._packed(Transitions(*(tensors[name] for name in Transitions._fields)))
         for column, values in zip(self._columns, kept, strict=True):
             column[: len(self)] = values

@@ -130,18 +130,21 @@ def _as_named(spec: RunSpec) -> RunSpec:
 
 
 def _filled(spec: RunSpec) -> RunSpec:
-    """`spec` with the knobs that came after it was written: at their defaults a run does what it did without them."""
-    missing = {key: value for key, value in _defaults(spec.kind, spec.algorithm, spec.task, bool(spec.mix)).items()
-               if key not in spec.knobs}
+    """`spec` with the knobs that came after it was written, so that a run does what it did without them."""
+    before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
+    missing = {key: value for key, value in before.items() if key not in spec.knobs}
     return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
 
 
 @cache
-def _defaults(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
-    """The defaults of a run's knobs; none of what this lab does not know, which is said where it is used."""
+def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
+    """A run's knobs as they were before they came; none of what this lab does not know, which is said where it is
+    used.
+    """
     try:
         row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
-        return {knob.key: knob.default for knob in knobs_of(row, kinds.task(task, kind))}
+        return {knob.key: knob.default if knob.before is None else knob.before
+                for knob in knobs_of(row, kinds.task(task, kind))}
     except LabError:
         return {}
 

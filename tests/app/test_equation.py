@@ -69,7 +69,7 @@ def test_the_terms_of_an_equation(algorithm, found):
 
 @pytest.mark.parametrize("kind, algorithm, found", [
     ("cartpole", "trpo", ["advantage", "step_kl", "knob_delta"]),
-    ("cartpole", "dqn", ["knob_gamma", "action_value", "loss", "knob_tau"]),
+    ("cartpole", "dqn", ["knob_n_steps", "knob_gamma", "action_value", "loss", "knob_tau"]),
     ("maze", "q_learning", ["action_value", "knob_alpha", "knob_gamma"])])
 def test_a_knob_s_letter_is_the_knob_and_an_expectation_no_knob(kind, algorithm, found):
     assert [term.key for term in terms.of(KINDS[kind].algorithms[algorithm])] == found

@@ -4,7 +4,7 @@ import dataclasses
 import pytest
 import torch
 
-from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, polyak, target, update
+from labcore.deep.dqn import epsilon_greedy, huber, linear_epsilon, mse, n_step, polyak, target, update
 from labcore.deep.experience import Batch
 from labcore.deep.networks import MLP, parameters
 from labcore.deep.replay import Replay, Transitions
@@ -72,12 +72,29 @@ def test_epsilon_greedy_explores_evenly(generator):
 
 
 def batch(first, terminated, truncated):
-    """Steps that are numbered from `first`, one environment."""
+    """Steps that are numbered from `first`, one environment; each is its own reward."""
     count = len(terminated)
     numbers = torch.arange(first, first + count).float().view(-1, 1)
     ends = [torch.tensor(flags, dtype=torch.bool).view(-1, 1) for flags in (terminated, truncated)]
     return Batch(numbers.unsqueeze(-1), numbers.long(), numbers, numbers.unsqueeze(-1) + 1, *ends,
                  torch.ones(count, 1, dtype=torch.bool))
+
+
+def singly(*steps):
+    return n_step(batch(*steps), 1, 0.5)
+
+
+def test_n_steps_end_with_the_episode_and_with_the_rollout(close):
+    """Steps 1 to 7; the second ends an episode, the fourth runs out of time."""
+    made = batch(1, [False, True, *[False] * 5], [False] * 3 + [True] + [False] * 3)
+    found = n_step(made, 3, 0.5)
+    close(found.rewards[:, 0], [1 + 2 / 2, 2, 3 + 4 / 2, 4, 5 + 6 / 2 + 7 / 4, 6 + 7 / 2, 7])
+    assert found.next_observations[:, 0, 0].tolist() == [3, 3, 5, 5, 8, 8, 8]
+    assert found.terminated[:, 0].tolist() == [True, True, False, False, False, False, False]
+    assert found.spans[:, 0].tolist() == [2, 1, 2, 1, 3, 2, 1]
+    single = n_step(made, 1, 0.5)
+    assert all(torch.equal(getattr(single, name), getattr(made, name)) for name in Transitions._fields[:-1])
+    assert (single.spans == 1).all()
 
 
 def test_a_time_limit_is_not_an_end(reference):
@@ -86,7 +103,7 @@ def test_a_time_limit_is_not_an_end(reference):
     timeouts = [bool(flag) for flag in known["TimeLimit_truncated"]]
     ends = [bool(flag) and not timeout for flag, timeout in zip(known["done_flag"], timeouts, strict=True)]
     replay = Replay(8, 1, torch.device("cpu"))
-    replay.add(batch(0, ends, timeouts))
+    replay.add(singly(0, ends, timeouts))
     assert replay.tensors()["terminated"].tolist() == [bool(flag) for flag in known["sampled_dones"]]
 
 
@@ -97,7 +114,7 @@ def test_states_are_kept_as_their_numbers(generator):
                                next_observations=torch.eye(7)[following])
     plain, packed, old = (Replay(5, 7, torch.device("cpu"), states) for states in (False, True, True))
     for one in (plain, packed):
-        one.add(made)
+        one.add(n_step(made, 1, 0.5))
     old.restore(plain.tensors())
     assert packed.tensors()["observations"].shape == (5,)
     for one in (packed, old):
@@ -107,18 +124,18 @@ def test_states_are_kept_as_their_numbers(generator):
 
 def test_the_oldest_are_forgotten_and_the_rest_come_back(generator):
     replay = Replay(5, 1, torch.device("cpu"))
-    replay.add(batch(0, [False] * 3, [False] * 3))
+    replay.add(singly(0, [False] * 3, [False] * 3))
     assert len(replay) == 3 and set(replay.sample(50, generator).actions.tolist()) == {0, 1, 2}
-    replay.add(batch(3, [False] * 4, [False] * 4))
+    replay.add(singly(3, [False] * 4, [False] * 4))
     assert set(replay.sample(200, generator).actions.tolist()) == {2, 3, 4, 5, 6}
     drawn = replay.sample(50, generator)
     assert torch.equal(drawn.next_observations[:, 0], drawn.actions + 1.0)
     other = Replay(5, 1, torch.device("cpu"))
     other.restore(replay.tensors())
     for one in (replay, other):
-        one.add(batch(7, [True], [False]))
+        one.add(singly(7, [True], [False]))
     assert all(torch.equal(value, other.tensors()[key]) for key, value in replay.tensors().items())
-    other.add(batch(20, [False] * 12, [False] * 12))  # more than fits
+    other.add(singly(20, [False] * 12, [False] * 12))  # more than fits
     assert sorted(other.tensors()["actions"].tolist()) == [27, 28, 29, 30, 31]
 
 
@@ -127,7 +144,8 @@ def test_the_first_update_moves_q_towards_its_target(start):
     session = start("dqn", {"gradient_steps": 1, "learning_rate": 1e-3, "td_loss": "mse"})
     next(session.run())
     data = session.replay.sample(64, session.generator)
-    targets = target(data.rewards, data.terminated, session.networks["target"](data.next_observations), 0.99).detach()
+    targets = target(data.rewards, data.terminated, session.networks["target"](data.next_observations),
+                     0.99**data.spans).detach()
 
     @torch.no_grad()
     def error():
@@ -147,13 +165,29 @@ def test_the_kind_of_loss_is_the_one_that_the_knob_names(start, td_loss, expecte
             weight.zero_()
     seen = torch.zeros(6, 4)
     data = Transitions(seen, torch.zeros(6, dtype=torch.long), torch.full((6,), 100.0), seen,
-                       torch.ones(6, dtype=torch.bool))
+                       torch.ones(6, dtype=torch.bool), torch.ones(6, dtype=torch.long))
     loss, error, _, _ = update(session, data)
     assert (loss, error) == (pytest.approx(expected), 100)
 
 
-@pytest.mark.parametrize(("double", "target_of_s"), [(False, 0.9 * 20), (True, 0.9 * 10)])
-def test_an_update_learns_from_the_target_network(start, double, target_of_s):
+@pytest.mark.parametrize(("knobs", "fixed_point"), [
+    ({}, 7.0), ({"td_loss": "mse"}, 7.0), ({"td_loss": "huber"}, 10 - 1 / 9)])
+def test_a_rare_end_counts_by_how_far_it_is_off(start, knobs, fixed_point):
+    """Nine targets of 10 and one of −20 in one state. By default Q becomes their mean; with Huber's loss the one has
+    the gradient of an error of 1: 9 (10 − Q) = 1.
+    """
+    session = start("dqn", {"learning_rate": 0.01, "anneal": False, "hidden": 16, **knobs})
+    seen, rewards = torch.ones(10, 4), torch.tensor([10.0] * 9 + [-20.0])
+    data = Transitions(seen, torch.zeros(10, dtype=torch.long), rewards, seen, torch.ones(10, dtype=torch.bool),
+                       torch.ones(10, dtype=torch.long))
+    for _ in range(500):
+        _, _, q, _ = update(session, data)
+    assert q == pytest.approx(fixed_point, abs=0.01)
+
+
+@pytest.mark.parametrize(("double", "span", "target_of_s"), [
+    (False, 1, 0.9 * 20), (True, 1, 0.9 * 10), (True, 3, 0.9**3 * 10)])
+def test_an_update_learns_from_the_target_network(start, double, span, target_of_s):
     """Q = (1, 0) and Q_target = (10, 20) everywhere: plain takes Q_target's best, double the value of Q's best."""
     session = start("dqn", {"double": double, "gamma": 0.9, "td_loss": "mse"})
     for name, biases in (("q", [1.0, 0.0]), ("target", [10.0, 20.0])):
@@ -163,7 +197,7 @@ def test_an_update_learns_from_the_target_network(start, double, target_of_s):
             session.networks[name].layers[-1].bias.copy_(torch.tensor(biases))
     seen = torch.zeros(6, 4)
     data = Transitions(seen, torch.zeros(6, dtype=torch.long), torch.full((6,), 3.0), seen,
-                       torch.zeros(6, dtype=torch.bool))
+                       torch.zeros(6, dtype=torch.bool), torch.full((6,), span))
     _, error, mean, _ = update(session, data)
     assert (error, mean) == (pytest.approx(3 + target_of_s - 1), 1)
 
@@ -190,3 +224,10 @@ def test_the_slow_copy_acts(start):
         for name, best in (("target", 1), ("q", 0)):
             session.networks[name].layers[-1].bias[best] += 1e6
     assert set(collect(session, 5, epsilon_greedy(0.0)).actions.flatten().tolist()) == {1}
+
+
+def test_a_checkpoint_of_before_n_steps_has_single_ones():
+    replay, other = (Replay(5, 1, torch.device("cpu")) for _ in range(2))
+    replay.add(singly(0, [False] * 3, [False] * 3))
+    other.restore({key: value for key, value in replay.tensors().items() if key != "spans"})
+    assert all(torch.equal(value, other.tensors()[key]) for key, value in replay.tensors().items())

@@ -208,16 +208,14 @@ def test_it_learns(method, steps):
 
 
 @pytest.mark.long
-def test_dqn_solves_cartpole_and_holds_it():
-    """Three greedy evaluations in a row of 475 and more, with every knob as it is."""
-    session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=2, steps=120))
-    row = 0
-    for record in session.run():
-        if "eval_return" in record.metrics:
-            row = row + 1 if record.metrics["eval_return"] >= 475 else 0
-        if row == 3:
-            break
-    assert row == 3
+@pytest.mark.parametrize("seed", [1176966785, 1961004206])
+def test_dqn_solves_cartpole_and_holds_it(seed):
+    """With every knob as it is the last eight greedy evaluations are near 500. With n = 1 each of these runs had come
+    down to below 400 by its end.
+    """
+    session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=seed))
+    returns = [record.metrics["eval_return"] for record in session.run() if "eval_return" in record.metrics]
+    assert sum(returns[-8:]) / 8 >= 475, returns
     assert play(session.acting, "CartPole-v1", 20, seed=12345).mean >= 450  # in environments that no choice was made in
 
 

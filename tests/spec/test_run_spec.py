@@ -216,3 +216,10 @@ def test_the_base_reads_the_same_file(prompts):
 @pytest.mark.parametrize("given", [{"model": "a/folder"}, {"algorithm_key": "sft"}, {"knobs": {"sft_steps": 0}}])
 def test_what_starts_from_given_weights(given):
     assert base_spec(make(**{"algorithm_key": "grpo", "task_key": "sort", **given})) is None
+
+
+def test_a_dqn_run_of_before_n_steps_goes_on_with_single_ones():
+    spec = make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1")
+    written = json.loads(spec.to_json())
+    del written["knobs"]["n_steps"]
+    assert RunSpec.from_json(json.dumps(written)).knobs["n_steps"] == 1 != spec.knobs["n_steps"]
