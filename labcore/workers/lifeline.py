@@ -1,18 +1,26 @@
 """How a worker learns that it has to go: a signal, or the end of the pipe that its parent holds.
 
 The pipe ends when the parent does, however it dies, so that no worker outlives its lab. The run loop looks at
-`cut` after each step and has `GRACE_SECONDS` to checkpoint; then the process ends as it stands.
+`cut` after each step and has `GRACE_SECONDS` to checkpoint; then the process ends as it stands. A step that takes long
+is not waited for: after `PATIENCE_SECONDS` it is left in its middle, by an exception.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 GRACE_SECONDS = 8.0
+PATIENCE_SECONDS = 1.5
 STOPPING = b"\nlabcore: stopping after this step; Ctrl-C again interrupts at once\n"
+
+
+class Dropped(BaseException):
+    """A step is left in its middle. No Exception, since nothing within a step may take it for a fault of its own."""
 
 
 class Lifeline:
@@ -28,6 +36,10 @@ class Lifeline:
         self._too_late = too_late
         self._timer: threading.Timer | None = None
         self._handlers: dict[int, object] = {}
+        self._dropping = False  # whether the next signal is the dropper's
+        self._droppable = False  # whether the main thread is within a step that may be left
+        self._over = threading.Event()
+        self._dropper: threading.Thread | None = None
 
     def __enter__(self) -> Lifeline:
         if threading.current_thread() is threading.main_thread():
@@ -38,10 +50,32 @@ class Lifeline:
         return self
 
     def __exit__(self, *_exc) -> None:
+        self._over.set()
         if self._timer:
             self._timer.cancel()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+
+    @contextmanager
+    def droppable(self) -> Iterator[None]:
+        """Within it the main thread computes what may be left in its middle, and writes nothing."""
+        self._droppable = True
+        try:
+            yield
+        finally:
+            self._droppable = False
+
+    def drop_soon(self) -> None:
+        """Have the step under way end by `Dropped` unless it ends by itself within `PATIENCE_SECONDS`."""
+        if self._dropper is None:
+            self._dropper = threading.Thread(target=self._drop, name="dropper", daemon=True)
+            self._dropper.start()
+
+    def _drop(self) -> None:
+        while not self._over.wait(PATIENCE_SECONDS):
+            if self._droppable and signal.SIGTERM in self._handlers:
+                self._dropping = True
+                _thread.interrupt_main(signal.SIGTERM)  # its handler runs in the main thread, between two operations
 
     def _watch(self) -> None:
         while os.read(self._descriptor, 64):
@@ -49,6 +83,12 @@ class Lifeline:
         self._cut()
 
     def _on_signal(self, number: int, _frame) -> None:
+        dropping, self._dropping = self._dropping, False
+        if dropping:
+            if self._droppable:
+                self._droppable = False
+                raise Dropped
+            return
         if self.cut and self._descriptor is None and number == signal.SIGINT:
             raise KeyboardInterrupt
         if self._descriptor is None and number == signal.SIGINT:
@@ -57,6 +97,7 @@ class Lifeline:
 
     def _cut(self) -> None:
         self.cut = True
+        self.drop_soon()
         if self._descriptor is not None and self._timer is None:
             self._timer = threading.Timer(GRACE_SECONDS, self._exit)
             self._timer.daemon = True

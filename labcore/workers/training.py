@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
@@ -25,13 +25,15 @@ from labcore.spec.record import Record
 from labcore.spec.session import Session, device_of
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
-from labcore.workers.lifeline import Lifeline
+from labcore.workers.lifeline import Dropped, Lifeline
 from labcore.workers.pictures import Pictures
+from labcore.workers.stop_watch import StopWatch
 
 CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0
 CHECKPOINT_SHARE = 20  # one that took t seconds is not followed by another within 20 t
 PAUSE_POLL_SECONDS = 0.05
+FINISHED = object()
 SHOWN_AFTER_TURN = 3  # steps after a knob was turned of which all pictures are drawn
 
 OnRecord = Callable[[str, Record, float], object]
@@ -102,7 +104,7 @@ class Training:
         self._save()
         if self.step < last:
             self._apply_controls()
-        for record in self._session.run():
+        for record in self._records():
             self._newest = record
             if record is None:
                 self._steering.between_updates(self.step)
@@ -116,6 +118,27 @@ class Training:
                 self._draw_newest()
         self._save()
         raise Ended("finished", self._session.finished_because)
+
+    def _records(self) -> Iterator[Record | None]:
+        """The records of the session. A step that takes long is left where the run is to end.
+
+        Raises:
+            Ended: it was left.
+        """
+        records = self._session.run()
+        try:
+            with StopWatch(self._store, self._row.id, self._lifeline) as watch:
+                while True:
+                    with watch.step(), self._lifeline.droppable():
+                        record = next(records, FINISHED)
+                    if record is FINISHED:
+                        return
+                    yield cast(Record | None, record)
+        except Dropped as error:
+            self._steering.between_steps(self.step)  # a stop is settled
+            state = "stopped" if self._steering.stopped else "interrupted"
+            raise Ended(state, f"The run was stopped while step {self.step + 1} was computed, and dropped it: resume "
+                               f"the run from step {self._saved_step}.") from error
 
     def _seconds_at(self, step: int) -> float:
         """Active seconds at a step of the run, or of its parent where it is a fork that begins there."""
