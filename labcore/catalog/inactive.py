@@ -73,8 +73,8 @@ RULES = (
     Rule(("lora_alpha",), {"lora_rank": (0,)}, "LoRA is off"),
     Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
     # Tasks on the user's own files.
-    Rule(("pattern",), {"verifier": ("exact", "numeric", "length")}, "this verifier looks for no pattern"),
-    Rule(("length_low", "length_high"), {"verifier": ("exact", "numeric", "regex", "contains")},
+    Rule(("pattern",), {"verifier": ("exact", "numeric", "math", "choice", "length", "json")}, "this verifier looks for no pattern"),
+    Rule(("length_low", "length_high"), {"verifier": ("exact", "numeric", "math", "choice", "regex", "contains", "format", "json")},
          "this verifier does not look at the length"),
     # Deep methods.
     Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is kl_penalty"),
