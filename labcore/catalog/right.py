@@ -10,7 +10,8 @@ from labcore.catalog.metrics import METRICS, Metric
 from labcore.catalog.task import Task
 
 _CHECKS = {"exact": "Exact match", "numeric": "Same number", "math": "Equal as mathematics",
-           "choice": "Same choice", "regex": "Matches the pattern", "contains": "Contains the answer", "length": "Length in range", "format": "Matches the template", "json": "Right JSON"}
+           "choice": "Same choice", "regex": "Matches the pattern", "contains": "Contains the answer",
+           "length": "Length in range", "format": "Matches the template", "json": "Right JSON"}
 
 
 def right(task: Task, knobs: Mapping[str, Value]) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from labcore.tasks.task import Pair, Problem, Single, TextTask
 from labcore.tasks.numbers import plain
+from labcore.tasks.task import Pair, Problem, Single, TextTask
 from labcore.tasks.verifiers import letter
 
 _MARKED = re.compile(r"####\s*\S*\d")  # how GSM8K ends a solution: "#### 18"
 # What only mathematics can compare: TeX and fractions.
-_MATHS = re.compile(r"\\(?:boxed|[dt]?frac|sqrt|pi|times|cdot|text|left|circ|pm|infty|begin|log|ln|sin|cos|tan)(?![a-z])"
+_MATHS = re.compile(r"\\(?:boxed|[dt]?frac|sqrt|pi|times|cdot|text|left|circ|pm|infty|begin|log|ln|sin|cos|tan)"
+                    r"(?![a-z])"
                     r"|\A\s*[-−–+]?[0-9]+\s*/\s*[0-9]+\s*\Z|####\s*[-−–+]?[0-9]+\s*/\s*[0-9]+\s*\Z")
 
 _LETTER = re.compile(r"\s*\(?[A-J]\)?\s*")
@@ -25,8 +26,8 @@ class Look:
 
     `longest` is the prompt with the most characters and `line` where it stands; `answers` has the shortest, the median
     and the longest answer, and `lengths` all of them. `marked` answers end in "#### number", `empty` ones have no
-    text, and `fits` is the verifier that reads every answer right. `repeated` prompts stood before, `disagreeing` ones of these with
-    another answer.
+    text, and `fits` is the verifier that reads every answer right. `repeated` prompts stood before,
+    `disagreeing` ones of these with another answer.
     """
 
     lines: int

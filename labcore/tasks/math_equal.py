@@ -34,6 +34,7 @@ def math_text(text: str) -> str:
     ('$\\frac34$', 'so it is 3/4', '$18$')
     """
     text = text[-MATH_CHARACTERS:].rpartition("####")[2].strip()
+    text = re.sub(r"(?<=[0-9])(?:\\,|\{,\}|,\\!)(?=[0-9]{3}(?![0-9]))", "", text)  # marks between thousands
     words = re.sub(r"\\(?:text|mathrm|mbox)\{[^{}]*\}|\\[A-Za-z]+", "", text)
     dressed = any(mark in text for mark in ("$", "\\boxed", "\\(", "\\[", "\n"))
     return text if dressed or not text or re.search(r"[^\W\d_]{2}", words) else f"${text.rstrip('.')}$"
@@ -41,9 +42,9 @@ def math_text(text: str) -> str:
 
 def _serve() -> None:
     """Answer each line of standard input, [completion, answer], with true or false."""
+    import io
     import json
     import logging
-    import os
     import sys
 
     try:
@@ -54,7 +55,7 @@ def _serve() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))  # bytes; a tower of powers takes all there is
     logging.disable(logging.CRITICAL)  # the library warns that its time limits are off
     math_equal("1", "2")
-    said, sys.stdout, sys.stderr = sys.stdout, *(open(os.devnull, "w") for _ in range(2))  # a parser prints its errors
+    said, sys.stdout, sys.stderr = sys.stdout, io.StringIO(), io.StringIO()  # where a parser prints its errors
     print("ready", file=said, flush=True)
     for line in sys.stdin:
         try:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 from labcore.errors import LabError
 from labcore.tasks import math_equal
@@ -49,25 +50,24 @@ def _start() -> subprocess.Popen[str]:
     process = subprocess.Popen([sys.executable, "-P", math_equal.__file__], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
     if _asked(process, "", _START_SECONDS) != "ready":
-        said = (process.stderr.read().strip() if process.stderr else "").split("\n")[-1]
+        assert process.stderr
+        said = process.stderr.read().strip().split("\n")[-1]
         raise LabError(f"The math verifier did not start ({said or 'no reason given'}): install the packages of "
                        "requirements.txt, or choose another verifier.")
     return process
 
 
 def _asked(process: subprocess.Popen[str], line: str, seconds: float) -> str | None:
-    """The next line of a process after it was given a `line`, if not empty; None where it ended or was killed."""
+    """The next line of a process after it was given a `line`, if not empty; None where it ended, or was killed."""
     assert process.stdin and process.stdout
     timer = threading.Timer(seconds, process.kill)
     timer.start()
-    try:
+    with suppress(BrokenPipeError):  # of a process that has just ended: it says nothing any more
         if line:
             print(line, file=process.stdin, flush=True)
-        return process.stdout.readline().strip() or None
-    except BrokenPipeError:
-        return None
-    finally:
-        timer.cancel()
-        if process.poll() is not None:
-            process.stdin.close()
-            process.stdout.close()
+    said = process.stdout.readline().strip()
+    timer.cancel()
+    if not said:
+        process.kill()
+        process.wait()
+    return said or None

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from labcore.catalog import kinds
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.inactive import RULES, reason
-from labcore.catalog.llm.tasks import TASKS
+from labcore.catalog.llm.tasks import TASKS, VERIFIERS
 from labcore.catalog.task import Task
 from labcore.spec.run_spec import every_knob, knobs_of, make
 from labcore.tasks.task import Problem, make_task
@@ -135,9 +135,9 @@ def test_what_is_said_of_it_is_true(case, tmp_path):
 def test_a_verifier_does_not_read_the_knobs_of_another(key, values, tmp_path):
     path = tmp_path / "prompts.jsonl"
     path.write_text('{"prompt": "?", "answer": "17"}')
-    row, read = TASKS["prompts"], {"pattern": ("regex", "contains")}.get(key, ("length",))
+    row, read = TASKS["prompts"], {"pattern": ("regex", "contains", "format")}.get(key, ("length",))
     defaults = {knob.key: knob.default for knob in row.knobs}
-    for verifier in ("exact", "numeric", "regex", "contains", "length"):
+    for verifier in VERIFIERS:
         knobs = {**defaults, "pattern": "7", "verifier": verifier, "length_high": 4}
         assert bool(reason(key, knobs)) == (verifier not in read)
         if verifier not in read:

@@ -173,9 +173,9 @@ def imports(body: str) -> str:
     """The import lines of the modules that the code names."""
     used = [name for name in ("json", "math", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)]
     lines = [f"import {name}" for name in used if name != "regex"]
-    lines += [line for word, line in (
-        ("Decimal", "from decimal import Decimal"), ("Path", "from pathlib import Path"))
-              if re.search(rf"\b{word}\(", body)]
+    lines += [line for use, line in ((r"\bDecimal\(", "from decimal import Decimal"),
+                                     (r"\bPath\(", "from pathlib import Path"),
+                                     (r"\bAny\b", "from typing import Any")) if re.search(use, body)]
     return "\n".join([*lines, *(["", "import regex"] if "regex" in used else [])]) + "\n"
 
 
@@ -192,7 +192,7 @@ def _source(module: Any, *names: str) -> str:
     wanted = [node for node in ast.parse(text).body
               if getattr(node, "name", None) in names
               or (isinstance(node, ast.Assign) and node.targets[0].id in names)]
-    return "".join(("\n\n" if isinstance(node, ast.FunctionDef | ast.ClassDef) else "\n") + ast.get_source_segment(text, node) + "\n"
+    return "".join(("\n" if isinstance(node, ast.Assign) else "\n\n") + ast.get_source_segment(text, node) + "\n"
                    for node in wanted)
 
 

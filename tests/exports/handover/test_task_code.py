@@ -14,7 +14,7 @@ from labcore.tasks.task import Problem, make_task
 from tests.exports.handover.conftest import PAIRS, plan
 
 TEXTS = ("", "3", " 3 ", "13", "3.0", "#### 3", "the sum is 3.", "−3", "1,003", "acb", "abc", "abcd", "132", "142",
-         "1320")
+         "1320", "3/4", "0.75", "B", "The answer is B.", "A or B", "[3]", "```json\n3\n```", "<a>3</a>", "1,5")
 
 
 def names(each) -> dict:
@@ -27,11 +27,13 @@ def names(each) -> dict:
     ("sort", {}), ("add", {}), ("add", {"reward_shape": "shaped"}), ("prompts", {"verifier": "exact"}),
     ("prompts", {"verifier": "numeric"}), ("prompts", {"verifier": "regex", "pattern": "^[0-9]+$"}),
     ("prompts", {"verifier": "contains"}), ("prompts", {"verifier": "contains", "pattern": "b"}),
+    ("prompts", {"verifier": "math"}), ("prompts", {"verifier": "json"}),
+    ("prompts", {"verifier": "format", "pattern": "<a>…</a>"}),
     ("prompts", {"verifier": "length", "length_low": 2, "length_high": 3}), ("text", {"verifier": "length"})])
 def test_verdicts_are_the_labs(task, knobs, files):
     each = plan("grpo", task, files, knobs=knobs)
     ours, theirs = make_task(each.spec.task_row, each.spec.knobs, each.spec.data), names(each)["score"]
-    for answer in ("3", "132", "abc"):
+    for answer in ("3", "132", "abc", "3/4", "B", "[3]"):
         for text in TEXTS:
             assert theirs(text, answer) == ours.score(Problem("", answer), text).reward, (text, answer)
 
