@@ -14,7 +14,7 @@ def math_equal(completion: str, answer: str) -> bool:
     r"""Whether a completion states what the answer states: the same text, or equal as mathematics.
 
     Of a text the end counts: the formula in its last \\boxed{}, or else its last formula or number. Only
-    `MATH_CHARACTERS` of the end are read. The time is not bounded here (see `math_judge`).
+    `MATH_CHARACTERS` of the end are read. The time is not bounded here: the lab asks in a process that it can end.
 
     Source: math-verify (Hugging Face), `parse` and `verify`, without their time limits, which need signals and so
     the main thread.

@@ -33,7 +33,8 @@ def test_lengths_repeats_and_where_the_longest_prompt_stands(tmp_path):
 
 
 @pytest.mark.parametrize("answer, marked, fits", [
-    ("9 * 2 = 18\n#### 18", 1, "numeric"), ("#### $1,000", 1, "numeric"), ("####", 0, "exact"), ("#### none", 0, "exact"),
+    ("9 * 2 = 18\n#### 18", 1, "numeric"), ("#### $1,000", 1, "numeric"), ("####", 0, "exact"),
+    ("#### none", 0, "exact"),
     ("18", 0, "numeric"), ("-1,234.5", 0, "numeric"), ("$18", 0, "numeric"), ("50%", 0, "numeric"),
     ("1 000", 0, "numeric"), ("18 eggs", 0, "exact"), ("1 2", 0, "exact"), ("a", 0, "exact"), ("A", 0, "choice"),
     ("(J)", 0, "choice"), ("K", 0, "exact"), ("3/4", 0, "math"), ("#### 3/4", 1, "math"), ("\\frac{3}{4}", 0, "math"),
@@ -43,7 +44,8 @@ def test_which_verifier_reads_an_answer(tmp_path, answer, marked, fits):
     assert (found.marked, found.fits) == (marked, fits)
 
 
-SORTS = (("18", "-3", "1,000", "$2.50", "7%", "2\n#### 9", "1 000"), ("3/4", "\\frac34", "\\boxed{x+1}", "2\\pi", "#### 1/2"),
+SORTS = (("18", "-3", "1,000", "$2.50", "7%", "2\n#### 9", "1 000"),
+("3/4", "\\frac34", "\\boxed{x+1}", "2\\pi", "#### 1/2"),
          ("A", "(B)", "J"), ("2:45", "1,5", "eggs", "18 eggs", "20-5", "1/2/2024", "\\other"))
 
 

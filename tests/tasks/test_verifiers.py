@@ -33,11 +33,13 @@ def test_exact(completion, answer, right):
 
 @pytest.mark.parametrize(("completion", "answer", "right"), [
     ("B", "B", True), ("(B)", "B", True), ("b", "B", True), ("B.", "(B)", True), ("**B**", "B", True),
-    ("Answer: B", "B", True), ("the answer is B.", "B", True), ("The correct answer is (B) because A is odd.", "B", True),
+    ("Answer: B", "B", True), ("the answer is B.", "B", True),
+    ("The correct answer is (B) because A is odd.", "B", True),
     (r"\boxed{B}", "B", True), (r"\boxed{\text{B}}", "B", True), (r"\boxed{(B)} and not A", "B", True),
     ("B) Paris", "B", True), ("B. Paris, not A", "B", True), ("A is odd.\nAnswer: **B**", "B", True),
     ("The answer is A because it is even.", "A", True), ("**Answer:** B", "B", True),
-    ("A", "B", False), ("", "B", False), ("A or B", "B", False), ("A, B", "B", False), ("The answer is A or B.", "A", False),
+    ("A", "B", False), ("", "B", False), ("A or B", "B", False), ("A, B", "B", False),
+    ("The answer is A or B.", "A", False),
     ("The answer is A. No, the answer is B.", "B", False), ("A) 3\nB) 4", "A", False), ("Answer: Both", "B", False),
     ("Answer: A good idea", "A", False), ("Answer: I think so", "I", False), ("The answer is not B.", "B", False),
     ("Because", "B", False), (r"\boxed{A, B}", "A", False), ("K", "K", False), ("The answer is B's", "B", False),
@@ -59,7 +61,8 @@ def test_json(completion, answer, right):
 
 @pytest.mark.parametrize(("completion", "right"), [
     ("<think>3 + 4</think><answer>7</answer>", True), (" <think>a\nb</think>\n\n<answer>7</answer>\n", True),
-    ("<think></think><answer></answer>", True), ("<think>3</think>7", False), ("so <think>3</think><answer>7</answer>", False),
+    ("<think></think><answer></answer>", True), ("<think>3</think>7", False),
+    ("so <think>3</think><answer>7</answer>", False),
     ("<answer>7</answer><think>3</think>", False), ("<think>3</think><answer>7", False), ("", False),
     ("<think></answer>", False), ("<think>3</think> so <answer>7</answer>", False),
 ])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from labcore.catalog.llm.tasks import TASKS
 from labcore.exports.handover.task_code import task_code
 from labcore.exports.handover.tools import TOOLS
 from labcore.tasks.task import Problem, make_task
+from labcore.tasks.verifiers import choice
 from tests.exports.handover.conftest import PAIRS, plan
 
 TEXTS = ("", "3", " 3 ", "13", "3.0", "#### 3", "the sum is 3.", "−3", "1,003", "acb", "abc", "abcd", "132", "142",
@@ -36,6 +38,13 @@ def test_verdicts_are_the_labs(task, knobs, files):
     for answer in ("3", "132", "abc", "3/4", "B", "[3]"):
         for text in TEXTS:
             assert theirs(text, answer) == ours.score(Problem("", answer), text).reward, (text, answer)
+
+
+def test_the_letter_of_a_choice_is_judged_as_in_the_lab(files):
+    Path(files["prompts"]).write_text('{"prompt": "Which?", "answer": "B"}')
+    theirs = names(plan("grpo", "prompts", files, knobs={"verifier": "choice"}))["score"]
+    for text in (*TEXTS, r"\boxed{B}", "A) 3\nB) 4", "b"):
+        assert theirs(text, "B") == choice(text, "B"), text
 
 
 @pytest.mark.parametrize("task", ["sort", "add", "prompts", "text"])
