@@ -55,8 +55,9 @@ def test_what_is_proposed_reads_every_answer_of_the_file(tmp_path):
         sorts = draw.sample(SORTS, draw.choice((1, 1, 1, 2)))
         rows = [answer for sort in sorts for answer in draw.choices(sort, k=3)]
         fits = looked(tmp_path, asked(*((f"p{place}", answer) for place, answer in enumerate(rows)))).fits
-        spec = make(algorithm_key="sft", task_key="prompts", data=str(tmp_path / "data.jsonl"), knobs={"verifier": fits})
-        made = make_task(task("prompts"), spec.knobs, tmp_path / "data.jsonl")  # refuses an answer that it cannot read
+        path = tmp_path / "data.jsonl"
+        spec = make(algorithm_key="sft", task_key="prompts", data=str(path), knobs={"verifier": fits})
+        made = make_task(task("prompts"), spec.knobs, path)  # refuses an answer that it cannot read
         assert all(made.score(row, row.answer).exact for row in made.rows), (fits, rows)
         seen.add(fits)
         others = [row for row in made.rows if row.answer not in ("\\frac34", "3/4")]

@@ -48,5 +48,5 @@ def test_without_the_library_it_says_what_to_do(monkeypatch, tmp_path):
     (tmp_path / "broken.py").write_text("raise ImportError('No module named math_verify')")
     monkeypatch.setattr(math_judge.math_equal, "__file__", str(tmp_path / "broken.py"))
     monkeypatch.setattr(math_judge, "_started", None)
-    with pytest.raises(LabError, match="did not start .*No module named math_verify.*requirements.txt"):
+    with pytest.raises(LabError, match=r"did not start .*No module named math_verify.*requirements.txt"):
         maths("1", "2")

@@ -18,6 +18,8 @@ from labcore.exports.handover.plan import Plan
 from labcore.files import given
 from labcore.tasks import add, math_equal, numbers, verifiers
 
+MATH_VERIFY = "0.9.0"  # as requirements.txt has it
+
 _SORT = '''
 LETTERS = {letters}
 
@@ -152,6 +154,11 @@ def task_code(plan: Plan, more: str = "") -> str:
     elif plan.loop == "online":
         body += _scored(plan)
     return imports(body + more) + "\n" + body + more
+
+
+def packages(plan: Plan, antlr: str = "antlr4-13-2") -> str:
+    """What the code needs beside the tool, to stand behind `pip install`; `antlr` is the extra that fits the tool."""
+    return f" math-verify[{antlr}]=={MATH_VERIFY}" if "import parse, verify" in task_code(plan) else ""
 
 
 def needs_pairs(plan: Plan) -> bool:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from labcore.catalog.llm.tasks import TASKS
-from labcore.exports.handover.task_code import task_code
+from labcore.exports.handover.task_code import MATH_VERIFY, task_code
 from labcore.exports.handover.tools import TOOLS
 from labcore.tasks.task import Problem, make_task
 from labcore.tasks.verifiers import choice
 from tests.exports.handover.conftest import PAIRS, plan
 
+ROOT = Path(__file__).parents[3]
 TEXTS = ("", "3", " 3 ", "13", "3.0", "#### 3", "the sum is 3.", "−3", "1,003", "acb", "abc", "abcd", "132", "142",
          "1320", "3/4", "0.75", "B", "The answer is B.", "A or B", "[3]", "```json\n3\n```", "<a>3</a>", "1,5")
 
@@ -92,3 +93,12 @@ def test_pairs_are_sampled_as_the_lab_samples_them(checkpoint, files):
     code["sampled_pairs"].__globals__["score"] = lambda text, answer: 1.0
     with pytest.raises(SystemExit, match="No prompt got both"):
         code["sampled_pairs"](model, tokenizer, prompts=2)
+
+
+def test_the_script_of_the_math_verifier_names_the_package_that_it_imports(files):
+    pinned = f"math-verify[antlr4-{{}}]=={MATH_VERIFY}"
+    assert f"math-verify=={MATH_VERIFY}\n" in (ROOT / "requirements.txt").read_text()
+    for name, tool in TOOLS.items():
+        each = plan("grpo", "prompts", files, knobs={"verifier": "math"})
+        assert pinned.format("9-3" if name == "verl" else "13-2") in tool.script(each), name
+        assert "math-verify" not in tool.script(plan("grpo", "prompts", files, knobs={"verifier": "numeric"})), name
