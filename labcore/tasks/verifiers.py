@@ -25,10 +25,11 @@ _LETTER = r"(?:\\text\{\s*)?[(\[]?\**(?P<letter>[A-J])(?![\w'’])\**[)\]]?"
 _OTHER = r"(?P<other>\s*(?:,|/|&|\bor\b|\band\b)\s*[(\[]?[A-J](?![\w'’]))?"
 _WORD = r"(?![ ](?!because|since|as\b|for\b|and\b|or\b)[a-z])"
 _BOXED_LETTER = re.compile(r"\\boxed\{\s*" + _LETTER + _OTHER)
-_SAID_LETTER = re.compile(r"\b(?i:answer|choice|option)\**\s*(?i:is|:|=)\s*:?\s*\**\s*(?:(?i:option|choice)\s+)?"
+_SAID_LETTER = re.compile(r"\b(?i:answer|choice|option)[\s*]*+(?i:is|:|=)[\s:*]*+(?:(?i:option|choice)\s+)?"
                           r"(?:\\boxed\{|\$)?" + _LETTER + _OTHER + r"(?:(?<![AI])|" + _WORD + ")")
-_FIRST_LETTER = re.compile(r"(?m)^\s*\**(?:(?P<alone>[(\[]?[A-Ja-j][)\].]?)\**\s*\Z|(?P<option>[(\[]?[A-J][)\].:]\s))")
-_FENCE = re.compile(r"^```(?:json)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_FIRST_LETTER = re.compile(r"(?m)^[^\S\n]*\**(?:(?P<alone>[(\[]?[A-Ja-j][)\].]?)\**\s*\Z"
+                           r"|(?P<option>[(\[]?[A-J][)\].:]\s))")
+_FENCE = re.compile(r"(?m)^```(?:json)?[ \t]*$")  # its begin or its end
 
 
 def exact(completion: str, answer: str) -> bool:
@@ -115,9 +116,9 @@ def is_json(completion: str, answer: str) -> bool:
     >>> is_json('```json\\n{"a": [1, 2]}\\n```', '{"a":[1,2.0]}'), is_json("{a: 1}", ""), is_json("[1]", "[true]")
     (True, False, False)
     """
-    fenced = _FENCE.findall(completion)
+    parts = _FENCE.split(completion)
     try:
-        found = json_of(fenced[0] if len(fenced) == 1 else completion)
+        found = json_of(parts[1] if len(parts) == 3 else completion)
     except NotJSON:
         return False
     try:

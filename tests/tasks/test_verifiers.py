@@ -6,6 +6,7 @@ import pytest
 
 from labcore.catalog.llm.tasks import VERIFIERS as NAMES
 from labcore.errors import LabError
+from labcore.tasks.numbers import number, plain
 from labcore.tasks.verifiers import (
     VERIFIERS,
     answer_fault,
@@ -13,7 +14,9 @@ from labcore.tasks.verifiers import (
     containing,
     exact,
     formatted,
+    in_format,
     is_json,
+    letter,
     matching,
     verifier,
     within,
@@ -77,6 +80,15 @@ def test_a_format_takes_linear_time_and_needs_a_template():
     assert formatted("yes")("yes", "") and not formatted("yes")("yes!", "") and not formatted("aa…aa")("aaa", "")
     with pytest.raises(LabError, match="needs a template"):
         formatted(" ")
+
+
+@pytest.mark.parametrize("text", ["1,", " ", "*", "answer", "answer: ", "answer is", "\n", "A", "```json\n", "####",
+                                  "-", r"\boxed{", r"\boxed{{", "1 000 ", "{a}", "> "])
+def test_a_long_completion_is_judged_in_time(text):
+    for long in (text * 4000, "answer:" + text * 4000, "\\boxed{" + text * 4000):
+        started = time.monotonic()
+        number(long), plain(long), letter(long), is_json(long, "1"), in_format(long, "<a>…</a>")
+        assert time.monotonic() - started < 2
 
 
 def test_regex_searches_anywhere():
