@@ -18,6 +18,9 @@ from labcore.tasks.look import Look
 
 MOST = 0.8  # of the answers that look alike, from where a setting is proposed
 SFT_STEPS = 400  # that are proposed
+_FITS = {"numeric": "All answers are numbers. The numeric verifier also accepts “The answer is 5.” and 5.0.",
+         "math": "Some answers have TeX or are fractions. The math verifier also accepts 0.75 for 3/4.",
+         "choice": "All answers are letters of a choice. The choice verifier also accepts “The answer is (B).”"}
 
 
 @dataclass(frozen=True)
@@ -68,17 +71,14 @@ def _fits(longest: int, limit: int, context: int, where: str = "") -> Finding:
 
 
 def _verifier(look: Look, spec: RunSpec) -> Finding | None:
-    """Where the answers end in a number and are compared as texts: the verifier that reads the number."""
-    if spec.knobs.get("verifier") != "exact":
+    """Where the answers are compared as texts: the verifier that reads every one of them."""
+    if spec.knobs.get("verifier") != "exact" or look.fits == "exact":
         return None
-    use = Proposal("Use the numeric verifier", (("verifier", "numeric"),))
+    use = Proposal(f"Use the {look.fits} verifier", (("verifier", look.fits),))
     if look.marked >= MOST * look.lines:
         return Finding("warning", f"{look.marked:,} of {look.lines:,} answers end in “#### number”, but the verifier "
                        "is exact: only the whole solution, letter by letter, counts as right.", (use,))
-    if look.numbers >= MOST * look.lines:
-        return Finding("note", f"{look.numbers:,} of {look.lines:,} answers are numbers. The numeric verifier also "
-                       "accepts “The answer is 5.” and 5.0.", (use,))
-    return None
+    return Finding("note", _FITS[look.fits], (use,))
 
 
 def _cut(look: Look, spec: RunSpec) -> Finding | None:

@@ -13,6 +13,7 @@ from functools import cache
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.tasks import VERIFIERS
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,12 @@ _NO_RATIOS = ("aot", *(choice.key for choice in choices.PREFERENCE_LOSS.members 
 ONE_UPDATE = "one update per batch, so every ratio is 1"
 _EVERY_TOKEN = tuple(choice.key for choice in choices.PREFERENCE_LOSS.members if choice.every_token)
 _ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
+
+
+def _all_but(*readers: str) -> tuple[Value, ...]:
+    """The verifiers that do not read a knob of `readers`."""
+    return tuple(name for name in VERIFIERS if name not in readers)
+
 
 RULES = (
     # Language models.
@@ -73,9 +80,8 @@ RULES = (
     Rule(("lora_alpha",), {"lora_rank": (0,)}, "LoRA is off"),
     Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
     # Tasks on the user's own files.
-    Rule(("pattern",), {"verifier": ("exact", "numeric", "length")}, "this verifier looks for no pattern"),
-    Rule(("length_low", "length_high"), {"verifier": ("exact", "numeric", "regex", "contains")},
-         "this verifier does not look at the length"),
+    Rule(("pattern",), {"verifier": _all_but("regex", "contains", "format")}, "this verifier looks for no pattern"),
+    Rule(("length_low", "length_high"), {"verifier": _all_but("length")}, "this verifier does not look at the length"),
     # Deep methods.
     Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is kl_penalty"),
     Rule(("beta", "kl_target"), {"objective": ("clip",)}, "the objective is clip"),

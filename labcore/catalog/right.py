@@ -9,8 +9,9 @@ from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS, Metric
 from labcore.catalog.task import Task
 
-_CHECKS = {"exact": "Exact match", "numeric": "Same number", "regex": "Matches the pattern",
-           "contains": "Contains the answer", "length": "Length in range"}
+_CHECKS = {"exact": "Exact match", "numeric": "Same number", "math": "Equal as mathematics",
+           "choice": "Same choice", "regex": "Matches the pattern", "contains": "Contains the answer",
+           "length": "Length in range", "format": "Matches the template", "json": "Right JSON"}
 
 
 def right(task: Task, knobs: Mapping[str, Value]) -> str:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from labcore.tasks.numbers import plain
 from labcore.tasks.task import Pair, Problem, Single, TextTask
-from labcore.tasks.verifiers import number
+from labcore.tasks.verifiers import letter
 
 _MARKED = re.compile(r"####\s*\S*\d")  # how GSM8K ends a solution: "#### 18"
+# What only mathematics can compare: TeX and fractions.
+_MATHS = re.compile(r"\\(?:boxed|[dt]?frac|sqrt|pi|times|cdot|text|left|circ|pm|infty|begin|log|ln|sin|cos|tan)"
+                    r"(?![a-z])"
+                    r"|\A\s*[-−–+]?[0-9]+\s*/\s*[0-9]+\s*\Z|####\s*[-−–+]?[0-9]+\s*/\s*[0-9]+\s*\Z")
+
+_LETTER = re.compile(r"\s*\(?[A-J]\)?\s*")
 
 
 @dataclass(frozen=True)
@@ -17,9 +25,9 @@ class Look:
     """Of the lines of a file of prompts or pairs. Lengths are in characters; of a pair the chosen side is the answer.
 
     `longest` is the prompt with the most characters and `line` where it stands; `answers` has the shortest, the median
-    and the longest answer, and `lengths` all of them. `marked` answers end in "#### number", `numbers` are a number
-    and nothing else, `empty` ones have no text. `repeated` prompts stood before, `disagreeing` ones of these with
-    another answer.
+    and the longest answer, and `lengths` all of them. `marked` answers end in "#### number", `empty` ones have no
+    text, and `fits` is the verifier that reads every answer right. `repeated` prompts stood before,
+    `disagreeing` ones of these with another answer.
     """
 
     lines: int
@@ -28,7 +36,7 @@ class Look:
     answers: tuple[int, int, int]
     lengths: tuple[int, ...]
     marked: int
-    numbers: int
+    fits: str
     empty: int
     repeated: int
     disagreeing: int
@@ -49,7 +57,7 @@ def look(task: TextTask) -> Look | None:
         disagreeing += seen.setdefault(row.prompt, answer) != answer
     return Look(len(rows), len(longest.prompt), longest.line, (min(lengths), int(median(lengths)), max(lengths)),
                 tuple(lengths), sum(bool(_MARKED.search(answer)) for answer in answers),
-                sum(_is_number(answer) for answer in answers), lengths.count(0), repeated, disagreeing)
+                fitting(answers), lengths.count(0), repeated, disagreeing)
 
 
 def answer_of(row: Problem | Pair | Single) -> str:
@@ -57,6 +65,17 @@ def answer_of(row: Problem | Pair | Single) -> str:
     return row.chosen if isinstance(row, Pair) else row.completion if isinstance(row, Single) else row.answer
 
 
-def _is_number(answer: str) -> bool:
-    """Whether an answer is a number and nothing else but a unit's sign."""
-    return number(answer) is not None and not re.search(r"[^\W\d_]", answer) and len(answer.split()) == 1
+def fitting(answers: Sequence[str]) -> str:
+    r"""The verifier for a file with these answers: none of them is misread by it.
+
+    numeric where each is a whole plain number, or ends in one after "####"; math where some have TeX or are fractions
+    and the rest are such numbers; choice where each is a letter, A to J; else exact.
+
+    >>> [fitting(answers) for answers in (["18", "#### 1,018"], ["18", "3/4"], ["A", "(B)"], ["18", "eggs"])]
+    ['numeric', 'math', 'choice', 'exact']
+    """
+    if all(map(plain, answers)):
+        return "numeric"
+    if all(_MATHS.search(answer) or plain(answer) for answer in answers):
+        return "math"
+    return "choice" if all(_LETTER.fullmatch(answer) and letter(answer) for answer in answers) else "exact"

@@ -6,22 +6,30 @@ Left out: part marks. Every score is yes or no.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from typing import Any
 
 import regex
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
+from labcore.files.given import NotJSON, json_of
+from labcore.tasks.math_judge import maths
+from labcore.tasks.numbers import numeric, plain
 
 Verifier = Callable[[str, str], bool]
 
 PATTERN_SECONDS = 2.0
-# A sign counts unless it follows a number or a word ("20-5" ends in 5); commas count between groups of three.
-_NUMBER = re.compile(r"(?P<head>(?:(?<![\w)\]%.])[-−+])?[$€£]?(?:(?<=[$€£])[-−+])?)"
-                     r"(?P<digits>(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|(?<![0-9])\.[0-9]+)"
-                     r"(?P<power>[eE][-+]?[0-9]{1,3}(?!\w))?")
+_LETTER = r"(?:\\text\{\s*)?[(\[]?\**(?P<letter>[A-J])(?![\w'’])\**[)\]]?"
+# Another letter beside the first is no choice; "A" and "I" may be words.
+_OTHER = r"(?P<other>\s*(?:,|/|&|\bor\b|\band\b)\s*[(\[]?[A-J](?![\w'’]))?"
+_WORD = r"(?![ ](?!because|since|as\b|for\b|and\b|or\b)[a-z])"
+_BOXED_LETTER = re.compile(r"\\boxed\{\s*" + _LETTER + _OTHER)
+_SAID_LETTER = re.compile(r"\b(?i:answer|choice|option)[\s*]*+(?i:is|:|=)[\s:*]*+(?:(?i:option|choice)\s+)?"
+                          r"(?:\\boxed\{|\$)?" + _LETTER + _OTHER + r"(?:(?<![AI])|" + _WORD + ")")
+_FIRST_LETTER = re.compile(r"(?m)^[^\S\n]*\**(?:(?P<alone>[(\[]?[A-Ja-j][)\].]?)\**\s*\Z"
+                           r"|(?P<option>[(\[]?[A-J][)\].:]\s))")
+_FENCE = re.compile(r"(?m)^```(?:json)?[ \t]*$")  # its begin or its end
 
 
 def exact(completion: str, answer: str) -> bool:
@@ -31,37 +39,6 @@ def exact(completion: str, answer: str) -> bool:
     (True, False)
     """
     return completion.strip() == answer.strip()
-
-
-def numeric(completion: str, answer: str) -> bool:
-    """The same number (`number`); False where either has none.
-
-    >>> numeric("so she makes $1,018.00 a day.", "9 * 2 = 18\\n#### 1018"), numeric("none", "18")
-    (True, False)
-    """
-    found, wanted = number(completion), number(answer)
-    return found is not None and found == wanted
-
-
-def number(text: str) -> Decimal | None:
-    """The number after the first "####", or else the last number; None where there is none.
-
-    Signs, currency signs, commas between thousands, decimals and powers of ten are read; a percent sign is
-    dropped, so 50% is 50.
-
-    Source: Cobbe et al. 2021, arXiv:2110.14168, whose evaluation takes the first "####".
-
-    >>> [str(number(text)) for text in ("2 + 3 = 5\\n#### -1,234.5", "from 3 to 4.", "20-5", "−$.50", "no")]
-    ['-1234.5', '4', '5', '-0.50', 'None']
-    """
-    _, _, after = text.partition("####")
-    found = _NUMBER.search(after.strip().split("\n")[0])
-    if found is None:
-        found = next(iter(deque(_NUMBER.finditer(text), maxlen=1)), None)
-    if found is None:
-        return None
-    value = Decimal(found["digits"].replace(",", "") + (found["power"] or ""))
-    return -value if set(found["head"]) & set("-−") else value
 
 
 def matching(pattern: str) -> Verifier:
@@ -106,12 +83,105 @@ def within(low: int, high: int) -> Verifier:
     return lambda completion, answer: low <= len(completion) <= high
 
 
+def choice(completion: str, answer: str) -> bool:
+    """The same letter of a multiple choice (`letter`); False where either states none or several.
+
+    >>> choice("B. Both are even, so the answer is (B).", "B"), choice("A or B", "B")
+    (True, False)
+    """
+    found = letter(completion)
+    return found is not None and found == letter(answer)
+
+
+def letter(text: str) -> str | None:
+    r"""The letter, A to J, that a text states: in a box, or else after "answer", or else as its only option.
+
+    None where it states none, or more than one.
+
+    >>> [letter(text) for text in ("B", "(b)", "B) Paris", "Answer: B", r"\\boxed{B}", "A) 3\nB) 4", "Both.")]
+    ['B', 'B', 'B', 'B', 'B', None, None]
+    """
+    for stated in (_BOXED_LETTER, _SAID_LETTER, _FIRST_LETTER):
+        found = list(stated.finditer(text))
+        if found:
+            letters = {re.sub(r"[^A-J]", "", (each.groupdict().get("letter") or each[0]).upper()) for each in found}
+            several = len(letters) > 1 or any(each.groupdict().get("other") for each in found)
+            return None if several else letters.pop()
+    return None
+
+
+def is_json(completion: str, answer: str) -> bool:
+    """JSON, by itself or in the only fence of Markdown; where the answer is JSON too, with the same value.
+
+    >>> is_json('```json\\n{"a": [1, 2]}\\n```', '{"a":[1,2.0]}'), is_json("{a: 1}", ""), is_json("[1]", "[true]")
+    (True, False, False)
+    """
+    parts = _FENCE.split(completion)
+    try:
+        found = json_of(parts[1] if len(parts) == 3 else completion)
+    except NotJSON:
+        return False
+    try:
+        wanted = json_of(answer)
+    except NotJSON:
+        return True
+    return _alike(found, wanted)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two values of JSON are the same; true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_alike(*pair) for pair in zip(one, other, strict=True))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def formatted(template: str) -> Verifier:
+    """A verifier of the whole completion against a template, in which "…" (or "...") stands for any text.
+
+    Blanks around the completion and between two tags do not count. The time is linear in the length.
+
+    Raises:
+        LabError: the template is empty.
+
+    >>> judge = formatted("<think>…</think><answer>…</answer>")
+    >>> judge("<think>3 + 4</think>\\n<answer>7</answer>", ""), judge("7", "")
+    (True, False)
+    """
+    if not template.strip():
+        raise LabError("The format verifier needs a template: set pattern, for example "
+                       "pattern=<think>…</think><answer>…</answer>.")
+    return lambda completion, answer: in_format(completion, template)
+
+
+def in_format(completion: str, template: str) -> bool:
+    """Whether a completion has the form of a template (`formatted`)."""
+    shape, text = (re.sub(r">\s+<", "><", each.strip()) for each in (template.replace("...", "…"), completion))
+    first, *middle = shape.split("…")
+    if not middle:
+        return text == first
+    if not text.startswith(first):
+        return False
+    place = len(first)
+    for part in middle[:-1]:
+        at = text.find(part, place)
+        if at < 0:
+            return False
+        place = at + len(part)
+    return text.endswith(middle[-1]) and len(text) - len(middle[-1]) >= place
+
+
 VERIFIERS: dict[str, Callable[[Mapping[str, Value]], Verifier]] = {
     "exact": lambda knobs: exact,
     "numeric": lambda knobs: numeric,
+    "math": lambda knobs: maths,
+    "choice": lambda knobs: choice,
     "regex": lambda knobs: matching(str(knobs["pattern"])),
     "contains": lambda knobs: containing(str(knobs["pattern"])),
     "length": lambda knobs: within(int(knobs["length_low"]), int(knobs["length_high"])),
+    "format": lambda knobs: formatted(str(knobs["pattern"])),
+    "json": lambda knobs: is_json,
 }
 
 
@@ -127,8 +197,10 @@ def verifier(knobs: Mapping[str, Value]) -> Verifier:
 def answer_fault(knobs: Mapping[str, Value], answer: str) -> str | None:
     """What is wrong with `answer` for the chosen verifier, as the end of a sentence; None where it will do."""
     name = knobs["verifier"]
-    if name == "numeric" and number(answer) is None:
-        return "has no number, which the numeric verifier needs"
-    if not answer.strip() and (name == "exact" or (name == "contains" and not knobs["pattern"])):
+    if name == "numeric" and not plain(answer):
+        return "is not a whole plain number, which the numeric verifier needs (verifier=math reads fractions and TeX)"
+    if name == "choice" and letter(answer) is None:
+        return "is not a letter from A to J, which the choice verifier needs"
+    if not answer.strip() and (name in ("exact", "math") or (name == "contains" and not knobs["pattern"])):
         return f"is empty, so the {name} verifier has nothing to compare with"
     return None

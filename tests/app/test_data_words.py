@@ -10,7 +10,7 @@ from app.training.data_words import of_file, of_trial
 from labcore.spec.run_spec import make
 from labcore.tasks.look import Look
 
-LOOK = Look(100, 80, 7, (1, 4, 9), (4,) * 100, 0, 0, 0, 0, 0)
+LOOK = Look(100, 80, 7, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)
 
 
 @pytest.fixture
@@ -44,11 +44,18 @@ def test_a_file_without_a_fault_is_two_good_sentences(spec):
 
 
 def test_marked_answers_propose_the_numeric_verifier_while_it_is_exact(spec):
-    found = of(spec(), marked=96)
+    found = of(spec(), marked=96, fits="numeric")
     assert "96 of 100 answers end in “#### number”, but the verifier is exact" in said(found, "warning")
     assert proposals(found)["Use the numeric verifier"].knobs == (("verifier", "numeric"),)
-    assert not proposals(of(spec(verifier="numeric"), marked=96)) and not proposals(of(spec(), marked=79))
-    assert "100 of 100 answers are numbers" in said(of(spec(), numbers=100), "note")
+    assert not proposals(of(spec(verifier="length"), marked=96, fits="numeric"))
+    assert not proposals(of(spec(), marked=96)), "one of them is none"
+
+
+@pytest.mark.parametrize("fits, words", [("numeric", "All answers are numbers"), ("math", "accepts 0.75 for 3/4"),
+                                         ("choice", "All answers are letters")])
+def test_the_verifier_that_reads_every_answer_is_proposed(spec, fits, words):
+    found = of(spec(), fits=fits)
+    assert words in said(found, "note") and proposals(found)[f"Use the {fits} verifier"].knobs == (("verifier", fits),)
 
 
 def test_a_prompt_that_does_not_fit_the_context_is_a_warning(spec):

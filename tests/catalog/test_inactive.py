@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from safetensors.numpy import load_file
 from labcore.catalog import kinds
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.inactive import RULES, reason
-from labcore.catalog.llm.tasks import TASKS
+from labcore.catalog.llm.tasks import TASKS, VERIFIERS
 from labcore.catalog.task import Task
 from labcore.spec.run_spec import every_knob, knobs_of, make
 from labcore.tasks.task import Problem, make_task
@@ -134,14 +135,15 @@ def test_what_is_said_of_it_is_true(case, tmp_path):
 @pytest.mark.parametrize("key, values", [("pattern", ("a", "[")), ("length_low", (1, 3)), ("length_high", (3, 9))])
 def test_a_verifier_does_not_read_the_knobs_of_another(key, values, tmp_path):
     path = tmp_path / "prompts.jsonl"
-    path.write_text('{"prompt": "?", "answer": "17"}')
-    row, read = TASKS["prompts"], {"pattern": ("regex", "contains")}.get(key, ("length",))
+    row, read = TASKS["prompts"], {"pattern": ("regex", "contains", "format")}.get(key, ("length",))
     defaults = {knob.key: knob.default for knob in row.knobs}
-    for verifier in ("exact", "numeric", "regex", "contains", "length"):
+    for verifier in VERIFIERS:
+        answer = "B" if verifier == "choice" else "17"
+        path.write_text(json.dumps({"prompt": "?", "answer": answer}))
         knobs = {**defaults, "pattern": "7", "verifier": verifier, "length_high": 4}
         assert bool(reason(key, knobs)) == (verifier not in read)
         if verifier not in read:
-            scores = [[make_task(row, {**knobs, key: value}, path).score(Problem("?", "17"), text)
+            scores = [[make_task(row, {**knobs, key: value}, path).score(Problem("?", answer), text)
                        for text in ("17", "1", "so it is 17", "a")] for value in values]
             assert scores[0] == scores[1]
 

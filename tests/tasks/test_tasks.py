@@ -116,7 +116,8 @@ def test_a_batch_repeats_a_prompt_only_when_it_must(make):
 
 @pytest.mark.parametrize(("rows", "changes", "words"), [
     ([{"prompt": "", "answer": "a"}], {}, "Line 1 of my.jsonl has an empty prompt"),
-    ([*ROWS["prompts"], {"prompt": "a", "answer": "yes"}], {"verifier": "numeric"}, "in line 21 .* has no number"),
+    ([*ROWS["prompts"], {"prompt": "a", "answer": "yes"}], {"verifier": "numeric"},
+     "in line 21 .* is not a whole plain number.*verifier=math"),
     ([{"prompt": "a", "answer": ""}], {}, "answer in line 1 .* is empty"),
     (None, {"verifier": "regex"}, "needs a pattern"),
     (None, {"verifier": "regex", "pattern": "["}, "not a regular expression"),

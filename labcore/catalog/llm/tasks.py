@@ -6,13 +6,17 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.task import Task
 
 _ALL = ("online", "preference", "reward_model", "sft")  # loops
-VERIFIERS = ("exact", "numeric", "regex", "contains", "length")
+VERIFIERS = ("exact", "numeric", "math", "choice", "regex", "contains", "length", "format", "json")
 
 _VERIFIER = (
     Knob("verifier", "Verifier", "exact", "How an answer is scored. exact: equal to the answer; numeric: the number "
-         "after #### or the last number equals the answer's; regex: matches the pattern; contains: holds the pattern, "
-         "or the answer where the pattern is empty; length: between the two lengths.", choices=VERIFIERS),
-    Knob("pattern", "Pattern", "", "The regular expression (regex) or text (contains) to look for."),
+         "after ####, in \\boxed{} or at the end equals the answer's, which is a whole plain number; math: equal as "
+         "mathematics, so 3/4, 0.75 and \\frac{3}{4} are the same; choice: states the answer's letter, A to J; regex: "
+         "matches the pattern; contains: holds the pattern, or the answer where the pattern is empty; length: between "
+         "the two lengths; format: has the form of the pattern; json: is JSON, and equals an answer that is JSON.",
+         choices=VERIFIERS),
+    Knob("pattern", "Pattern", "", "The regular expression (regex) or text (contains) to look for, or the template "
+         "(format), in which … stands for any text: <think>…</think><answer>…</answer>."),
     Knob("length_low", "Shortest", 1, "Shortest completion that the length verifier accepts. Higher: "
          "asks for more text; lower: accepts almost anything.", low=0, high=100_000, unit="characters", advanced=True),
     Knob("length_high", "Longest", 40, "Longest completion that the length verifier accepts. Higher: accepts "

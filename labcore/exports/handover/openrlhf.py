@@ -31,7 +31,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.task_code import brings_pairs, needs_pairs, task_code
+from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
 
 VERSION = "0.11.2"
 COMMANDS = {"online": "train_ppo_ray", "preference": "train_dpo", "reward_model": "train_rm", "sft": "train_sft"}
@@ -278,7 +278,7 @@ def script(plan: Plan) -> str:
     for line in found:
         for key in line.settings:
             names[key] = f"{names[key]}, {line.knob}" if key in names else line.knob
-    needs = requirement("openrlhf", VERSION, *(("vllm",) if plan.loop == "online" else ()))
+    needs = requirement("openrlhf", VERSION, *(("vllm",) if plan.loop == "online" else ())) + packages(plan)
     top = shell.head(plan, found, "OpenRLHF", "openrlhf", VERSION, needs, f"openrlhf/cli/{command}.py")
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
     main = _MAINS["online" if plan.loop == "online" else "sft" if not needs_pairs(plan) else

@@ -15,7 +15,10 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.exports.handover.plan import Plan
-from labcore.tasks import add, verifiers
+from labcore.files import given
+from labcore.tasks import add, math_equal, numbers, verifiers
+
+MATH_VERIFY = "0.9.0"  # as requirements.txt has it
 
 _SORT = '''
 LETTERS = {letters}
@@ -153,6 +156,11 @@ def task_code(plan: Plan, more: str = "") -> str:
     return imports(body + more) + "\n" + body + more
 
 
+def packages(plan: Plan, antlr: str = "antlr4-13-2") -> str:
+    """What the code needs beside the tool, to stand behind `pip install`; `antlr` is the extra that fits the tool."""
+    return f" math-verify[{antlr}]=={MATH_VERIFY}" if "import parse, verify" in task_code(plan) else ""
+
+
 def needs_pairs(plan: Plan) -> bool:
     """Whether the run learns from pairs."""
     return plan.loop in ("preference", "reward_model")
@@ -170,11 +178,11 @@ def brings_pairs(plan: Plan) -> bool:
 
 def imports(body: str) -> str:
     """The import lines of the modules that the code names."""
-    used = [name for name in ("json", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)]
+    used = [name for name in ("json", "math", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)]
     lines = [f"import {name}" for name in used if name != "regex"]
-    lines += [line for word, line in (("deque", "from collections import deque"),
-                                      ("Decimal", "from decimal import Decimal"), ("Path", "from pathlib import Path"))
-              if re.search(rf"\b{word}\(", body)]
+    lines += [line for use, line in ((r"\bDecimal\(", "from decimal import Decimal"),
+                                     (r"\bPath\(", "from pathlib import Path"),
+                                     (r"\bAny\b", "from typing import Any")) if re.search(use, body)]
     return "\n".join([*lines, *(["", "import regex"] if "regex" in used else [])]) + "\n"
 
 
@@ -191,22 +199,33 @@ def _source(module: Any, *names: str) -> str:
     wanted = [node for node in ast.parse(text).body
               if getattr(node, "name", None) in names
               or (isinstance(node, ast.Assign) and node.targets[0].id in names)]
-    return "".join(("\n\n" if isinstance(node, ast.FunctionDef) else "\n") + ast.get_source_segment(text, node) + "\n"
+    return "".join(("\n" if isinstance(node, ast.Assign) else "\n\n") + ast.get_source_segment(text, node) + "\n"
                    for node in wanted)
 
 
 _BODIES = {"labcore.tasks.sort:Sort": _SORT, "labcore.tasks.add:Add": _ADD, "labcore.tasks.text:Text": _TEXT,
            "labcore.tasks.prompts:Prompts": _ROWS, "labcore.tasks.preferences:Preferences": _ROWS}
 
+_JSON = ("DEEPEST", "MOST_DIGITS", "_HALF_ESCAPED", "_TEXT_OR_CONSTANT", "NO_VALUE", "NotJSON", "json_of", "_whole",
+         "_real", "_Constant", "_refused", "_placed", "_WITH_CONSTANTS", "_STRICT", "_depth")
 Scoring = Callable[[Plan], tuple[str, str]]
 # How a completion is judged: the code it needs, and the expression.
 _SCORINGS: dict[str, Scoring] = {
     "equal": lambda plan: ("", "completion == answer"),
     "shaped": lambda plan: (_source(add, "digits_right"), "digits_right(completion, answer)"),
     "exact": lambda plan: ("", "completion.strip() == answer.strip()"),
-    "numeric": lambda plan: (_source(verifiers, "_NUMBER", "number", "numeric"), "numeric(completion, answer)"),
+    "numeric": lambda plan: (_source(numbers, "_NUMBER", "_BEFORE", "_AFTER", "_CONTEXT", "_BOXED", "number", "numeric",
+                                      "_value"), "numeric(completion, answer)"),
+    "math": lambda plan: (_source(math_equal, "MATH_CHARACTERS", "math_equal", "math_text"),
+                          "math_equal(completion, answer)"),
+    "choice": lambda plan: (_source(verifiers, "_LETTER", "_OTHER", "_WORD", "_BOXED_LETTER", "_SAID_LETTER",
+                                    "_FIRST_LETTER", "letter", "choice"), "choice(completion, answer)"),
     "regex": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "regex.search(PATTERN, completion) is not None"),
     "contains": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "(PATTERN or answer.strip()) in completion"),
     "length": lambda plan: (f"\nLENGTH_LOW, LENGTH_HIGH = {plan['length_low']}, {plan['length_high']}\n",
                             "LENGTH_LOW <= len(completion) <= LENGTH_HIGH"),
+    "format": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n" + _source(verifiers, "in_format"),
+                            "in_format(completion, PATTERN)"),
+    "json": lambda plan: (_source(given, *_JSON) + _source(verifiers, "_FENCE", "is_json", "_alike"),
+                          "is_json(completion, answer)"),
 }

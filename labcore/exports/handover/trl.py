@@ -27,7 +27,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.task_code import brings_pairs, learns_singles, task_code
+from labcore.exports.handover.task_code import brings_pairs, learns_singles, packages, task_code
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
@@ -88,7 +88,7 @@ def script(plan: Plan) -> str:
     steps = plan.steps * plan.passes * plan.parts
     return _SCRIPT.format(
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
-        needs=requirement("trl", VERSION, *_extras(plan)),
+        needs=requirement("trl", VERSION, *_extras(plan)) + packages(plan),
         model=plan.model, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
         peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "").strip(),

@@ -30,7 +30,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.task_code import task_code
+from labcore.exports.handover.task_code import packages, task_code
 
 VERSION = "0.9.1"
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -264,7 +264,7 @@ def script(plan: Plan) -> str:
     found = mapped(plan)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
-    needs = requirement("verl", VERSION, *_EXTRAS[plan.loop])
+    needs = requirement("verl", VERSION, *_EXTRAS[plan.loop]) + packages(plan, "antlr4-9-3")  # as Hydra
     if plan["optimizer"] == "adamw_8bit":
         needs += " bitsandbytes"
     top = shell.head(plan, found, "verl", "verl", VERSION, needs, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")

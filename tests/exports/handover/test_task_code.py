@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from labcore.catalog.llm.tasks import TASKS
-from labcore.exports.handover.task_code import task_code
+from labcore.exports.handover.task_code import MATH_VERIFY, task_code
 from labcore.exports.handover.tools import TOOLS
 from labcore.tasks.task import Problem, make_task
+from labcore.tasks.verifiers import choice
 from tests.exports.handover.conftest import PAIRS, plan
 
+ROOT = Path(__file__).parents[3]
 TEXTS = ("", "3", " 3 ", "13", "3.0", "#### 3", "the sum is 3.", "−3", "1,003", "acb", "abc", "abcd", "132", "142",
-         "1320")
+         "1320", "3/4", "0.75", "B", "The answer is B.", "A or B", "[3]", "```json\n3\n```", "<a>3</a>", "1,5")
 
 
 def names(each) -> dict:
@@ -27,13 +30,22 @@ def names(each) -> dict:
     ("sort", {}), ("add", {}), ("add", {"reward_shape": "shaped"}), ("prompts", {"verifier": "exact"}),
     ("prompts", {"verifier": "numeric"}), ("prompts", {"verifier": "regex", "pattern": "^[0-9]+$"}),
     ("prompts", {"verifier": "contains"}), ("prompts", {"verifier": "contains", "pattern": "b"}),
+    ("prompts", {"verifier": "math"}), ("prompts", {"verifier": "json"}),
+    ("prompts", {"verifier": "format", "pattern": "<a>…</a>"}),
     ("prompts", {"verifier": "length", "length_low": 2, "length_high": 3}), ("text", {"verifier": "length"})])
 def test_verdicts_are_the_labs(task, knobs, files):
     each = plan("grpo", task, files, knobs=knobs)
     ours, theirs = make_task(each.spec.task_row, each.spec.knobs, each.spec.data), names(each)["score"]
-    for answer in ("3", "132", "abc"):
+    for answer in ("3", "132", "abc", "3/4", "B", "[3]"):
         for text in TEXTS:
             assert theirs(text, answer) == ours.score(Problem("", answer), text).reward, (text, answer)
+
+
+def test_the_letter_of_a_choice_is_judged_as_in_the_lab(files):
+    Path(files["prompts"]).write_text('{"prompt": "Which?", "answer": "B"}')
+    theirs = names(plan("grpo", "prompts", files, knobs={"verifier": "choice"}))["score"]
+    for text in (*TEXTS, r"\boxed{B}", "A) 3\nB) 4", "b"):
+        assert theirs(text, "B") == choice(text, "B"), text
 
 
 @pytest.mark.parametrize("task", ["sort", "add", "prompts", "text"])
@@ -81,3 +93,12 @@ def test_pairs_are_sampled_as_the_lab_samples_them(checkpoint, files):
     code["sampled_pairs"].__globals__["score"] = lambda text, answer: 1.0
     with pytest.raises(SystemExit, match="No prompt got both"):
         code["sampled_pairs"](model, tokenizer, prompts=2)
+
+
+def test_the_script_of_the_math_verifier_names_the_package_that_it_imports(files):
+    pinned = f"math-verify[antlr4-{{}}]=={MATH_VERIFY}"
+    assert f"math-verify=={MATH_VERIFY}\n" in (ROOT / "requirements.txt").read_text()
+    for name, tool in TOOLS.items():
+        each = plan("grpo", "prompts", files, knobs={"verifier": "math"})
+        assert pinned.format("9-3" if name == "verl" else "13-2") in tool.script(each), name
+        assert "math-verify" not in tool.script(plan("grpo", "prompts", files, knobs={"verifier": "numeric"})), name
