@@ -111,12 +111,11 @@ def _text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# What a part of a payload must be where it is there, whatever the event. What was refused may be any value.
+# What a part of a payload must be where it is there, whatever the event. A `value` that was refused may be anything.
 _PARTS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("text", "run", "base", "knob", "rule", "verdict", "evidence", "fix", "metric", "why"), _text),
     "severity": SEVERITIES.__contains__, "holds": lambda value: isinstance(value, bool),
     "between": lambda value: value in (0, 1), "to": lambda value: isinstance(value, str | bool) or is_number(value),
-    "value": lambda value: value is None or isinstance(value, str | bool | int | float),
     **dict.fromkeys(("update", "began"), lambda value: type(value) is int and 0 <= value <= EXACT)}
 _REFUSED = ("knob", "update", "between")
 _HOLDS = ("rule", "holds", "verdict", "evidence", "fix")
@@ -129,7 +128,7 @@ def sound(kind: str, payload: Any) -> bool:
     needed = {"knob": (*_REFUSED, "to"), "refused": _REFUSED if "update" in payload else (),
               "doctor": _HOLDS if payload.get("holds") else ("rule", "holds"),
               "rung": ("value", "kept", "text"), "set": ("knob", "value")}.get(kind, ())
-    return all(key in payload for key in needed) and all(
+    return all(key in payload for key in needed) and (kind != "rung" or is_number(payload["value"])) and all(
         _PARTS[key](value) for key, value in payload.items() if key in _PARTS)
 
 
