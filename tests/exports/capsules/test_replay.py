@@ -84,7 +84,7 @@ def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
 def test_changes_within_a_batch_are_made_after_the_same_update(store, tinier, tmp_path):
     """PPO makes eight updates a step; the knob is moved between the third and the fourth."""
     spec = make(algorithm_key="ppo", task_key="sort", steps=3, knobs=SMALL | {
-        "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8})
+        "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8, "entropy_coef": 0.5})
     run_id = store.create(spec)
     looks, real = [], store.asked
 
@@ -92,7 +92,7 @@ def test_changes_within_a_batch_are_made_after_the_same_update(store, tinier, tm
         if of == run_id and store.run(run_id).step == 1:
             looks.append(of)  # first between the two steps, then after each update but the last
             if len(looks) == 4:
-                store.ask(run_id, "set", {"knob": "clip_low", "value": 0.01})
+                store.ask(run_id, "set", {"knob": "entropy_coef", "value": 0.01})
         return real(of)
 
     store.asked = asking
