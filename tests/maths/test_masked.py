@@ -90,3 +90,13 @@ def test_a_row_without_a_counted_token_is_0_beside_others(close):
     close(whitened[:2], masked_whiten(X, MASK))
     gradient = torch.autograd.grad(masked_mean(values, mask, dim=1).sum(), values)[0]
     close(gradient, [[0.5, 0.5, 0], [1, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_differs_by_rounding_alone_is_equal(dtype):
+    """0.1 + 0.2 and 0.3 are one number, and so is a sum in another order; a thousandth of it is a difference."""
+    alike = torch.tensor([0.1, 0.3, 0.3], dtype=dtype) + torch.tensor([0.2, 0.0, 0.0], dtype=dtype)
+    alike[2] = torch.nextafter(alike[1], torch.tensor(1.0, dtype=dtype))
+    everything = torch.ones(3, dtype=torch.bool)
+    assert alike[2] > alike[1] and not centred(alike, everything).any()
+    assert centred(alike * torch.tensor([1.0, 1.0, 1.001], dtype=dtype), everything).all()

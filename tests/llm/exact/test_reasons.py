@@ -51,6 +51,10 @@ def test_a_choice_that_does_nothing_is_no_reason(algorithm, knobs):
     ("rloo", {"updates_per_batch": 2}, ["from the second update on", "the clip cuts off"]),
     ("rloo", {"mini_batches": 2, "prompts_per_step": 2}, ["from the second update on", "the clip cuts off"]),
     ("sapo", {**SUMMED, "updates_per_batch": 2}, ["from the second update on"]),
+    ("grpo", {**SUMMED, "beta": 1.0, "kl_estimator": "k1"}, ["k1 in the loss has no gradient"]),
+    ("grpo", {**SUMMED, "beta": 1.0, "kl_estimator": "k1", "updates_per_batch": 2},
+     ["k1 in the loss has no gradient", "from the second update on k1", "from the second update on the policy",
+      "the clip cuts off"]),
     ("rloo", {"top_k": 2}, ["top-k and top-p"]), ("rloo", {"top_p": 0.7}, ["top-k and top-p"]),
     ("reinforce_pp", {"gamma": 0.5}, ["whitening divides", "γ < 1", "the number of tokens"]),
     ("ppo", {**PPO, "gae_lambda": 0.5}, ["λ < 1"])])
