@@ -48,13 +48,13 @@ class Entry:
 def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None = None,
           labelled: bool = False) -> Entry:
     """The row `value`, which stands at `place`, such as "line 3 of data.jsonl"; of a file of preferences a
-    completion is `labelled`.
+    completion is `labelled`, and sides count though there is an answer.
 
     Raises:
         LabError: no layout fits it, or a field is not what its layout needs.
     """
     row = _Row(value, place, names or {})
-    if "chosen" in row or "rejected" in row:
+    if ("chosen" in row or "rejected" in row) and (labelled or "answer" not in row):
         return _pair(row)
     turns = row.conversation()
     if turns is not None:

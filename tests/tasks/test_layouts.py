@@ -64,6 +64,12 @@ def test_each_layout_is_read(name):
     assert found == expected and found.columns == expected.columns
 
 
+def test_a_row_with_an_answer_and_two_sides_is_taken_as_its_task_needs_it():
+    given = {"prompt": "p", "answer": "5", "chosen": "a", "rejected": "b"}
+    assert entry(given, "line 1 of x.jsonl").answer == "5"
+    assert entry(given, "line 1 of x.jsonl", labelled=True).chosen == "a"
+
+
 @pytest.mark.parametrize("label, desired", LABELS)
 def test_labels_of_kto(label, desired):
     found = entry({"prompt": "p", "completion": "a", "label": label}, "line 1 of x.jsonl", labelled=True)

@@ -98,5 +98,5 @@ def test_the_command_prints_the_table_and_writes_it(tmp_path, monkeypatch, capsy
     assert main([*asked, "--json"]) == 0 and len(json.loads(capsys.readouterr().out)["rows"]) == 4
     assert main(["bench-estimators", "--knob", "beta"]) == 1
     assert "--knob and --values belong together" in capsys.readouterr().err
-    assert main([*asked, "--csv", str(tmp_path / "no" / "table.csv")]) == 1
+    assert main([*asked, "--csv", str(file / "table.csv")]) == 1
     assert "choose another place for --csv" in capsys.readouterr().err
