@@ -12,7 +12,7 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -118,9 +118,11 @@ def fill(home: Path, process: BaseProcess, left: int) -> Path:
     ballast = home.parent / "no-ballast"
     if os.path.ismount(home):
         ballast = home / "ballast"
-        free = shutil.disk_usage(home).free
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, free - left))
+        with ballast.open("wb", buffering=0) as file:
+            with suppress(OSError):
+                while file.write(bytes(4096)):
+                    pass
+            file.truncate(max(0, file.tell() - left))
     elif process.is_alive() and hasattr(resource, "prlimit"):
         largest = max(path.stat().st_size for path in home.glob("lab.db*"))
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest + left, resource.RLIM_INFINITY))
