@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import lab
 
 CLOSE_SECONDS = 2  # how long Ctrl-C waits for open tabs
+NO_TEXT = 1003  # WebSocket's code for a kind of data that is not accepted
 
 # Streamlit's page has an inline script, a WebAssembly module and styles written as it goes; components come as blobs.
 POLICY = {
@@ -54,8 +55,27 @@ class SecurityHeaders:
         await self.app(scope, receive, with_headers)
 
 
+class BinaryOnly:
+    """ASGI middleware: a text on a WebSocket ends the connection. Streamlit's protocol has none, and each would put a
+    traceback into the server's log."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def binary() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive" and message.get("bytes") is None:
+                await send({"type": "websocket.close", "code": NO_TEXT})
+                return {"type": "websocket.disconnect", "code": NO_TEXT}
+            return message
+
+        await self.app(scope, binary if scope["type"] == "websocket" else receive, send)
+
+
 MIDDLEWARE = [
     Middleware(SecurityHeaders),
+    Middleware(BinaryOnly),
     # Streamlit checks the host of its WebSocket only. Another name for this machine would read the lab's files.
     Middleware(TrustedHostMiddleware, allowed_hosts=st.get_option("server.allowedHosts") or ["*"], www_redirect=False),
 ]
