@@ -19,6 +19,9 @@ from labcore.store import cells, schema
 from labcore.store.process import Owner, gone
 from labcore.store.store import Store
 from tests.runs.fake import grpo
+from tests.soak.postgres import Postgres
+from tests.soak.report import Report
+from tests.store.postgres import THERE
 from tests.store.tampering import CELLS, READS, VALUES, filled
 
 TRIED = 2  # of the values in each cell; all of them take a minute, and find nothing more
@@ -64,6 +67,7 @@ def test_any_cell_may_hold_anything(tampered, cell):
     ("lab_steps.metrics", '{"reward": 1e999}', "is damaged (a number of a step cannot be read)"),
     ("lab_steps.tokens", "x", "is damaged (a number of a step cannot be read)"),
     ("lab_runs.state", "going", "is damaged (a row in it has 'going' in a place for the state of a run)"),
+    ("lab_runs.number", None, " has no number)"),
     ("lab_runs.created", "now", "is damaged (a row in it has 'now' in a place for a time)"),
     ("lab_events.payload", "{}", "is damaged (the payload of an entry 'knob' cannot be read)"),
     ("lab_marks.tags", "[7]", "is damaged (the tags of ")])
@@ -72,6 +76,15 @@ def test_what_is_wrong_is_said(tampered, capsys, cell, value, words):
     assert [main([command, run_id]) for command in ("doctor", "compare")] == [1, 1]
     said = capsys.readouterr()
     assert said.out == "" and said.err.count(words) == 2 and said.err.count("\n") == 2
+
+
+@THERE
+def test_what_is_wrong_is_said_of_a_store_on_postgresql(databases, lab_home):
+    trial = Postgres(report := Report(1), databases[1].url)
+    for cell, value in (("metrics", "[7]"), ("metrics", '{"reward": "much"}'), ("tokens", "-1")):
+        trial.one("lab_steps", cell, value)
+    trial.one("lab_runs", "number", None)
+    assert report.counts["Cells of a store on PostgreSQL"] == {"tampered with": 4}
 
 
 @pytest.mark.parametrize("value", ["x", "9" * 5000, "-1", "", None])
