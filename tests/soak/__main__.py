@@ -29,8 +29,8 @@ from playwright.sync_api import sync_playwright
 from labcore.store.dialects import sqlite_url
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
-from tests.browser.chromium import find
 from tests.app.seeding import seed
+from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, ROOT
 from tests.soak.full_disk import FullDisk
 from tests.soak.hosts import of_lab

@@ -53,7 +53,8 @@ class FullDisk:
             store = Store(sqlite_url(home / "lab.db"))
             try:
                 run_id = until(lambda: next((row.id for row in store.runs()), None), seconds=SECONDS)
-                until(lambda: store.run(run_id).step >= share * wish["steps"] or not process.is_alive(), seconds=SECONDS)
+                until(lambda: store.run(run_id).step >= share * wish["steps"] or not process.is_alive(),
+                      seconds=SECONDS)
                 filled = fill(home, process, left)
                 process.join(SECONDS)
                 assert not process.is_alive(), "the run goes on and on, on a full disk"

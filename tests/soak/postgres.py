@@ -34,8 +34,9 @@ class Postgres:
         url = self._database(name, "TEMPLATE whole")
         taken = False
         with suppress(sa.exc.DBAPIError), sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
-            change = sa.text(f"UPDATE {table} SET {column} = CAST(:value AS {self._type(connection, table, column)})")
-            connection.execute(change, {"value": str(value) if value is not None else None})
+            kind = self._type(connection, table, column)
+            connection.execute(sa.text(f"UPDATE {table} SET {column} = CAST(:value AS {kind})"),
+                               {"value": str(value) if value is not None else None})
             taken = True
         if taken:
             self._read(url)
@@ -49,8 +50,9 @@ class Postgres:
         return self._url.set(database=name).render_as_string(hide_password=False)
 
     def _type(self, connection: sa.Connection, table: str, column: str) -> str:
-        return str(connection.scalar(sa.text("SELECT data_type FROM information_schema.columns WHERE table_name = :table "
-                                             "AND column_name = :column"), {"table": table, "column": column}))
+        asked = sa.text("SELECT data_type FROM information_schema.columns WHERE table_name = :table "
+                        "AND column_name = :column")
+        return str(connection.scalar(asked, {"table": table, "column": column}))
 
     def _read(self, url: str) -> None:
         with suppress(LabError):

@@ -136,7 +136,10 @@ def fill(message: Message, chance: random.Random, depth: int) -> None:
         if field.is_repeated:
             part = getattr(message, field.name)
             with suppress(ValueError, TypeError):
-                part.append(_value(field, chance)) if field.message_type is None else fill(part.add(), chance, depth + 1)
+                if field.message_type is None:
+                    part.append(_value(field, chance))
+                else:
+                    fill(part.add(), chance, depth + 1)
         elif field.message_type is None:
             with suppress(ValueError, TypeError):
                 setattr(message, field.name, _value(field, chance))

@@ -40,7 +40,7 @@ class Strike:
         self._left, self._moment = at, moment
 
     def __call__(self, event: str, given: tuple[Any, ...]) -> None:
-        if not (event in CHANGES or event == "open" and isinstance(given[2], int) and given[2] & WRITING):
+        if not (event in CHANGES or (event == "open" and isinstance(given[2], int) and given[2] & WRITING)):
             return
         self._left -= 1
         if self._left == 0 and self._moment:

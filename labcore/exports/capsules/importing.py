@@ -155,5 +155,5 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
 
 def _not_kept(capsule: Capsule, error: OSError) -> LabError:
     why = "the disk is full" if disk_full(error) else os_reason(error)
-    return LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to another "
-                    "folder.")
+    return LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to "
+                    "another folder.")
