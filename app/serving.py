@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,10 +14,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import runtime
 
 from app import lab
 
+FORGET_SECONDS = 30  # between two looks for tabs that are closed for good
 CLOSE_SECONDS = 2  # how long Ctrl-C waits for open tabs
+NO_TEXT = 1003  # WebSocket's code for a kind of data that is not accepted
 
 # Streamlit's page has an inline script, a WebAssembly module and styles written as it goes; components come as blobs.
 POLICY = {
@@ -54,11 +59,49 @@ class SecurityHeaders:
         await self.app(scope, receive, with_headers)
 
 
+class BinaryOnly:
+    """ASGI middleware: a text on a WebSocket ends the connection. Streamlit's protocol has none, and each would put a
+    traceback into the server's log."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def binary() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive" and message.get("bytes") is None:
+                await send({"type": "websocket.close", "code": NO_TEXT})
+                return {"type": "websocket.disconnect", "code": NO_TEXT}
+            return message
+
+        await self.app(scope, binary if scope["type"] == "websocket" else receive, send)
+
+
 MIDDLEWARE = [
     Middleware(SecurityHeaders),
+    Middleware(BinaryOnly),
     # Streamlit checks the host of its WebSocket only. Another name for this machine would read the lab's files.
     Middleware(TrustedHostMiddleware, allowed_hosts=st.get_option("server.allowedHosts") or ["*"], www_redirect=False),
 ]
+
+
+async def forget_closed_tabs() -> None:
+    """Free what closed tabs have held, once they are closed for good. Streamlit drops an expired session only when
+    another tab closes, so those of the last tabs would stay; and the lab's server collects no cycles after a script."""
+    while True:
+        await asyncio.sleep(FORGET_SECONDS)
+        if expired():
+            gc.collect()
+
+
+def expired() -> int:
+    """Drop the sessions that no tab can come back to. Returns how many there were."""
+    if not runtime.exists():
+        return 0
+    manager = runtime.get_instance()._session_mgr
+    with manager._storage_lock:
+        gone = manager._session_storage._cache.expire()
+    return len(gone)
 
 
 @asynccontextmanager
@@ -66,7 +109,9 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
     """The lab opens while the browser still starts, and closes with the server."""
     _close_in_time()
     opened = lab.warm_up()
+    forgetting = asyncio.create_task(forget_closed_tabs())
     yield
+    forgetting.cancel()
     if opened:  # it stays in the cache: a script that still goes would open another one
         opened.launcher.close()
 

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.many_tabs` starts four runs (GRPO, PPO, Q-learning in a maze, PPO on CartPole) in a lab of its
 own, opens twelve tabs in a Chromium one after the other, and keeps them open for three minutes. It says after how many
-seconds each tab had a curve, how much the server's memory grew while all were open, how many cores the server, the
-workers and the browser used meanwhile, and whether every row of the runs is in the store.
+seconds each tab had a curve, how much memory the server had before, with and after the tabs, how many cores the server,
+the workers and the browser used while all were open, and whether every row of the runs is in the store.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tabs", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=180, help="how long all are open")
+    parser.add_argument("--after", type=float, default=180, help="how long the server is watched once all are closed")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as profile:
         server = Server(Path(home), max_runs=len(LIVE))
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch_persistent_context(
                 profile, executable_path=find(), args=FLAGS, viewport={"width": 1280, "height": 720})
+            alone = process.memory_info().rss
             for place in range(given.tabs):
                 kind, run_id = LIVE[place % len(LIVE)].kind, ids[place % len(LIVE)]
                 page, seconds = opened(browser, f"{server.url}/{kind}?run={run_id}")
@@ -90,10 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             memory, before, begun = process.memory_info().rss, used(process), time.perf_counter()
             page.wait_for_timeout(1000 * given.seconds)
             passed, after = time.perf_counter() - begun, used(process)
-            print(f"memory of the server: {memory / 1e6:.0f} MB, "
-                  f"{given.seconds:.0f} s later {(process.memory_info().rss - memory) / 1e6:+.0f} MB")
+            print(f"memory of the server: {alone / 1e6:.0f} MB without a tab, {memory / 1e6:.0f} MB with all, "
+                  f"{given.seconds:.0f} s later {process.memory_info().rss / 1e6:.0f} MB", flush=True)
             print("cores used: " + ", ".join(f"{name} {(after[name] - before[name]) / passed:.2f}" for name in after))
             browser.close()
+            time.sleep(given.after)
+            print(f"memory of the server {given.after:.0f} s after the tabs closed: "
+                  f"{process.memory_info().rss / 1e6:.0f} MB", flush=True)
         server.stop()
         print("rows missing or doubled: " + ", ".join(f"{run_id} {missing(store, run_id)}" for run_id in ids))
         store.dispose()

@@ -51,14 +51,16 @@ def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = F
 def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
     """Add to `folder`, made if need be, what `fill(another folder)` writes: nothing until it is complete.
 
-    What is called so there already is replaced; what else lies there stays.
+    What is called so there already is replaced, one file after the other; what else lies there stays. A folder that is
+    not there is made in one step.
 
     Raises:
         OSError: it cannot be written; nothing is left of the attempt, nor of folders made for it.
     """
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            return write_folder(folder, fill, sync=False)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
             fill(Path(unfinished))
             for path in Path(unfinished).iterdir():

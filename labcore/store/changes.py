@@ -264,7 +264,7 @@ def last_values(connection: sa.Connection, run_ids: Sequence[str], metric: str, 
         query = query.where(steps.c.step > end - window)
     found: dict[str, tuple[list[int], list[float]]] = {}
     for run_id, step, value in connection.execute(query.order_by(steps.c.run_id, steps.c.step)) if run_ids else ():
-        value = json.loads(value).get(metric) if picked is None else value
+        value = cells.metrics_of([value])[0].get(metric) if picked is None else value
         if value is not None:
             for column, number in zip(found.setdefault(run_id, ([], [])), (step, value), strict=True):
                 column.append(number)
@@ -286,7 +286,7 @@ def columns(connection: sa.Connection, run_ids: Sequence[str], keys: Sequence[st
         steps.c.run_id.in_(run_ids), steps.c.step > after).order_by(steps.c.run_id, steps.c.step)
     found: dict[str, list[Sequence[Any]]] = {run_id: [] for run_id in run_ids}
     for run_id, *row in connection.execute(query) if run_ids else ():
-        found[run_id].append([*row[:4], *map(json.loads(row[4]).get, keys)] if picked is None else row)
+        found[run_id].append([*row[:4], *map(cells.metrics_of([row[4]])[0].get, keys)] if picked is None else row)
     whole = {run_id: list(zip(*rows, strict=True)) or [()] * (4 + len(keys)) for run_id, rows in found.items()}
     for each in whole.values():
         cells.check_numbers(*each)

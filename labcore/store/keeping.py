@@ -31,9 +31,11 @@ RUNS = sa.select(*(_ASKED if name == "asked" else (marks if name in _MARKS else 
 
 
 def run_row(row: sa.Row) -> RunRow:
-    """The run in a row of `RUNS`. Raises Garbled where its id or its spec is none."""
+    """The run in a row of `RUNS`. Raises Garbled where its id or its spec is none, or it has no number."""
     if not is_id(row.id):
         raise Garbled(f"it has a run with the id {quoted(row.id)}, which no run can have")
+    if row.number is None:
+        raise Garbled(f"the run {row.id} has no number")
     try:
         spec = _spec(row.spec)
     except LabError as error:

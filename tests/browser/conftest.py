@@ -37,14 +37,14 @@ def free_port() -> int:
 
 
 class Server:
-    """`streamlit run app/main.py` in a process group of its own."""
+    """`streamlit run app/main.py` in a process group of its own, with more of its environment if need be."""
 
-    def __init__(self, home: Path, max_runs: int = 2):
+    def __init__(self, home: Path, max_runs: int = 2, **more: str):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.home = home
         self.log = home / "server.log"
-        environment = {**os.environ, "RL_LAB_HOME": str(home), "RL_LAB_MAX_RUNS": str(max_runs)}
+        environment = {**os.environ, "RL_LAB_HOME": str(home), "RL_LAB_MAX_RUNS": str(max_runs), **more}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(self.port),

@@ -1,4 +1,4 @@
-"""A long trial of the lab: `make soak`. Runs are killed and resumed, bad inputs given, the store is loaded.
+"""A long trial of the lab: `make soak`. Runs, exports and imports are killed, disks fill, bad inputs are given.
 
     python -m tests.soak --minutes 30 --seed 7
     python -m tests.soak --seed 7 --again kills:12      one trial of it again
@@ -26,17 +26,25 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import sync_playwright
 
+from labcore.store.dialects import sqlite_url
 from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
+from tests.app.seeding import seed
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, ROOT
+from tests.soak.full_disk import FullDisk
 from tests.soak.hosts import of_lab
 from tests.soak.inputs import PRELOAD, Inputs, processes
 from tests.soak.kills import Kills
 from tests.soak.load import Load
+from tests.soak.postgres import Postgres
+from tests.soak.raw_sockets import RawMessages
 from tests.soak.report import Report
+from tests.soak.writers import Writers
+from tests.store import postgres
 
-SHARES = {"kills": 0.6, "inputs": 0.3, "load": 0.1}  # of the time
+SHARES = {"kills": 0.45, "inputs": 0.25, "load": 0.05, "disks": 0.1, "writers": 0.08, "sockets": 0.05,
+          "postgres": 0.02}  # of the time
 LATE_SECONDS = 40  # after the time is up, the trial that still goes is cut off
 KEPT = ROOT / "build" / "soak"
 Trial = Callable[[random.Random], None]
@@ -69,8 +77,25 @@ class Soak:
         self.parts: dict[str, Trial] = {
             "kills": Kills(self.report, self.home, store, launcher, browser.pages[0]).trial,
             "inputs": Inputs(self.report, self.home, self._place / "inputs", KEPT).trial,
-            "load": Load(self.report, store).trial}
+            "load": Load(self.report, store).trial,
+            "disks": FullDisk(self.report, self._place / "disks").trial,
+            "writers": Writers(self.report, self._place / "writers").trial,
+            "sockets": self._stack.enter_context(RawMessages(self.report, self._shared())).trial}
+        if postgres.MISSING:
+            self.report.notes.append(f"Not tried: a store on PostgreSQL. {postgres.MISSING}.")
+        else:
+            self.parts["postgres"] = Postgres(self.report, self._stack.enter_context(postgres.server())).trial
+        self.report.notes.append("Not tried: a real object store. The normal tests have one in memory.")
         return self
+
+    def _shared(self) -> Path:
+        """A lab with some runs, to be shared for reading."""
+        (home := self._place / "shared").mkdir()
+        store = Store(sqlite_url(home / "lab.db"))
+        for state in ("finished", "interrupted", "failed"):
+            seed(store, state)
+        store.dispose()
+        return home
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -88,8 +113,8 @@ class Soak:
 
     def go_on(self, end: float) -> None:
         """Trials of all parts by their share of the time, until `end` on the monotonic clock."""
-        spent, made = dict.fromkeys(SHARES, 0.0), dict.fromkeys(SHARES, 0)
-        while fitting := [part for part in SHARES
+        spent, made = dict.fromkeys(self.parts, 0.0), dict.fromkeys(self.parts, 0)
+        while fitting := [part for part in self.parts
                           if (now := time.monotonic()) + spent[part] / max(made[part], 1) < end]:
             part = min(fitting, key=lambda name: spent[name] / SHARES[name])
             made[part] += 1

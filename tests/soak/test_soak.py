@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
+from multiprocessing import current_process
 from pathlib import Path
 
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
+from labcore.spec.record import Record
+from labcore.store.store import Store
+from labcore.workers import worker
+from tests.runs import fake
+from tests.soak import full_disk, raw_sockets
 from tests.soak.inputs import fault
 from tests.soak.made_up import KINDS_OF_INPUT, Good
 from tests.soak.report import Report
+from tests.workers.tools import run
 
 
 @pytest.mark.parametrize("code, said", [
@@ -50,3 +59,40 @@ def test_the_report_counts_and_says_how_to_repeat():
     assert "No failure in 1 min 5 s with seed 7" in said and "| worker of Lab | 2 |" in said
     report.fail("inputs:3", "a traceback", "python -m tests.soak --seed 7 --again inputs:3")
     assert "**1 failures**" in report.markdown(1) and "    python -m tests.soak --seed 7" in report.markdown(1)
+
+
+def test_a_disk_that_fills_under_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(full_disk, "SIZE", 2 * 2**20)
+    with full_disk.small_disk(tmp_path / "disk") as home:
+        if not os.path.ismount(home):
+            pytest.skip("only root mounts a disk")
+        monkeypatch.setenv("RL_LAB_HOME", str(home))
+        store = Store()
+        run_id, filling = store.create(fake.grpo(40)), []
+
+        def on_record(_: str, record: Record, seconds: float) -> None:
+            if record.step == 5:
+                filling.append(full_disk.fill(home, current_process(), 0))
+
+        assert worker.drive(store, run_id, start=fake.start, on_record=on_record) == "failed"
+        rows = store.steps_after(run_id)
+        assert "is full" in store.run(run_id).message and 5 <= len(rows) < 40
+        filling[0].unlink()
+        store.requeue(run_id)
+        assert run(store, run_id) == "finished" and store.steps_after(run_id)[:len(rows)] == rows
+        store.dispose()
+
+
+def test_a_seed_sends_the_same_messages_again_and_each_kind_of_them():
+    class Socket:
+        def __init__(self):
+            self.sent: list[bytes] = []
+            self.send = self.sent.append
+
+    def sent(seed: int) -> list[bytes]:
+        raw_sockets.KINDS["protocol"](socket := Socket(), random.Random(seed))
+        return socket.sent
+
+    assert all(sent(seed) == sent(seed) for seed in range(9))
+    kinds = {BackMsg.FromString(each).WhichOneof("type") for seed in range(300) for each in sent(seed)}
+    assert kinds >= {field.name for field in BackMsg.DESCRIPTOR.oneofs_by_name["type"].fields}

@@ -15,40 +15,24 @@ import pytest
 from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.files.paths import home, made
-from labcore.runs import halving, knob_history, sweep, titles
-from labcore.shelf.search import search
-from labcore.shelf.shelf import Shelf
-from labcore.spec.record import Record
 from labcore.store import cells, schema
 from labcore.store.process import Owner, gone
 from labcore.store.store import Store
 from tests.runs.fake import grpo
+from tests.soak.postgres import Postgres
+from tests.soak.report import Report
+from tests.store.postgres import THERE
+from tests.store.tampering import CELLS, READS, VALUES, filled
 
-VALUES = ["", "x", "NaN", "null", "[]", "{", '{"reward": "much"}', '{"reward": NaN}', '{"reward": 1e999}',
-          '{"reward": null}', f'{{"reward": {"9" * 400}}}', '{"text": 7, "knob": [], "value": {}, "rule": 3}', "[7]",
-          '[{"a": 1}]', b"\xff\xfe", None, -1, 0, 2**62, 1e308, float("inf"), -0.5]
 TRIED = 2  # of the values in each cell; all of them take a minute, and find nothing more
-CELLS = [(table.name, column.name) for table in schema.metadata.sorted_tables for column in table.columns]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[Path, str]:
     """A store in which every table has rows, and a run in it that goes."""
     path = tmp_path_factory.mktemp("whole") / "lab.db"
-    store = Store(f"sqlite:///{path}")
-    asha = halving.Halving("reward", 3, 2).to_json()
-    for run_id in (ids := store.create_all([grpo(), grpo(beta=0.1)], sweep="sweep-a", halving=asha)):
-        store.claim(run_id)
-        for step in range(1, 6):
-            store.append(run_id, Record(step, step, {"reward": step / 3, "kl": 1e-9}), float(step))
-        store.set_state(run_id, "running")
-        store.log(run_id, "knob", {"knob": "beta", "from": 0.1, "to": 0.2, "update": 3, "between": 0, "text": "β"}, 3)
-        store.log(run_id, "rung", {"metric": "reward", "value": 1.0, "kept": True, "text": "kept"}, 3)
-        store.ask(run_id, "set", {"knob": "beta", "value": 0.2})
-        store.mark(run_id, star=True, tags=["a"], note="b")
-    store.set_state(ids[1], "stopped")
-    store.dispose()
-    return path, ids[0]
+    run_id = filled(f"sqlite:///{path}")
+    return path, run_id
 
 
 @pytest.fixture
@@ -63,21 +47,6 @@ def tampered(whole) -> Callable[[str, object], str]:
             raw.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (value,))
         return whole[1]
     return put
-
-
-READS: list[Callable[[Store, str], object]] = [
-    lambda store, run_id: store.reconcile(),
-    lambda store, run_id: [titles.title(row) for row in store.runs()],
-    lambda store, run_id: search(Shelf(store).entries(), "beta>0.05"),
-    lambda store, run_id: [sum(step.metrics.values()) + step.seconds for step in store.steps_after(run_id)],
-    lambda store, run_id: [sum(each or 0 for each in column) for column in store.columns([run_id], ["reward"])[run_id]],
-    lambda store, run_id: [sum(values) for _, values in store.last_values([run_id], "reward").values()],
-    lambda store, run_id: (store.logged(run_id), store.asked(run_id), store.controls(run_id)),
-    lambda store, run_id: knob_history.KnobHistory(store.run(run_id).spec, store.events_after(run_id)).moves,
-    lambda store, run_id: (store.decisions("sweep-a"), store.unjudged(), sweep.sweep(store, "sweep-a")),
-    lambda store, run_id: store.create(grpo()),
-    lambda store, run_id: store.set_state(run_id, "stopped"),
-    lambda store, run_id: store.purge(2e9)]
 
 
 @pytest.mark.parametrize("cell", [f"{table}.{column}" for table, column in CELLS])
@@ -100,6 +69,7 @@ def test_any_cell_may_hold_anything(tampered, cell):
     ("lab_steps.metrics", '{"reward": 1e999}', "is damaged (a number of a step cannot be read)"),
     ("lab_steps.tokens", "x", "is damaged (a number of a step cannot be read)"),
     ("lab_runs.state", "going", "is damaged (a row in it has 'going' in a place for the state of a run)"),
+    ("lab_runs.number", None, " has no number)"),
     ("lab_runs.created", "now", "is damaged (a row in it has 'now' in a place for a time)"),
     ("lab_events.payload", "{}", "is damaged (the payload of an entry 'knob' cannot be read)"),
     ("lab_marks.tags", "[7]", "is damaged (the tags of ")])
@@ -108,6 +78,15 @@ def test_what_is_wrong_is_said(tampered, capsys, cell, value, words):
     assert [main([command, run_id]) for command in ("doctor", "compare")] == [1, 1]
     said = capsys.readouterr()
     assert said.out == "" and said.err.count(words) == 2 and said.err.count("\n") == 2
+
+
+@THERE
+def test_what_is_wrong_is_said_of_a_store_on_postgresql(databases, lab_home):
+    trial = Postgres(report := Report(1), databases[1].url)
+    for cell, value in (("metrics", "[7]"), ("metrics", '{"reward": "much"}'), ("tokens", "-1")):
+        trial.one("lab_steps", cell, value)
+    trial.one("lab_runs", "number", None)
+    assert report.counts["Cells of a store on PostgreSQL"] == {"tampered with": 4}
 
 
 @pytest.mark.parametrize("value", ["x", "9" * 5000, "-1", "", None])

@@ -20,6 +20,7 @@ import pytest
 from alembic.operations import Operations
 from sqlalchemy.engine.default import DefaultDialect
 
+from labcore.exports.capsules import importing, packing
 from labcore.exports.folder import export_run, export_zip
 from labcore.files import atomic, bases
 from labcore.files import checkpoints as checkpoint
@@ -271,6 +272,28 @@ def test_an_export_that_is_killed_leaves_the_run_and_the_export_of_before(store,
     assert store.steps_after(run_id) == rows and store.run(run_id).state == "finished"
     assert tree(export_run(store, run_id, tmp_path / "out")) == tree(tmp_path / "whole")
     export_zip(store, run_id)
+
+
+IMPORT = {
+    "its checkpoints are copied": Kill(shutil, "copytree", 2),
+    "its folder, before it has its name": Kill(Path, "rename"),
+    "its folder is there, its run is not in the store": Kill(Store, "add"),
+    "its run is in the store": Kill(Store, "add", after=True),
+}
+
+
+@pytest.mark.parametrize("point", IMPORT)
+def test_an_import_that_is_killed_leaves_a_whole_run_or_none(store, tmp_path, point):
+    run_id = store.create(fake.grpo(6))
+    assert run(store, run_id) == "finished"
+    rows, path = store.steps_after(run_id), packing.write(store, run_id, tmp_path / "run.zip")
+    killed(IMPORT[point], lambda: importing.import_capsule(store, path))
+    new = [row.id for row in store.runs() if row.id != run_id]
+    assert len(new) == (point == "its run is in the store")
+    again = importing.import_capsule(store, path)
+    assert all(store.steps_after(each) == rows for each in (*new, again))
+    assert {each.parent.name for each in home().glob("*/spec.json")} == {row.id for row in store.runs()}
+    assert not [*home().glob("*/importing")]
 
 
 def tree(folder: Path) -> dict[str, bytes]:

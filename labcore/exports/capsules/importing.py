@@ -7,9 +7,11 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+
+from filelock import FileLock
 
 from labcore.catalog.kinds import built_in
 from labcore.errors import LabError, os_reason
@@ -26,6 +28,7 @@ from labcore.store.rows import Event, RunRow, Step
 from labcore.store.store import Store
 
 TAG = "imported"
+_UNFINISHED = "importing"  # a file in the folder of a run that is not in the store yet
 
 
 def import_capsule(store: Store, path: Path | str) -> str:
@@ -35,13 +38,15 @@ def import_capsule(store: Store, path: Path | str) -> str:
     Raises:
         LabError: it is no sound capsule, this lab cannot run it, or it cannot be written.
     """
-    with unpacked(path) as capsule:
+    with unpacked(path) as capsule, _alone(capsule):
+        _remove_left(store)
         for run_id in filter(_is_free, _names(capsule)):
             folder = run_folder(run_id)
             spec = _spec(capsule)
             _write(capsule, spec, folder)
             try:
                 if store.add(*_rows(capsule, run_id, spec)):
+                    (folder / _UNFINISHED).unlink()
                     changed(folder)
                     changed(Path(spec.model))
                     with suppress(LabError):  # the first list can do without
@@ -52,6 +57,28 @@ def import_capsule(store: Store, path: Path | str) -> str:
                 raise
             remove(folder)
         raise AssertionError("there is always another name")
+
+
+@contextmanager
+def _alone(capsule: Capsule) -> Iterator[None]:
+    """No other import of a capsule into this lab is under way."""
+    try:
+        lock = FileLock(made(home()) / "imports.lock")
+        lock.acquire()
+    except OSError as error:
+        raise _not_kept(capsule, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _remove_left(store: Store) -> None:
+    """Remove the folders of imports that were killed before their run was in the store."""
+    if marks := [*home().glob(f"*/{_UNFINISHED}")]:
+        known = {row.id for row in (*store.runs(), *store.trashed())}
+        for mark in marks:
+            mark.unlink() if mark.parent.name in known else remove(mark.parent)
 
 
 def _names(capsule: Capsule) -> Iterator[str]:
@@ -116,12 +143,17 @@ def _write(capsule: Capsule, spec: RunSpec, folder: Path) -> None:
         if _brings_model(capsule) and not Path(spec.model).exists():
             atomic.write_folder(Path(spec.model), lambda model: shutil.copytree(
                 _weights(target / capsule.spec.model), model, copy_function=atomic.link, dirs_exist_ok=True))
+        (target / _UNFINISHED).touch()
         (target / "spec.json").write_text(spec.to_json(), encoding="utf-8")
         (target / versions.FILE).write_text(json.dumps(capsule.manifest["made_with"], indent=1), encoding="utf-8")
 
     try:
         atomic.write_folder(made(home()) / folder.name, fill)
     except OSError as error:
-        why = "the disk is full" if disk_full(error) else os_reason(error)
-        raise LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to "
-                       "another folder.") from error
+        raise _not_kept(capsule, error) from error
+
+
+def _not_kept(capsule: Capsule, error: OSError) -> LabError:
+    why = "the disk is full" if disk_full(error) else os_reason(error)
+    return LabError(f"{capsule.name} cannot be kept in {home()} ({why}): free some space, or set RL_LAB_HOME to "
+                    "another folder.")
