@@ -7,6 +7,7 @@ import gc
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import streamlit as st
 import uvicorn
@@ -98,7 +99,7 @@ def expired() -> int:
     """Drop the sessions that no tab can come back to. Returns how many there were."""
     if not runtime.exists():
         return 0
-    manager = runtime.get_instance()._session_mgr
+    manager: Any = runtime.get_instance()._session_mgr  # Streamlit has no public way to do it
     with manager._storage_lock:
         gone = manager._session_storage._cache.expire()
     return len(gone)
