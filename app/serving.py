@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import signal
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import streamlit as st
@@ -93,6 +95,9 @@ async def forget_closed_tabs() -> None:
         await asyncio.sleep(FORGET_SECONDS)
         if expired():
             gc.collect()
+            if sys.platform == "linux":
+                with suppress(AttributeError):  # only glibc has it, and keeps what is freed for itself
+                    ctypes.CDLL(None).malloc_trim(0)
 
 
 def expired() -> int:
