@@ -1,7 +1,7 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
 # make test-long: tests that train for long: lessons, over-optimisation, the shipped bases; no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
-# make soak: runs killed and resumed, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
+# make soak: kills, full disks, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
 # minutes), with a report; no part of make test.
 PYTHON ?= python3
 MINUTES ?= 30

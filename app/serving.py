@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import signal
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import streamlit as st
 import uvicorn
@@ -92,13 +95,16 @@ async def forget_closed_tabs() -> None:
         await asyncio.sleep(FORGET_SECONDS)
         if expired():
             gc.collect()
+            if sys.platform == "linux":
+                with suppress(AttributeError):  # only glibc has it, and keeps what is freed for itself
+                    ctypes.CDLL(None).malloc_trim(0)
 
 
 def expired() -> int:
     """Drop the sessions that no tab can come back to. Returns how many there were."""
     if not runtime.exists():
         return 0
-    manager = runtime.get_instance()._session_mgr
+    manager: Any = runtime.get_instance()._session_mgr  # Streamlit has no public way to do it
     with manager._storage_lock:
         gone = manager._session_storage._cache.expire()
     return len(gone)
