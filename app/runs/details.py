@@ -153,10 +153,10 @@ def _imported(entry: Entry) -> None:
     if entry.summary.last is not None:
         metric = METRICS[entry.summary.metric]
         st.markdown(f"{metric.label} **{number(entry.summary.last, metric.digits)}** at step {entry.step:,}.")
-    st.markdown("**Columns that were read**")
+    st.markdown("**Imported columns**")
     st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in run.mapped.items()]))
     if run.left:
-        st.markdown("**Left in the file, which is kept**")
+        st.markdown("**Not imported (the source file is kept)**")
         st.html(_table([(why, ", ".join(columns)) for why, columns in imported.by_reason(run.left).items()]))
     for line in findings.lines(run):
         st.markdown(line)

@@ -132,9 +132,9 @@ def import_files() -> None:
     st.caption("The metrics of another tool, to compare with your own runs: a trainer_state.json or log history "
                "of TRL, a file log of verl, a CSV export of W&B or TensorBoard, a progress.csv or monitor.csv of "
                "Stable-Baselines3, a metrics.csv of this lab, or any CSV, JSON lines or Parquet with a step column; "
-               "gzip is fine. Or a run capsule (zip), which becomes a run to look at, to fork and to resume.")
+               "gzipped files work too. A run capsule (zip) becomes a run that you can view, fork and resume.")
     label = st.text_input("Name", key="import:label", placeholder="The file's own name",
-                          help="The group it is compared in: files of one name, and the runs in one file, are its "
+                          help="Name of the group. Files with the same name, and the runs within one file, become its "
                                "seeds")
     # Any type: a file of another kind gets a sentence that says which it is and what to do.
     files = st.file_uploader("Metrics files or run capsules", accept_multiple_files=True, key="import:files")

@@ -97,7 +97,7 @@ _ALL = {knob.key: knob for knob in (
          10_000, (1, 50), advanced=True),
     Knob("batch_size", "Batch size", 64, "Higher: smoother updates; lower: quicker ones.", "live", 1, 1e6, (32, 256)),
     Knob("n_steps", "Steps per target", 1, "Higher: rewards reach earlier states faster and errors of Q add up less; "
-         "lower: less depends on what older policies did.", "next batch", 1, 100_000, (1, 32), "n", before=1),
+         "lower: targets depend less on actions of older policies.", "next batch", 1, 100_000, (1, 32), "n", before=1),
     Knob("buffer_size", "Replay size", 100_000, "Higher: remembers longer; lower: forgets old policies sooner.",
          "restart", 1, 1e7, (1e4, 1e6), advanced=True),
     Knob("learning_starts", "Steps before learning", 1000, "Higher: a more varied first batch; lower: an earlier "
@@ -113,7 +113,7 @@ _ALL = {knob.key: knob for knob in (
     Knob("double", "Double DQN", True, "On: the network chooses the next action and the target network values it, "
          "which reduces overestimation; off: the target network does both.", "live"),
     Knob("td_loss", "Loss", "huber", "mse: every error counts by its square; huber: errors beyond 1 count "
-         "linearly, so that rare ends, far from the values around them, count little.", "live",
+         "linearly, so rare episode ends, with targets far from nearby values, count little.", "live",
          choices=("huber", "mse"), advanced=True),
     Knob("epsilon_start", "Exploration at the start", 1.0, "Higher: more random actions at first.", "live", 0, 1,
          (0.5, 1), r"\varepsilon", advanced=True),

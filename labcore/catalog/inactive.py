@@ -65,7 +65,7 @@ RULES = (
     Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"),
          {"kl_placement": ("reward",), "advantage": _CONSTANT, "selection": ("everything", "informative",
                                                                              "not_truncated")},
-         "nothing is compared by its reward, where the KL is"),
+         "neither the advantage nor the selection uses the KL in the reward"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),

@@ -102,8 +102,8 @@ def _is_zip(file: str) -> bool:
 
 def _import_capsules(options: argparse.Namespace) -> int:
     if options.label or not all(map(_is_zip, options.files)):
-        raise LabError("Run capsules are imported by themselves, each under its own name: leave --label and metrics "
-                       "files out.")
+        raise LabError("Import run capsules without other files; each keeps its own name: remove --label and metrics "
+                       "files.")
     store = Store()
     kept = [import_capsule(store, file) for file in options.files]
     for run_id in kept:

@@ -47,7 +47,7 @@ def add_to(add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and the fix")
     sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run or of an imported one, or a metrics "
-                     "file of another tool; of several it also says whether their seeds suffice to compare them")
+                     "file of another tool; for several runs, it also says whether they have enough seeds to compare")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 

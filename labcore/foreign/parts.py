@@ -41,7 +41,7 @@ def split(rows: np.ndarray, steps: np.ndarray, columns: Columns, lines: np.ndarr
             return [Part(own, name, f"the column {column}") for name, own in found.items()]
     turns = [own for each in whole for own in _turns(each, steps, columns)]
     if len(turns) > len(whole):
-        return [Part(own, why="two numbers at most steps") for own in turns]
+        return [Part(own, why="two values at most steps") for own in turns]
     return [Part(own, why="" if len(whole) == 1 else f"steps that begin again in line {lines[whole[1][0]]:,}")
             for own in whole]
 

@@ -146,7 +146,7 @@ def _sources(name: str, header: Sequence[str], layout: Layout) -> list[Source]:
         else:
             source.columns.append((index, quantity))
     if (lines := sum(bool(of) for of, _ in found) or len(found)) > MOST_RUNS:
-        raise LabError(f"{name} has {lines:,} lines of a chart, and each would be a run: give at most "
+        raise LabError(f"{name} has {lines:,} chart lines, and the lab imports each line as a run: give at most "
                        f"{MOST_RUNS:,} of them.")
     copies = Counter(of for of, _ in found)
     shared = found.pop(("", 0)).columns if ("", 0) in found and len(copies) > 1 else []
@@ -240,6 +240,6 @@ def _runs(name: str, stem: str, label: str, builder: Builder) -> list[Foreign]:
                                 part.name or (str(number) if len(found) > 1 else "")]
         notes = [f"Run {number} of {len(found)} in the file, told apart by {part.why}."] if len(found) > 1 else []
         if source.copies > 1:
-            notes.append(f"Run {source.copy + 1} of {source.copies} with columns of one name in the file.")
+            notes.append(f"Run {source.copy + 1} of {source.copies} in the file with the same column names.")
         runs.append(builder.run(" ".join(filter(None, [label or stem, source.name, *own])), part.rows, left, notes))
     return runs

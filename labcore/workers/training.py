@@ -137,7 +137,7 @@ class Training:
         except Dropped as error:
             self._steering.between_steps(self.step)  # a stop is settled
             state = "stopped" if self._steering.stopped else "interrupted"
-            raise Ended(state, f"The run was stopped while step {self.step + 1} was computed, and dropped it: resume "
+            raise Ended(state, f"The run was stopped during step {self.step + 1}, so that step was discarded: resume "
                                f"the run from step {self._saved_step}.") from error
 
     def _seconds_at(self, step: int) -> float:

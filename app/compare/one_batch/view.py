@@ -96,7 +96,7 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
     with left:
         figure_chart(charts.cosine_figure(found, kind, hues), "one_batch:cosines",
                      title="Cosines between gradients", caption=batch.model,
-                     alt="Cosine between the gradients of each two algorithms, and each gradient's norm",
+                     alt="Cosine between the gradients of each pair of algorithms, and each gradient's norm",
                      least=280 + 46 * len(found["algorithms"]))
         st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
                    "are those before any clipping of the norm.")
@@ -154,7 +154,7 @@ def _algorithms(batch: Batch, compared: tuple[str, ...], to: Callable[..., None]
 
     st.multiselect("Algorithms", ONLINE, shown.value, key=shown.key, max_selections=MOST, on_change=chosen,
                    format_func=lambda key: ALGORITHMS[key].label,
-                   help="What each of these would learn from this batch. At first those of the runs that are compared.")
+                   help="Algorithms whose gradients are computed on this batch. Default: those of the compared runs.")
 
 
 def _number(words: str, key: str, batch: Batch, to: Callable[..., None]) -> None:

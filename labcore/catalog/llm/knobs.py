@@ -61,15 +61,15 @@ ENGINE = (
 )
 PROMPT = (
     Knob("template", "Chat template", "auto", "How prompts are written for the model. auto: by the model's own chat "
-         "template, where it has one. chatml: by ChatML. off: as plain text, on which no instruct model was trained.",
+         "template, where it has one. chatml: by ChatML. off: as plain text, unlike an instruct model's training.",
          choices=("auto", "chatml", "off"), advanced=True),
     Knob("system_prompt", "System prompt", "", "The system turn in front of conversations that have none. Empty: the "
          "template's own.", advanced=True),
     Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, where a template can switch it. "
-         "on and off: enable_thinking is true or false. auto: as the template does by itself.",
+         "on and off: enable_thinking is true or false. auto: the template's default.",
          choices=("auto", "on", "off"), advanced=True),
     Knob("begins_with", "Answers begin with", "", "Text that every answer begins with; the model continues it, and it "
-         "earns nothing by itself. Empty: the model begins.", advanced=True),
+         "gets no reward by itself. Empty: no fixed beginning.", advanced=True),
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 

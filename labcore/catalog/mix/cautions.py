@@ -124,10 +124,10 @@ CAUTIONS = (
             "ratio token."),
     Caution("online", lambda v: v["surrogate"] == "bounded_clip" and 0 < v["clip_delta"] < 1 + v["clip_high"],
             "clip_delta is below 1 + ε_high: tokens with a positive advantage lose their gradient at clip_delta, and "
-            "ε_high bounds those with a negative one only. Set clip_delta above 1 + ε_high, or to 0 for none."),
+            "ε_high bounds only tokens with a negative advantage. Set clip_delta above 1 + ε_high, or to 0 for none."),
     Caution("online", lambda v: v["surrogate"] == "bounded_clip" and 0 < v["dual_clip"] <= 1,
             "dual_clip is not above 1: tokens with a negative advantage lose their gradient at the ratio 1, so "
-            "mistakes teach little or nothing. Set dual_clip above 1, or to 0 for none."),
+            "the policy learns little or nothing from mistakes. Set dual_clip above 1, or to 0 for none."),
     Caution("online", lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32"
             and v.get("rollouts", "engine") == "engine",
             "In fp32 sampler and trainer agree up to rounding, so truncated importance weighs every token by 1."),

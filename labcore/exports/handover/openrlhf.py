@@ -194,7 +194,7 @@ _DPO: Rules = {
     "second_loss": choice({choices.NO_LOSS: ({}, ""), "sft": ({}, "switched on by its weight, second_weight")},
                           "no equivalent in OpenRLHF, which adds nothing but the SFT loss"),
     "second_weight": only_with("second_loss", "sft", to(
-        "--model.nll_loss_coef", note="there each completion counts as much, here each token")),
+        "--model.nll_loss_coef", note="OpenRLHF weights all completions equally, the lab all tokens")),
     "label_smoothing": only_with("preference_loss", "cdpo", to("--model.label_smoothing")),
     **dict.fromkeys(("exo_epsilon", "discopop_tau", "target_margin", "desirable_weight", "undesirable_weight"),
                     built_in()),

@@ -217,7 +217,7 @@ IN_THE_CODE = built_in("in the code below")
 TASK_RULES: Rules = {
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
-    "fields": switch(missing("rename the fields of your file so, or read them by these names below"), "")}
+    "fields": switch(missing("rename the fields of your file to match, or read the fields by these names below"), "")}
 _TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
 PROMPT_RULES: Rules = {
     "template": lambda plan, value: (built_in() if value == "off" or plan.spec.model in MODELS else missing(_TURNS))(

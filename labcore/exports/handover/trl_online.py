@@ -187,7 +187,7 @@ _RLOO: Rules = {
                            "RLOOTrainer subtracts the KL from the reward; GRPOTrainer adds it to the loss"),
     "aggregation": built_in(),  # one ratio for all tokens of a completion
 }
-_IGNORED = "GMPOTrainer reads no such setting: GRPOTrainer does"
+_IGNORED = "GMPOTrainer does not read this setting, but GRPOTrainer does"
 _GMPO: Rules = {
     **_GRPO, "surrogate": choice({"geometric_clip": ({}, "")}, "GMPOTrainer has the geometric mean only"),
     "ratio": choice({"token": ({}, "")}, "GMPOTrainer clips the ratios of tokens"),

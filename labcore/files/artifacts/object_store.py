@@ -238,7 +238,7 @@ class ObjectStore:
 
     def _path(self, name: str) -> str:
         if not safe(name):
-            raise LabError(f"{quoted(name)} is not the name of anything in the store {self.url}: nothing is read, "
+            raise LabError(f"{quoted(name)} is not a valid name in the store {self.url}: nothing is read, "
                            "written or deleted there.")
         return f"{self._root}/{name}"
 

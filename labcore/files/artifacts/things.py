@@ -33,7 +33,7 @@ _INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{_STEP}
 def folder(thing: str) -> Path:
     """Where the files of a thing are in this home. Raises LabError where nothing can be called so."""
     if not can_be(thing):
-        raise LabError(f"{quoted(thing)} cannot be anything of the lab's: neither its files nor a copy are looked for.")
+        raise LabError(f"{quoted(thing)} is not a valid name for stored files: the lab does not look for it.")
     return home() / thing.removesuffix(f"/{RUN}")
 
 

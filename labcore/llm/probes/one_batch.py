@@ -59,7 +59,7 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     updates, count = whole(spec, "updates", 0, 16), whole(spec, "eval_prompts", 16, 4096)
     session = learner(name)
     if not session.spec.task_row.verifiable:
-        raise LabError(f"The run of {name} learned from a file of preferences, which gives no rewards, and the "
+        raise LabError(f"The run of {name} learned from a preference file, which has no rewards, but the "
                        "algorithms compared on one batch learn from rewards: choose a run on a task with a verifier.")
     own = session.spec.algorithm if session.spec.algorithm in _keys() else ONLINE[0].key
     chosen, stepper = _checked(spec.get("algorithms") or _keys()), _checked([spec.get("stepper") or own])[0]
