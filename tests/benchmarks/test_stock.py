@@ -15,7 +15,7 @@ from labcore.llm.nets.model import load
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory):
     path = tmp_path_factory.mktemp("prompts") / "sums.jsonl"
-    rows = [{"question": f"How many are {a} and {b}?", "answer": f"They are {a + b}."}
+    rows = [{"question": f"How many are {a} and {b}?", "answer": f"{a} + {b} = {a + b}\n#### {a + b}"}
             for a in range(9) for b in range(9)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return str(path)

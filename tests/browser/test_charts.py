@@ -86,7 +86,7 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
         assert all(above[1] <= below[0] + 1 for above, below in itertools.pairwise(chart))
     flags = page.locator(".rl-live-chart figure").first.locator(".annotation-text-g")
     expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4"])
-    assert page.evaluate(f"() => {SHOWN}.map(figure => figure.querySelector('.rl-plot').offsetHeight)") == [230] * 3
+    assert page.evaluate(f"() => {SHOWN}.map(figure => figure.querySelector('.rl-plot').offsetHeight)") == [190] * 3
     flags.first.hover()
     for words in ("from step 5: β 0.04 → 0.1", "from step 7: β 0.2 → 0.3"):
         expect(page.locator(".hoverlayer").get_by_text(words).first).to_be_visible(timeout=SLOW)

@@ -69,6 +69,7 @@ def test_one_step_everywhere(page: Page, server: Server, waiting: str) -> None:
     page.get_by_role("tab", name="Surrogate").click()
     expect(page.get_by_text("α = 0 is the policy before").first).to_be_visible(timeout=SLOW)
     page.get_by_text("α = 0 is the policy before").first.scroll_into_view_if_needed()
+    page.set_viewport_size({"width": 1280, "height": 560})  # so low that the page scrolls beyond the scrubber
     page.locator(".stMain").evaluate("main => main.scrollTo(0, main.scrollHeight)")
     for _ in range(8):
         assert colours_above_the_scrubber(page) == 1, "nothing shows through between the bar and the scrubber"

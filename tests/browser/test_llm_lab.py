@@ -240,7 +240,7 @@ def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(
     page.goto(f"{server.url}/llm?run={finished}")
     strip = page.locator(".rl-story-strip")
     expect(strip.locator(".rl-story-step")).to_have_text("answers of step 40", timeout=SLOW)
-    expect(strip.locator("li").first).to_have_attribute("aria-label", re.compile(r"right, .*%"))
+    expect(strip.locator("li").first).to_have_attribute("aria-label", re.compile(r"right \(check: exact match\), .*%"))
     expect(strip.locator(".rl-story-says")).to_contain_text("After the update the right one")
     height = strip.bounding_box()["height"]
     assert height < 200

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from app.compare.one_batch.batch import Batch
+from app.compare.one_batch.batch import Batch, to_compare
 from app.llm import chain, labelling
 from labcore.compare import imported
 from labcore.files.paths import run_folder
@@ -178,7 +178,7 @@ def test_one_batch(page: Page, opened, server: Server, monkeypatch: pytest.Monke
     """Tokens of the batch in Compare's view of it, and what its charts say under the mouse."""
     monkeypatch.setenv("RL_LAB_HOME", str(server.home))
     run = trained(Store())
-    asked = Batch(f"{run}@6").spec()
+    asked = Batch(f"{run}@6", algorithms=to_compare(["grpo"])).spec()
     found = batch(asked)
     for completion in found["completions"]:
         completion |= {"prompt": BAD, "text": BAD, "tokens": [BAD, *completion["tokens"][1:]]}
