@@ -11,7 +11,7 @@ folder is run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from labcore.llm.batch import Completions, Prompts, padded_completions, padded_p
 from labcore.tasks.task import Turn, Turns
 
 ASSISTANT, SYSTEM, USER = "assistant", "system", "user"
+PROBE = "probe"
 THINKING = "enable_thinking"  # the argument by which templates switch it
 CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -64,8 +65,21 @@ class Rendering:
         how, own = knobs.get("template", "auto"), _own_template(tokenizer)
         template = None if how == "off" else own if how == "auto" else CHATML
         thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
-        return Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
-                         str(knobs.get("begins_with", "")))
+        found = Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
+                          str(knobs.get("begins_with", "")))
+        return replace(found, ends=tuple(dict.fromkeys((*found.ends, *found.closing))))
+
+    @property
+    def closing(self) -> list[int]:
+        """The special token with which the template closes an answer: a base model's own end may be another one."""
+        if self.template is None:
+            return []
+        try:
+            text = self._written([{"role": USER, "content": PROBE}, {"role": ASSISTANT, "content": PROBE}])
+        except TemplateError:
+            return []
+        first = self._ids([text.rpartition(PROBE)[2]])[0][:1]
+        return [token for token in first if token in self.tokenizer.all_special_ids]
 
     @property
     def padding(self) -> int:

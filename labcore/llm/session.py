@@ -233,6 +233,7 @@ class LlmSession:
         rewards are made as before.
         """
         before = self.knobs
+        self.__dict__.pop("rendering", None)  # made anew from the fork's knobs
         if _reward_of(spec.knobs) != _reward_of(before):
             self.past_rewards, self.past_count = 0.0, 0
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None

@@ -124,9 +124,9 @@ def _as_named(spec: RunSpec) -> RunSpec:
     """`spec` without the knobs of LoRA, of the engine, of prompts and of field names where they are off: they came
     after the first bases had got their names."""
     lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: knob.default for knob in (*ENGINE, *PROMPT, FIELDS)}
+    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, FIELDS)}
     return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
-        (lora and key.startswith("lora_")) or (key in engine and value == engine[key]))})
+        (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
 
 
 def _filled(spec: RunSpec) -> RunSpec:

@@ -27,7 +27,7 @@ ANSWERS = ("answer", "solution", "output", "completion", "label", "ground_truth"
 CONVERSATIONS = ("messages", "conversations")
 FIELDS = ("prompt", "answer", "chosen", "rejected", "completion", "label", "system")  # that `names` may rename
 SPEAKERS = ("\n\nHuman:", "\n\nAssistant:")  # of Anthropic's HH
-LABELS = {True: True, False: False, "true": True, "false": False, "True": True, "False": False, "1": True, "0": False}
+LABELS = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None 
     row = _Row(value, place, names or {})
     if ("chosen" in row or "rejected" in row) and (labelled or "answer" not in row):
         return _pair(row)
-    turns = row.conversation()
+    explicit = any(name in row for name in PROMPTS) and any(name in row for name in ("answer", "completion"))
+    turns = None if explicit else row.conversation()
     if turns is not None:
         return _from_turns(row, turns, last_is_answer=True)
     asked = row.asked()
@@ -148,6 +149,8 @@ class _Row:
 
     def label(self) -> bool:
         content = self.left.pop("label", None)
+        if isinstance(content, str):
+            content = content.lower()
         if isinstance(content, (list, dict)) or content not in LABELS:
             raise LabError(f"The label in {self.place} is {quoted(content)}: write true for a desired completion, "
                            "false for one that is not.")
@@ -253,8 +256,8 @@ def _from_turns(row: _Row, turns: Turns, last_is_answer: bool) -> Entry:
 
 
 def _entry(row: _Row, turns: Turns, **given: Any) -> Entry:
-    if system := row.take(("system",)):
-        turns = (Turn("system", row.text(*system)), *turns)
+    if (system := row.take(("system",))) and (said := row.text(*system)):
+        turns = (Turn("system", said), *turns)
     prompt = next((turn.content for turn in reversed(turns) if turn.role == "user"), turns[-1].content)
     if not prompt:
         raise row.fault("has an empty prompt: write something to answer")

@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,7 @@ CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0
 CHECKPOINT_SHARE = 20  # one that took t seconds is not followed by another within 20 t
 PAUSE_POLL_SECONDS = 0.05
+LOSABLE_SECONDS = 30.0  # of finished steps, at the most, that are made again where a long step is dropped
 FINISHED = object()
 SHOWN_AFTER_TURN = 3  # steps after a knob was turned of which all pictures are drawn
 
@@ -129,7 +131,7 @@ class Training:
         try:
             with StopWatch(self._store, self._row.id, self._lifeline) as watch:
                 while True:
-                    with watch.step(), self._lifeline.droppable():
+                    with watch.step(), self._lifeline.droppable() if self._little_to_lose else nullcontext():
                         record = next(records, FINISHED)
                     if record is FINISHED:
                         return
@@ -139,6 +141,11 @@ class Training:
             state = "stopped" if self._steering.stopped else "interrupted"
             raise Ended(state, f"The run was stopped during step {self.step + 1}, so that step was discarded: resume "
                                f"the run from step {self._saved_step}.") from error
+
+    @property
+    def _little_to_lose(self) -> bool:
+        """Whether the steps that no checkpoint holds yet are soon made again."""
+        return self._saved_step == self.step or self._clock.seconds - self._saved_at < LOSABLE_SECONDS
 
     def _seconds_at(self, step: int) -> float:
         """Active seconds at a step of the run, or of its parent where it is a fork that begins there."""

@@ -62,7 +62,7 @@ ENGINE = (
 PROMPT = (
     Knob("template", "Chat template", "auto", "How prompts are written for the model. auto: by the model's own chat "
          "template, where it has one. chatml: by ChatML. off: as plain text, unlike an instruct model's training.",
-         choices=("auto", "chatml", "off"), advanced=True),
+         choices=("auto", "chatml", "off"), advanced=True, before="off"),
     Knob("system_prompt", "System prompt", "", "The system turn in front of conversations that have none. Empty: the "
          "template's own.", advanced=True),
     Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, where a template can switch it. "

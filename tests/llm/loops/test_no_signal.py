@@ -128,9 +128,7 @@ def test_a_reference_within_rounding_of_the_policy_is_the_policy(by, signal):
 
 def test_the_bound_of_rounding_is_above_what_passes_differ_by():
     """The sampler and the trainer make two passes of one network."""
-    for dtype, bound in ROUNDING.items():
-        started = session("grpo", dtype=dtype, steps=1)
-        assert records(started)[0].metrics["sampling/logp_difference"] < bound
+    assert records(session("grpo", steps=1))[0].metrics["sampling/logp_difference"] < ROUNDING
 
 
 def test_values_that_are_equal_but_for_rounding_are_centred_to_0():
