@@ -126,7 +126,7 @@ def test_a_file_that_is_too_large(monkeypatch):
 
 
 @pytest.mark.parametrize("limit, words", [
-    ("MOST_NUMBERS", "has more than 3 numbers that the lab would keep"), ("MOST_RUNS", "has 2 lines of a chart")])
+    ("MOST_NUMBERS", "has more than 3 numbers that the lab would keep"), ("MOST_RUNS", "has 2 chart lines")])
 def test_more_than_the_lab_keeps(monkeypatch, limit, words):
     monkeypatch.setattr(reading, limit, 3 if limit == "MOST_NUMBERS" else 1)
     with pytest.raises(LabError, match=words):

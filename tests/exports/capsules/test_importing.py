@@ -193,7 +193,7 @@ def test_the_command(store, tmp_path, capsys):
     assert main(["import", str(path), "--label", "mine"]) == 1
     (tmp_path / "x.csv").write_text("step,reward\n1,2\n")
     assert main(["import", str(path), str(tmp_path / "x.csv")]) == 1
-    assert "imported by themselves" in capsys.readouterr().err
+    assert "without other files" in capsys.readouterr().err
     path.write_bytes(path.read_bytes()[:1000])
     assert main(["import", str(path)]) == 1
     assert "is not a whole zip file" in capsys.readouterr().err
