@@ -37,7 +37,7 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
 
 
 def gathered(name: str, places: Iterable[Place], read: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
-    """What `read` makes of the object at each place of the file `name`. Raises LabError as `read_objects`."""
+    """Apply `read` to the object at each place of the file `name`. Raises LabError as `read_objects`."""
     rows: list[Row] = []
     bad, faults = 0, {}  # the first ones by their lines
     for index, found in places:

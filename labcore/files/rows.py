@@ -22,7 +22,7 @@ _BATCH = 2**12  # rows of a Parquet file that are held at once
 
 
 def read_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
-    """What `read` makes of each row and of where it stands; it raises LabError where the row cannot be used.
+    """Apply `read` to each row and its line; `read` raises LabError where the row cannot be used.
 
     Raises:
         LabError: the file cannot be read, or rows of it cannot be used; it names the first of them.

@@ -46,7 +46,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Rendering:
-    """What a run's knobs make of prompts: `template` (none: the text as it is), a `system` turn in front of those that
+    """How a run writes prompts: `template` (none: the text as it is), a `system` turn in front of those that
     have none, `thinking` where the template switches it, and the text that every answer `begins_with`.
 
     `ends` are the ids that end a completion, the tokenizer's own first.
