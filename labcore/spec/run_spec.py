@@ -132,6 +132,8 @@ def _as_named(spec: RunSpec) -> RunSpec:
 def _filled(spec: RunSpec) -> RunSpec:
     """`spec` with the knobs that came after it was written, so that a run does what it did without them."""
     before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
+    if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default
+        before = {**before, **{knob.key: knob.default for knob in PROMPT if knob.key in before}}
     missing = {key: value for key, value in before.items() if key not in spec.knobs}
     return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
 

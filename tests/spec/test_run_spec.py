@@ -223,3 +223,12 @@ def test_a_dqn_run_of_before_n_steps_goes_on_with_single_ones():
     written = json.loads(spec.to_json())
     del written["knobs"]["n_steps"]
     assert RunSpec.from_json(json.dumps(written)).knobs["n_steps"] == 1 != spec.knobs["n_steps"]
+
+
+@pytest.mark.parametrize("model, template", [("tiny", "auto"), ("a/folder", "off")])
+def test_a_run_of_before_templates_is_todays_where_its_model_has_none_and_keeps_plain_text_elsewhere(model, template):
+    spec = make(algorithm_key="grpo", task_key="sort", model=model)
+    written = json.loads(spec.to_json())
+    for key in ("template", "system_prompt", "thinking", "begins_with"):
+        del written["knobs"][key]
+    assert RunSpec.from_json(json.dumps(written)).knobs["template"] == template
