@@ -19,6 +19,7 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.llm.knobs import ENGINE, PROMPT
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.tasks import FIELDS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -121,10 +122,10 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of prompts and of field names where they are off: they came
+    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts and of field names where they are off: they came
     after the first bases had got their names."""
     lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, FIELDS)}
+    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *OPTIMIZER, *PROMPT, FIELDS)}
     return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
         (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
 
