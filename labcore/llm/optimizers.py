@@ -1,7 +1,7 @@
 """The optimizers of a run: AdamW, with its two moments in float32 or in 8 bits, and how checkpoints hold them.
 
-Weight decay is apart from the gradient (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2), so it is done here and
-not by groups of parameters: all its numbers may change while a run trains, and checkpoints keep one order of weights.
+Weight decay is apart from the gradient (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2), so `step` does it and
+no groups of parameters are needed: the knob may change while a run trains, and checkpoints keep one order of weights.
 """
 
 from __future__ import annotations
