@@ -18,6 +18,7 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
+from labcore.cli import defaults
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError, quoted
@@ -48,14 +49,19 @@ def list_catalog(options: argparse.Namespace) -> int:
     row_of_kind = kind(options.kind)
     models = {key: MODELS[key] for key in row_of_kind.models if key in MODELS}
     if options.json:
-        print(json.dumps({name: {key: asdict(row) for key, row in table.items()} for name, table in (
-            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))},
-            ensure_ascii=False, indent=2))
+        found = {name: {key: asdict(row) for key, row in table.items()} for name, table in (
+            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))}
+        for key, row in row_of_kind.algorithms.items():
+            others = defaults.by_weights(row, row_of_kind)
+            found["algorithms"][key]["knobs"] = [defaults.as_json(knob, others.get(knob.key, {})) for knob in row.knobs]
+        print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
     for row in row_of_kind.algorithms.values():
         print(f"\n{row.key}  {row.summary}")
+        others = defaults.by_weights(row, row_of_kind)
         for knob in row.knobs:
-            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}")
+            beside = f"   {defaults.words(others[knob.key])}" if knob.key in others else ""
+            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}{beside}")
     print("\nTasks")
     for entry in row_of_kind.tasks.values():
         print(f"    {entry.key:<14} {entry.help}")
@@ -84,9 +90,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def warn(*specs: RunSpec) -> None:
-    """Say before the start what to beware of in these runs, each reason once: what the page says beside the form."""
-    said = (sentence for spec in specs for sentence in (spec.caution(), *of_run(spec.kind, spec.algorithm, spec.knobs),
-                                                        of_file(spec)))
+    """Say before the start which defaults pretrained weights have and what to beware of in these runs, each once: what
+    the page says beside the form."""
+    said = (sentence for spec in specs for sentence in (defaults.of_run(spec), spec.caution(), *of_run(
+        spec.kind, spec.algorithm, spec.knobs, {knob.key: knob.default for knob in spec.declared}), of_file(spec)))
     for sentence in dict.fromkeys(filter(None, said)):
         print(f"labcore: {sentence}", file=sys.stderr)
 

@@ -48,7 +48,7 @@ def setting(spec: RunSpec) -> str:
 
 
 def _costs_nothing(knob: Knob) -> bool:
-    return knob.type is float and knob.effect == "live" and knob.key not in _WORK
+    return knob.type is not bool and knob.effect == "live" and knob.key not in _WORK
 
 
 def base_folder(spec: RunSpec) -> Path | None:
