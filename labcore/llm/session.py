@@ -295,7 +295,7 @@ class LlmSession:
             self.step + self.share_done, int(knobs.get("warmup_steps", 0)), self.spec.steps)
         return float(knobs[NETWORKS[name].learning_rate]) * moved
 
-    def optimise(self, name: str, loss: float) -> float:
+    def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
 
         Without any gradient there is no step: moments of earlier steps and weight decay would move the weights all the
@@ -310,7 +310,7 @@ class LlmSession:
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
         if self.learns_from(norm):
-            optimizers.step(optimizer, self.models[name], self.rate(name), self.knobs)
+            optimizers.step(optimizer, self.models[name], learning_rate, self.knobs)
             self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
         return norm

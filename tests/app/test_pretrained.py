@@ -6,6 +6,7 @@ from app import algorithms
 from tests.app.seeding import ran
 
 MODEL = "org/model"  # a hub id: nothing is fetched before a run
+LOOKED_AT = ("learning_rate", "beta", "clip_low", "prompts_per_step", "schedule")
 PLACE = algorithms.place("grpo", "", "sort")
 
 
@@ -44,12 +45,12 @@ def test_another_model_takes_the_knobs_along_that_nobody_set(page):
     test = page("llm", clip_low="0.1", prompts_per_step="16")
     assert values(test)["learning_rate"] == 7e-4 and steps(test) == 200
     choose(test, MODEL)
-    assert {key: values(test)[key] for key in ("learning_rate", "beta", "clip_low", "prompts_per_step", "schedule")} == {
+    assert {key: values(test)[key] for key in LOOKED_AT} == {
         "learning_rate": 1e-6, "beta": 0.0, "clip_low": 0.1, "prompts_per_step": 16, "schedule": "linear"}
     assert steps(test) == 100
     values(test)["learning_rate"] = 3e-6
     choose(test, "small")
-    assert {key: values(test)[key] for key in ("learning_rate", "beta", "clip_low", "prompts_per_step", "schedule")} == {
+    assert {key: values(test)[key] for key in LOOKED_AT} == {
         "learning_rate": 3e-6, "beta": 0.04, "clip_low": 0.1, "prompts_per_step": 16, "schedule": "constant"}
 
 

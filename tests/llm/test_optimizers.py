@@ -59,7 +59,7 @@ def test_eight_bits_are_a_quarter_and_their_updates_near_those_of_float32(tmp_pa
     for each in plain, small:
         for weight in learnt(each.policy):
             weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
-        each.optimise("policy", 0.0)
+        each.optimise("policy", 1e-3, 0.0)
     moved = [weights(each.policy) - before for each in (plain, small)]
     assert 0 < (moved[1] - moved[0]).norm() < 0.05 * moved[0].norm()
     small.save(tmp_path)

@@ -95,10 +95,10 @@ class ExactSession(LlmSession):
         alone = REFERENCE not in self.models and self.spec.parent is not None
         return super().saved_networks() | ({"beginning": cast(nn.Module, self.beginning)} if alone else {})
 
-    def optimise(self, name: str, loss: float) -> float:
+    def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         if name == POLICY and (self.measured is None or self.measured.step != self.step):
             self.measured = self._measure()
-        return super().optimise(name, loss)
+        return super().optimise(name, learning_rate, loss)
 
     def run(self) -> Iterator[Record | None]:
         for record in super().run():

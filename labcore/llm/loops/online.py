@@ -195,9 +195,9 @@ def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
         Diverged: a loss of `measured` or a gradient is not finite.
     """
     rate = session.rate(POLICY)
-    norm = session.optimise(POLICY, measured["loss"])
+    norm = session.optimise(POLICY, rate, measured["loss"])
     if session.critic is not None:
-        session.optimise(CRITIC, measured["value_loss"])
+        session.optimise(CRITIC, session.rate(CRITIC), measured["value_loss"])
     session.updates += 1
     return {"grad_norm": norm, "learning_rate": rate}
 

@@ -103,7 +103,7 @@ def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[d
     if found.sampled is None:  # else they were counted when they were sampled
         session.tokens += taken.tokens
     rate = session.rate(POLICY)
-    norm = session.optimise(POLICY, taken.loss)
+    norm = session.optimise(POLICY, rate, taken.loss)
     session.updates += 1
     metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": rate, "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}

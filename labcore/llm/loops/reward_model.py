@@ -98,7 +98,7 @@ def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
     loss, sides, tokens = gradients(session, pairs)
     session.tokens += tokens
     rate = session.rate(REWARD_MODEL)
-    norm = session.optimise(REWARD_MODEL, loss)
+    norm = session.optimise(REWARD_MODEL, rate, loss)
     session.updates += 1
     return {"loss": loss, "grad_norm": norm, "learning_rate": rate,
             "mean_reward": float(sides.mean()), **_agreement(sides)}

@@ -71,7 +71,7 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
     session.tokens += total
     rate = session.rate(POLICY)
-    norm = session.optimise(POLICY, measured["loss"])
+    norm = session.optimise(POLICY, rate, measured["loss"])
     session.updates += 1
     shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
     return measured | {"grad_norm": norm, "learning_rate": rate}, [

@@ -133,7 +133,7 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
         for _ in range(CRITIC_PASSES):
             measured = online.gradients(learner, rollout)
             learner.policy.zero_grad(set_to_none=True)
-            learner.optimise("critic", measured["value_loss"])
+            learner.optimise("critic", learner.rate("critic"), measured["value_loss"])
     session.models["critic"], session.optimizers["critic"] = learner.critic, learner.optimizers["critic"]
     values = token_values(learner, batch.rollout.prompts, batch.batch.completions)
     seen = credit(learner.in_force, replace(seen_by(learner, batch), old_values=values))
