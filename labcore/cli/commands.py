@@ -29,6 +29,7 @@ from labcore.files.paths import path_of
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes, titles
+from labcore.sinks import choice as sinks
 from labcore.spec import cautions
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
@@ -82,11 +83,20 @@ def run(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     if why := cautions.fault(spec):
         raise LabError(why)
+    log = sinks.checked(options.log)
     if options.out:
         check_out(path_of(options.out))
     warn(spec)
     store = Store()
-    return train(store, store.create(spec, mine=True), options.json, options.out)
+    run_id = store.create(spec, mine=True)
+    sinks.ask(store, run_id, log)
+    return train(store, run_id, options.json, options.out)
+
+
+def add_log(sub: argparse.ArgumentParser) -> None:
+    """Add the option that has metrics go elsewhere as well."""
+    sub.add_argument("--log", action="append", default=[], choices=list(sinks.SINKS), help="send the metrics there "
+                     "while the run trains, and when it is resumed; may be repeated. RL_LAB_LOG says so for all runs")
 
 
 def warn(*specs: RunSpec) -> None:
@@ -293,9 +303,14 @@ def resume(options: argparse.Namespace) -> int:
     if options.reward and row.spec.knobs.get("reward_source") != own_reward.SOURCE:
         raise LabError(f"The rewards of {options.run} do not come from a function: leave --reward out.")
     own_reward_of(options)
+    log = sinks.checked(options.log)
+    if log and row.state not in ENDED:
+        raise LabError(f"{options.run} is {row.state}, and --log counts from a run's start: leave it out, or stop the "
+                       "run first.")
     if row.state in ENDED:
         for key, value in knobs.items():
             with_knob(row.spec, key, value)  # refused here, before the run is started again
+        sinks.ask(store, options.run, log)
         store.requeue(options.run, knobs, mine=True)
         return train(store, options.run, options.json)
     controls = [store.ask(options.run, "set", {"knob": key, "value": value}) for key, value in knobs.items()]
