@@ -1,4 +1,4 @@
-"""Modules with what the lab calls of wandb 0.31 and trackio 0.43: `init` with these names, `Run.log` and `Run.finish`."""
+"""Modules with what the lab calls of wandb 0.31 and trackio 0.43: `init` by these names, `Run.log`, `Run.finish`."""
 
 from __future__ import annotations
 
