@@ -76,7 +76,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     draft, spec = Draft(run, kind), run.spec
     typed.check(draft.knob_scope)
     moved = {}
-    if draft.identity == (spec.algorithm, spec.mix, spec.task):
+    if (*draft.identity, draft.fields["model"]) == (spec.algorithm, spec.mix, spec.task, spec.model):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
                  if knob.effect != "restart" and draft.values[knob.key] != spec.knobs[knob.key]}
     lab().launcher.resume(run.id, moved)

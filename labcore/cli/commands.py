@@ -18,6 +18,7 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
+from labcore.cli import defaults
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError, quoted
@@ -28,6 +29,7 @@ from labcore.files.paths import path_of
 from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes, titles
+from labcore.sinks import choice as sinks
 from labcore.spec import cautions
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
@@ -48,14 +50,19 @@ def list_catalog(options: argparse.Namespace) -> int:
     row_of_kind = kind(options.kind)
     models = {key: MODELS[key] for key in row_of_kind.models if key in MODELS}
     if options.json:
-        print(json.dumps({name: {key: asdict(row) for key, row in table.items()} for name, table in (
-            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))},
-            ensure_ascii=False, indent=2))
+        found = {name: {key: asdict(row) for key, row in table.items()} for name, table in (
+            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))}
+        for key, row in row_of_kind.algorithms.items():
+            others = defaults.by_weights(row, row_of_kind)
+            found["algorithms"][key]["knobs"] = [defaults.as_json(knob, others.get(knob.key, {})) for knob in row.knobs]
+        print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
     for row in row_of_kind.algorithms.values():
         print(f"\n{row.key}  {row.summary}")
+        others = defaults.by_weights(row, row_of_kind)
         for knob in row.knobs:
-            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}")
+            beside = f"   {defaults.words(others[knob.key])}" if knob.key in others else ""
+            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}{beside}")
     print("\nTasks")
     for entry in row_of_kind.tasks.values():
         print(f"    {entry.key:<14} {entry.help}")
@@ -76,17 +83,27 @@ def run(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     if why := cautions.fault(spec):
         raise LabError(why)
+    log = sinks.checked(options.log)
     if options.out:
         check_out(path_of(options.out))
     warn(spec)
     store = Store()
-    return train(store, store.create(spec, mine=True), options.json, options.out)
+    run_id = store.create(spec, mine=True)
+    sinks.ask(store, run_id, log)
+    return train(store, run_id, options.json, options.out)
+
+
+def add_log(sub: argparse.ArgumentParser) -> None:
+    """Add the option that has metrics go elsewhere as well."""
+    sub.add_argument("--log", action="append", default=[], choices=list(sinks.SINKS), help="send the metrics there "
+                     "while the run trains, and when it is resumed; may be repeated. RL_LAB_LOG says so for all runs")
 
 
 def warn(*specs: RunSpec) -> None:
-    """Say before the start what to beware of in these runs, each reason once: what the page says beside the form."""
-    said = (sentence for spec in specs for sentence in (spec.caution(), *of_run(spec.kind, spec.algorithm, spec.knobs),
-                                                        of_file(spec)))
+    """Say before the start which defaults pretrained weights have and what to beware of in these runs, each once: what
+    the page says beside the form."""
+    said = (sentence for spec in specs for sentence in (defaults.of_run(spec), spec.caution(), *of_run(
+        spec.kind, spec.algorithm, spec.knobs, {knob.key: knob.default for knob in spec.declared}), of_file(spec)))
     for sentence in dict.fromkeys(filter(None, said)):
         print(f"labcore: {sentence}", file=sys.stderr)
 
@@ -286,9 +303,14 @@ def resume(options: argparse.Namespace) -> int:
     if options.reward and row.spec.knobs.get("reward_source") != own_reward.SOURCE:
         raise LabError(f"The rewards of {options.run} do not come from a function: leave --reward out.")
     own_reward_of(options)
+    log = sinks.checked(options.log)
+    if log and row.state not in ENDED:
+        raise LabError(f"{options.run} is {row.state}, and --log counts from a run's start: leave it out, or stop the "
+                       "run first.")
     if row.state in ENDED:
         for key, value in knobs.items():
             with_knob(row.spec, key, value)  # refused here, before the run is started again
+        sinks.ask(store, options.run, log)
         store.requeue(options.run, knobs, mine=True)
         return train(store, options.run, options.json)
     controls = [store.ask(options.run, "set", {"knob": key, "value": value}) for key, value in knobs.items()]

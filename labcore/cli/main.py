@@ -110,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
                      "once for each batch with prompts, completions and answer, lists of texts, and returns a number "
                      "for each completion; what it prints goes to standard error")
     run.add_argument("--seed", type=int, default=0)
+    commands.add_log(run)
     run.add_argument("--out", metavar="DIR", help="also export the result here")
     run.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -141,6 +142,7 @@ def parser() -> argparse.ArgumentParser:
                         help="resume with another value; may be repeated")
     resume.add_argument("--reward", metavar="FILE:FUNCTION", help="the reward function of a run that was started with "
                         "one: the same file")
+    commands.add_log(resume)
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     change = add("set", commands.set_knobs, "change knobs of a running run")

@@ -19,7 +19,7 @@ from labcore.jobs.memory_parts import Part, Sizes, parts, peak
 from labcore.jobs.pace import setting
 from labcore.runs import versions
 from labcore.spec import moments
-from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.spec.run_spec import RunSpec, make
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
 ADAPTER = 8  # rank of the LoRA that is advised
@@ -93,7 +93,7 @@ def _first(value: Value) -> str:
 def unusual(spec: RunSpec) -> bool:
     """Whether the batch is so much larger than the algorithm's usual one, on a model that is here, that it may not fit.
     Looks at nothing but the settings."""
-    usual = {knob.key: knob.default for knob in knobs_of(spec.row, spec.task_row)}
+    usual = {knob.key: knob.default for knob in spec.declared}
     times = prod(int(spec.knobs[knob]) / int(usual[knob]) for knob in BATCH if knob in usual)
     return times >= UNUSUAL and (spec.model in MODELS or Path(spec.model).is_dir())
 

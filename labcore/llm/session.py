@@ -21,6 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
@@ -37,6 +38,7 @@ from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.llm.rendering import Rendering, encode_prompts
+from labcore.maths.schedules import SCHEDULES
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -57,7 +59,8 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
+    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps,
+    `share_done` is the share of the step's updates that are made by now, and
     `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
     `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
@@ -89,6 +92,7 @@ class LlmSession:
     halvings: int = 0
     moves: int = 0
     idle: bool = False
+    share_done: float = 0.0
     notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
@@ -284,6 +288,13 @@ class LlmSession:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
+    def rate(self, name: str) -> float:
+        """The learning rate of network `name` in the next update, as the schedule has moved it."""
+        knobs = self.knobs  # problems with exact values have no schedule
+        moved = SCHEDULES[str(knobs.get("schedule", CONSTANT))](
+            self.step + self.share_done, int(knobs.get("warmup_steps", 0)), self.spec.steps)
+        return float(knobs[NETWORKS[name].learning_rate]) * moved
+
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
 
@@ -299,9 +310,7 @@ class LlmSession:
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
         if self.learns_from(norm):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate
-            optimizer.step()
+            optimizers.step(optimizer, self.models[name], learning_rate, self.knobs)
             self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
         return norm

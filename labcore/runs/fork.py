@@ -99,8 +99,9 @@ def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dic
 
     The same knob, not just the same name: where its value was chosen, or cannot change.
     """
+    usual = {knob.key: knob.default for knob in parent.declared}
     return {knob.key: values[knob.key] for knob in _shared(parent, _continued(parent, algorithm))
-            if knob.key not in _IDENTITY and (values[knob.key] != knob.default or _fixed(knob, parent))}
+            if knob.key not in _IDENTITY and (values[knob.key] != usual[knob.key] or _fixed(knob, parent))}
 
 
 def compatible(parent: RunSpec) -> list[Algorithm]:
@@ -114,7 +115,7 @@ def movable(parent: RunSpec, algorithm: str) -> list[Knob]:
     """The knobs of a fork by `algorithm` that may have other values than the parent's."""
     row = _continued(parent, algorithm)
     fixed = {knob.key for knob in _shared(parent, row) if _fixed(knob, parent)}
-    return [knob for knob in knobs_of(row, parent.task_row) if knob.key not in fixed]
+    return [knob for knob in knobs_of(row, parent.task_row, parent.weights) if knob.key not in fixed]
 
 
 def _continued(parent: RunSpec, algorithm: str) -> Algorithm:

@@ -17,8 +17,10 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
-from labcore.catalog.llm.knobs import ENGINE, PROMPT
+from labcore.catalog.llm import pretrained
+from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.tasks import FIELDS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -29,10 +31,12 @@ from labcore.files.given import json_of
 from labcore.files.paths import is_run_id, path_of, run_folder
 from labcore.spec import model_names
 from labcore.spec.together import check_labels, check_pairs, check_together, pinned_reward_model
+from labcore.spec.weights import kind_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
 VLLM_CAP = 2.0  # importance_cap where vLLM samples and nothing else is said: its log-probs are not the trainer's
+LORA_RANK = LORA[0].key
 BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
 
 
@@ -73,6 +77,16 @@ class RunSpec:
     @property
     def task_row(self) -> Task:
         return kinds.task(self.task, self.kind)
+
+    @property
+    def weights(self) -> str:
+        """How it learns its model's weights: see `weights_of`."""
+        return weights_of(self.kind_row, self.model, self.knobs)
+
+    @property
+    def declared(self) -> tuple[Knob, ...]:
+        """The run's knobs, with the defaults of its algorithm on its task and its weights."""
+        return knobs_of(self.row, self.task_row, self.weights)
 
     @property
     def stem(self) -> str:
@@ -121,10 +135,10 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of prompts and of field names where they are off: they came
-    after the first bases had got their names."""
+    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts and of field names where they are
+    off: they came after the first bases had got their names."""
     lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, FIELDS)}
+    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *OPTIMIZER, *PROMPT, FIELDS)}
     return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
         (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
 
@@ -151,10 +165,24 @@ def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Val
         return {}
 
 
-def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
-    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
+def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) -> tuple[Knob, ...]:
+    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own.
+
+    `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
+    """
     own = task_row.own(row.loop)
-    return tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in row.knobs) + task_row.knobs
+    of_task = tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in row.knobs)
+    return pretrained.fitted(of_task, pretrained.defaults(row, task_row, weights)) + task_row.knobs
+
+
+def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
+    """How a run learns the weights of `model`: from scratch, pretrained ones in full, or by adapters on them."""
+    return kind_of(model, knobs) if kind_row.pretrained else pretrained.SCRATCH
+
+
+def steps_of(row: Algorithm, weights: str) -> int:
+    """The steps of a run where nothing is said; `weights` as for `knobs_of`."""
+    return row.steps if weights == pretrained.SCRATCH else pretrained.STEPS
 
 
 @cache
@@ -196,8 +224,10 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
                        f"use {_named(fitting)}, or another task.")
-    known = {knob.key: knob for knob in knobs_of(row, task_row)}
+    model = kind_row.model if model is None else model
     given = dict(knobs or {})
+    learnt = weights_of(kind_row, model, {key: row.knob(key).check(given[key]) for key in {LORA_RANK} & given.keys()})
+    known = {knob.key: knob for knob in knobs_of(row, task_row, learnt)}
     for key in given:
         if key not in known:
             raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
@@ -205,7 +235,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
-    steps = row.steps if steps is None else steps
+    steps = steps_of(row, learnt) if steps is None else steps
     for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
         _check_whole(name, number)
     if device not in DEVICES:
@@ -215,7 +245,6 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_pairs(task_row, filled)
     filled |= pinned_reward_model(filled)
     check_labels(filled)
-    model = kind_row.model if model is None else model
     _check_model(kind_row, model, parent is not None)
     _check_lora(row, model, filled)
     if kind_row.check:

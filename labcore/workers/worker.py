@@ -28,6 +28,9 @@ from labcore.files.removal import remove
 from labcore.runs import digest, fork, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.steering import stop_asked
+from labcore.sinks import choice as sinks
+from labcore.sinks.live import Live
+from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.spec.session import Session, StartSession
 from labcore.store import columns
@@ -81,6 +84,7 @@ class _Drive:
         self._folder = run_folder(run_id)
         self._reserve = self._folder / ".reserve"
         self._training: Training | None = None
+        self._live: Live | None = None
         self._heartbeat = Heartbeat(store, run_id)
 
     def go(self) -> str:
@@ -102,6 +106,7 @@ class _Drive:
     def _prepare(self) -> Training:
         """Base model, session and checkpoint: all that there must be before the first step."""
         row = self._store.run(self._run_id)
+        sinks.ask(self._store, self._run_id, sinks.of_setting())
         self._bring(row.step)
         changed(self._folder)
         made(self._folder)
@@ -118,9 +123,17 @@ class _Drive:
             log = ("resumed", {"from": step}) if row.step > 0 or step > 0 else ("started", {})
         versions.note(self._folder, step, session)
         columns.forget(self._run_id)
+        self._live = Live(self._store, row)
         self._store.set_state(self._run_id, "running", log=log)
-        return Training(self._store, row, session, step, self._lifeline, self._on_record, self._is_to_stop,
+        return Training(self._store, row, session, step, self._lifeline, self._recorded, self._is_to_stop,
                         self._folder)
+
+    def _recorded(self, run_id: str, record: Record, seconds: float) -> None:
+        """A step is committed."""
+        if self._live:
+            self._live.write(record)
+        if self._on_record:
+            self._on_record(run_id, record, seconds)
 
     def _bring(self, step: int) -> None:
         """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here;
@@ -183,6 +196,8 @@ class _Drive:
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
+            if self._live:
+                self._live.close()
         self._publishing.complete(self._run_id, self._lifeline)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:

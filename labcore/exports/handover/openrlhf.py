@@ -51,6 +51,20 @@ def _engine(model: str) -> Rules:
         f"--{model}.gradient_checkpointing_enable": ON}), False), "optimizer": _NO_8_BITS, "compile": _COMPILE}
 
 
+def _optimizer(*prefixes: str) -> Rules:
+    """The numbers of Adam and the schedule; the last of `prefixes` is the critic's where there are two."""
+    def at(option: str, value: Any, plan: Plan) -> dict[str, Any]:
+        return {f"--{prefix}{option}": value for prefix in (
+            prefixes[:1] if plan.get("advantage") != "gae" else prefixes)}
+
+    betas = given(lambda plan, value: at("adam.betas", plan.betas, plan))
+    return {"schedule": given(lambda plan, value: at("lr_scheduler", plan.scheduler, plan)),
+            "warmup_steps": given(lambda plan, value: at("lr_warmup_ratio", value / plan.steps, plan)),
+            "weight_decay": given(lambda plan, value: at("adam.weight_decay", value, plan)),
+            "adam_beta1": betas, "adam_beta2": betas,
+            "adam_epsilon": given(lambda plan, value: at("adam.eps", value, plan))}
+
+
 _CORRECTION = "--algo.advantage.is_correction"
 _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
 
@@ -181,7 +195,7 @@ _ONLINE: Rules = {
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
                                                          "subtracted")}, ""),
-    "dtype": _DTYPE, **_engine("actor"), **_LORA, **BASE_RULES, **TASK_RULES}
+    "dtype": _DTYPE, **_engine("actor"), **_optimizer("actor.", "critic."), **_LORA, **BASE_RULES, **TASK_RULES}
 _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
@@ -208,13 +222,13 @@ _DPO: Rules = {
     }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
-    **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
     "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
-    **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
@@ -224,7 +238,7 @@ _RM: Rules = {
         "dataset": ({}, ""), "reference_once": ({}, ""),
         "policy_each_step": ({}, "the pairs are sampled once, before training"),
     }, "see the data below"),
-    "eval_pairs": MEASURED, **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
+    "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
 
 
@@ -246,23 +260,17 @@ def settings(plan: Plan) -> dict[str, Any]:
     if plan.loop != "online":
         columns = ({"--data.prompt_key": "prompt", "--data.chosen_key": "chosen", "--data.rejected_key": "rejected"}
                    if needs_pairs(plan) else {"--data.input_key": "prompt", "--data.output_key": "answer"})
-        return found | columns | _constant("") | {
+        return found | columns | {
             "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
             "--train.max_epochs": plan.episodes}
-    critic = {**_constant("critic."), "--critic.max_norm": plan["max_grad_norm"],
-              "--critic.num_gpus_per_node": "$GPUS"} if plan["advantage"] == "gae" else {}
-    return found | _constant("actor.") | critic | {
+    critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan[
+        "advantage"] == "gae" else {}
+    return found | critic | {
         "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",
         "--data.label_key": "answer", "--reward.remote_url": "task.py", "--vllm.num_engines": "$GPUS",
         "--actor.num_gpus_per_node": "$GPUS", "--ref.num_gpus_per_node": "$GPUS", "--train.colocate_all": ON,
         "--vllm.enable_sleep": ON, "--ds.enable_sleep": ON}
-
-
-def _constant(prefix: str) -> dict[str, Any]:
-    """Adam and its learning rate as they are here."""
-    return {f"--{prefix}adam.betas": (0.9, 0.999), f"--{prefix}lr_scheduler": "constant",
-            f"--{prefix}lr_warmup_ratio": 0.0}
 
 
 def words(option: str, value: Any) -> str:

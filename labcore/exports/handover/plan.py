@@ -16,6 +16,7 @@ from labcore.catalog import choices
 from labcore.catalog.inactive import reason
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
@@ -88,6 +89,17 @@ class Plan:
         """What bounds the ratio of a bad token: the smaller of the dual clip and the two-sided one; 0 is none."""
         bounds = (self["clip_delta"], self["dual_clip"]) if self.get("surrogate") == "bounded_clip" else ()
         return float(min(filter(None, bounds), default=0.0))
+
+    @property
+    def scheduler(self) -> str:
+        """The learning rate schedule under the name that transformers has for it."""
+        schedule = str(self["schedule"])
+        return f"{CONSTANT}_with_warmup" if schedule == CONSTANT and self["warmup_steps"] else schedule
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """Adam's two."""
+        return float(self["adam_beta1"]), float(self["adam_beta2"])
 
     @property
     def batch(self) -> int:

@@ -53,6 +53,9 @@ _COMMON: Rules = {
     "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
     "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), "compile": switch(to("torch_compile"), False),
     "gradient_checkpointing": to("gradient_checkpointing"),
+    "schedule": given(lambda plan, value: {"lr_scheduler_type": plan.scheduler}),
+    "warmup_steps": given(lambda plan, value: {"warmup_steps": value * plan.passes * plan.parts}),
+    **{knob: to(knob) for knob in ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")},
     "optimizer": choice({"adamw": ({}, ""), "adamw_8bit": ({"optim": "adamw_8bit"}, "")}, "see optim"),
     **BASE_RULES, **TASK_RULES,
     **adapter(IN_THE_CODE, IN_THE_CODE)}
@@ -74,8 +77,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in mapped(plan):
         found |= line.settings
-    return found | {"seed": plan.spec.seed, "lr_scheduler_type": "constant",
-                    **({"max_length": None} if plan.loop != "online" else {})}
+    return found | {"seed": plan.spec.seed, **({"max_length": None} if plan.loop != "online" else {})}
 
 
 def script(plan: Plan) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from labcore.catalog.llm.optimizer import COSINE, LINEAR
 from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
@@ -54,6 +55,26 @@ def _of_models(key: str, note: str = "") -> Rule:
     """The knob as a setting of the policy's model, and of the critic's where there is one."""
     return given(lambda plan, value: {
         f"{part}.{key}": value for part in _of(plan, "actor_rollout_ref.model", "critic.model")}, note)
+
+
+def _optimizer(*places: str) -> Rules:
+    """The numbers of AdamW and the schedule, at `places`; the last one is the critic's where there are two."""
+    def at(key: str, value: Any, plan: Plan) -> dict[str, Any]:
+        return {f"{place}.{key}": value for place in (places[:1] if plan.get("advantage") != "gae" else places)}
+
+    def betas(plan: Plan, value: Any) -> Line:
+        usual = plan.betas == (0.9, 0.999)
+        return Line("", value, {} if usual else at("betas", [*plan.betas], plan), built_in=usual)
+
+    return {
+        "schedule": given(lambda plan, value: at("lr_scheduler_type", COSINE if value == LINEAR else value, plan),
+                          lambda plan, value: "verl has no linear schedule: half a cosine, which ends at 0 as well"
+                          if value == LINEAR else ""),
+        "warmup_steps": switch(given(lambda plan, value: at("lr_warmup_steps", value, plan)), 0),
+        "weight_decay": given(lambda plan, value: at("weight_decay", value, plan),
+                              lambda plan, value: "biases and norms decay too" if value else ""),
+        "adam_beta1": betas, "adam_beta2": betas,
+        "adam_epsilon": switch(missing(f"set it in {places[0]}.override_optimizer_config"), 1e-8)}
 
 
 def _compiled(name: str) -> Rule:
@@ -191,7 +212,7 @@ _ONLINE: Rules = {
     "gamma": to("algorithm.gamma"), "gae_lambda": to("algorithm.lam"),
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
-    "dtype": _BF16, **BASE_RULES, **TASK_RULES,
+    "dtype": _BF16, **BASE_RULES, **TASK_RULES, **_optimizer(f"{_ACTOR}.optim", "critic.optim"),
     "gradient_checkpointing": _of_models("enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {
         f"{part}.{key}": name for part in _of(plan, f"{_ACTOR}.optim", "critic.optim")
@@ -208,7 +229,7 @@ _SFT: Rules = {
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     "gradient_checkpointing": to("model.enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {f"optim.{key}": name for key, name in _IN_8_BITS.items()}), "adamw"),
-    "compile": _compiled("engine.use_torch_compile"),
+    "compile": _compiled("engine.use_torch_compile"), **_optimizer("optim"),
     **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
          "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}
@@ -233,13 +254,13 @@ def settings(plan: Plan) -> dict[str, Any]:
     if plan.loop == "sft":
         return found | common | {
             "model.path": "$MODEL", "model.custom_chat_template": "$TEMPLATE", "data.train_files": "train.parquet",
-            "optim.weight_decay": 0.0, "optim.lr_scheduler_type": "constant", "trainer.seed": plan.spec.seed}
-    critic = {"critic.model.path": "$MODEL", "critic.optim.weight_decay": 0.0,
-              "critic.optim.clip_grad": plan["max_grad_norm"]} if plan["advantage"] == "gae" else {}
+            "trainer.seed": plan.spec.seed}
+    critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan[
+        "advantage"] == "gae" else {}
     return found | common | critic | {
         "actor_rollout_ref.model.path": "$MODEL", "actor_rollout_ref.model.custom_chat_template": "$TEMPLATE",
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
-        "reward.custom_reward_function.path": "task.py", f"{_ACTOR}.optim.weight_decay": 0.0,
+        "reward.custom_reward_function.path": "task.py",
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ROLLOUT}.tensor_model_parallel_size": 1, f"{_ROLLOUT}.seed": plan.spec.seed,
         "trainer.val_before_train": False, "trainer.test_freq": -1}

@@ -18,6 +18,7 @@ from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.nets.tape import Tape
+from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
@@ -49,6 +50,7 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
         for part in parts_of(session, len(batch.rollout.prompts)):
             if measured:
                 yield None
+            session.share_done = len(measured) / updates_of(session.knobs)
             rollout = credit(session.in_force, batch.rollout)
             measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
                                    session.moves == moves))
@@ -104,6 +106,11 @@ def parts_of(session: LlmSession, prompts: int) -> Iterator[Tensor]:
     for _ in range(int(session.knobs.get("updates_per_batch", 1))):
         order = session.rng.permutation(prompts) if count > 1 else range(prompts)
         yield from torch.as_tensor(list(order), device=session.device).chunk(count)
+
+
+def updates_of(knobs: Mapping[str, Any]) -> int:
+    """Optimizer updates of a batch."""
+    return int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
 
 
 def _begins_whole(knobs: Mapping[str, Any]) -> bool:
@@ -187,11 +194,12 @@ def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
     Raises:
         Diverged: a loss of `measured` or a gradient is not finite.
     """
-    norm = session.optimise("policy", session.knobs["learning_rate"], measured["loss"])
+    rate = session.rate(POLICY)
+    norm = session.optimise(POLICY, rate, measured["loss"])
     if session.critic is not None:
-        session.optimise("critic", session.knobs["critic_learning_rate"], measured["value_loss"])
+        session.optimise(CRITIC, session.rate(CRITIC), measured["value_loss"])
     session.updates += 1
-    return {"grad_norm": norm, "learning_rate": session.knobs["learning_rate"]}
+    return {"grad_norm": norm, "learning_rate": rate}
 
 
 def _critic_backward(session: LlmSession, part: Rollout, totals: objective.Totals) -> float:

@@ -17,7 +17,7 @@ from labcore.llm.generation import Generated, chosen
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.forward import Network, at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
-from labcore.llm.networks import REFERENCE
+from labcore.llm.networks import POLICY, REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
@@ -102,9 +102,10 @@ def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[d
     taken = gradients(session, found, met)
     if found.sampled is None:  # else they were counted when they were sampled
         session.tokens += taken.tokens
-    norm = session.optimise("policy", knobs["learning_rate"], taken.loss)
+    rate = session.rate(POLICY)
+    norm = session.optimise(POLICY, rate, taken.loss)
     session.updates += 1
-    metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"], "entropy": taken.entropy}
+    metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": rate, "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
     sides, beta = taken.sides, knobs["beta"]
     if found.singles:

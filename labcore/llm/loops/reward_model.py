@@ -97,9 +97,10 @@ def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
     """One update on pairs; what it measured before it."""
     loss, sides, tokens = gradients(session, pairs)
     session.tokens += tokens
-    norm = session.optimise(REWARD_MODEL, session.knobs["learning_rate"], loss)
+    rate = session.rate(REWARD_MODEL)
+    norm = session.optimise(REWARD_MODEL, rate, loss)
     session.updates += 1
-    return {"loss": loss, "grad_norm": norm, "learning_rate": session.knobs["learning_rate"],
+    return {"loss": loss, "grad_norm": norm, "learning_rate": rate,
             "mean_reward": float(sides.mean()), **_agreement(sides)}
 
 

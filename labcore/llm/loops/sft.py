@@ -15,6 +15,7 @@ from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.networks import POLICY
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
 from labcore.llm.rendering import encode_answers
@@ -69,10 +70,11 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
                                       session.context, session.device)
     measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
     session.tokens += total
-    norm = session.optimise("policy", knobs["learning_rate"], measured["loss"])
+    rate = session.rate(POLICY)
+    norm = session.optimise(POLICY, rate, measured["loss"])
     session.updates += 1
     shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
-    return measured | {"grad_norm": norm, "learning_rate": knobs["learning_rate"]}, [
+    return measured | {"grad_norm": norm, "learning_rate": rate}, [
         {"prompt": problem.prompt, "text": problem.answer, **each}
         for problem, each in zip(problems, shown, strict=False)]
 
