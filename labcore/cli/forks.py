@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from labcore.cli.commands import assignments, check_out, labels_of, train
 from labcore.files.paths import path_of
-from labcore.runs.fork import fork_spec
+from labcore.runs.fork import fork_spec, optimizer_note
 from labcore.store.store import Store
 
 
@@ -33,4 +34,7 @@ def fork(options: argparse.Namespace) -> int:
                      twin=not options.fresh, seed=options.seed, steps=options.steps)
     if options.out:
         check_out(path_of(options.out))
+    assert spec.parent is not None, "it is a fork"
+    if note := optimizer_note(*spec.parent):
+        print(note, file=sys.stderr)
     return train(store, store.create(spec, mine=True), options.json, options.out)
