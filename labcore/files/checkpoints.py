@@ -20,7 +20,7 @@ from labcore.files.given import json_of
 from labcore.files.removal import remove
 
 KEEP = 2
-LADDER_KNOB = "ladder_mb"  # of the spec: the ladder's bound in MB
+LADDER_KNOB = "ladder_mb"  # see `catalog.llm.upkeep`
 _OLD, _UNFINISHED = ".old-", ".step-"  # how the names of folders begin that are deleted, or were not completed
 LADDER, LADDER_BYTES = 10, 4_000_000_000  # what is kept between the first and the newest two, at most
 

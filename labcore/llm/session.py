@@ -36,6 +36,7 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
+from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering, encode_prompts
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
@@ -57,7 +58,7 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
+    `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves` counts the policy's optimizer steps, and
     `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
     `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
@@ -90,6 +91,7 @@ class LlmSession:
     moves: int = 0
     idle: bool = False
     notes: list[str] = field(default_factory=list)
+    probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
 
