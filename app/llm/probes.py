@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.training.feed import Feed
 
-OFF = ("Probes are off in this run, so it leaves no samples, no watched prompts and no surrogate line. Turn on the knob "
-       "Probes to see them from the next step on.")
+OFF = ("Probes are off in this run, so it leaves no samples, no watched prompts and no surrogate line. Turn on the "
+       "knob Probes to see them from the next step on.")
 
 
 def off(feed: Feed, step: int) -> str:

@@ -42,7 +42,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     samples = files.read(run.id, "samples", at) if at else None
     groups = groups_of(samples or {})
     if not groups:
-        story_strip({"empty": probes.off(feed, step) or _nothing(run, bool(samples))}, key="story_strip", on_chosen=_choose)
+        why = probes.off(feed, step) or _nothing(run, bool(samples))
+        story_strip({"empty": why}, key="story_strip", on_chosen=_choose)
         return
     kept = st.session_state.setdefault("story:kept", {})
     pinned = link.get(PROMPT)
@@ -55,10 +56,10 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def _newest(run_id: str, steps: Sequence[int]) -> int:
-    """The last of the steps; where its samples have no watched prompts, which cost a large model more time than its
+    """The last of the steps; where its samples have no watched prompts, which take a large model more time than its
     batch does, one of the last few that has. 0 without any."""
-    few = steps[:-LOOKED_BACK - 1:-1]
-    return next((at for at in few if (files.read(run_id, "samples", at) or {}).get("watched")), steps[-1] if steps else 0)
+    watched = (at for at in steps[:-LOOKED_BACK - 1:-1] if (files.read(run_id, "samples", at) or {}).get("watched"))
+    return next(watched, steps[-1] if steps else 0)
 
 
 def _choose(prompt: str) -> None:

@@ -147,7 +147,8 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Reward model", ALWAYS, held.weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
         Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
              f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
-        Part("Weights before the step", ALWAYS, looks * before_step(sizes, loop), "4 bytes for each parameter that learns"),
+        Part("Weights before the step", ALWAYS, looks * before_step(sizes, loop),
+             "4 bytes for each parameter that learns"),
         Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
             each["parameters"] for each in sizes.held)),
              "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),

@@ -58,9 +58,9 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves` counts the policy's optimizer steps, and
-    `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
-    `sampler` draws completions while the run trains, where that is not the lab's own sampler.
+    `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves`
+    counts the policy's optimizer steps, and `idle` says that the last step had none. `graphs` are the steps that a GPU
+    has recorded; `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
 
     spec: RunSpec

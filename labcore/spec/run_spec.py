@@ -122,8 +122,8 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of prompts, of upkeep and of field names where they are off: they
-    came after the first bases had got their names."""
+    """`spec` without the knobs of LoRA, of the engine, of prompts, of upkeep and of field names where they are at their
+    defaults: they came after the first bases had got their names."""
     lora = not spec.knobs.get("lora_rank", 0)
     engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, *UPKEEP, FIELDS)}
     return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (

@@ -191,7 +191,8 @@ def _bring_whole(store: ObjectStore, thing: str) -> None:
                 now = manifest.read(store, thing)
                 if now in (None, files):
                     raise
-                atomic.write_folder(target, lambda new: _fill(store, thing, now, new), sync=False)  # it lost its optimizer
+                # It lost its optimizer meanwhile.
+                atomic.write_folder(target, lambda new: _fill(store, thing, now, new), sync=False)
 
 
 def _bring_loose(store: ObjectStore, thing: str) -> None:

@@ -19,7 +19,7 @@ from labcore.files.artifacts import manifest, object_store, state, things
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import Damaged, File, Manifest
 from labcore.files.artifacts.object_store import Away, ObjectStore, each
-from labcore.files.sizes import size
+from labcore.files.sizes import size as bytes_of
 
 
 @dataclass
@@ -77,7 +77,7 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
         thing = f"{run}/{things.CHECKPOINTS}/{path.name}"
         if (sent.again or path.name not in there) and (sent_bytes := publish_thing(store, thing, sent.again)):
             there[path.name] = sent_bytes
-        elif not add and checkpoint_space.is_dropped(path) and there[path.name] > size(path):
+        elif not add and checkpoint_space.is_dropped(path) and there[path.name] > bytes_of(path):
             there[path.name] = _drop_optimizer(store, thing, path)
     here = checkpoint.sizes(root)
     found = [(step, here.get(step, there[checkpoint.name_of(step)])) for step in sorted(map(checkpoint.step_of, there))]

@@ -1,8 +1,9 @@
 """The time that a run spends on probes, which only look: at most a tenth of it, whatever the model.
 
-Small networks are looked at by a fixed schedule, which costs them less. Of a larger one a step may cost seconds or
-minutes, and the share of a look in it depends on the model, the batch and the machine. So each kind of look waits until
-its share of the run's seconds pays for it. Pictures depend on this clock; no metric and no random number of a run does.
+Small networks are looked at by a fixed schedule, which takes about a tenth of a run's time. Of a larger one a step may
+take seconds or minutes, and the share of a look in it depends on the model, the batch and the machine. So each kind of
+look waits until its share of the run's seconds pays for it. Pictures depend on this clock; no metric and no random
+number of a run does.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,8 @@ from hypothesis import strategies as st
 from labcore.llm.loops import online
 from labcore.llm.probes import budget, view, watched
 from labcore.llm.probes.budget import LINE, SAMPLES, Budget
-from tests.llm.tools import session, weights
 from tests.llm.tools import records as all_records
+from tests.llm.tools import session, weights
 
 TENTH = 0.1
 LARGE = ["grpo", "rloo", "ppo", "dpo", "sft"]
@@ -80,7 +82,7 @@ def test_looks_keep_their_distance_however_cheap_they_are():
                 clock.now += 1e-4
             at.append(step)
         probes.end()
-    assert len(at) > 1 and all(after - before >= budget.EVERY[LINE] for before, after in zip(at, at[1:], strict=False))
+    assert len(at) > 1 and all(after - before >= budget.EVERY[LINE] for before, after in pairwise(at))
 
 
 @pytest.fixture
