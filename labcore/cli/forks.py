@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from labcore.cli import commands
 from labcore.cli.commands import assignments, check_out, labels_of, train
 from labcore.files.paths import path_of
-from labcore.runs.fork import fork_spec
+from labcore.runs.fork import fork_spec, optimizer_note
 from labcore.sinks import choice as sinks
 from labcore.store.store import Store
 
@@ -37,6 +38,9 @@ def fork(options: argparse.Namespace) -> int:
     log = sinks.checked(options.log)
     if options.out:
         check_out(path_of(options.out))
+    assert spec.parent is not None, "it is a fork"
+    if note := optimizer_note(*spec.parent):
+        print(note, file=sys.stderr)
     run_id = store.create(spec, mine=True)
     sinks.ask(store, run_id, log)
     return train(store, run_id, options.json, options.out)

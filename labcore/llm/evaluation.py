@@ -24,6 +24,11 @@ class Evaluation:
 
 def evaluate(session: LlmSession) -> Evaluation:
     """Sample with the session's sampling knobs, verify, and with a reference measure the KL to it."""
+    with session.probes.evaluating():
+        return _evaluate(session)
+
+
+def _evaluate(session: LlmSession) -> Evaluation:
     problems = session.task.problems(int(session.knobs["eval_prompts"]), session.rng)
     generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
     completions, rewards = generated.completions, verified(session, problems, generated)

@@ -37,6 +37,7 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
+from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering, encode_prompts
 from labcore.maths.schedules import SCHEDULES
 from labcore.spec.model_names import members, reward_model_of
@@ -59,10 +60,10 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps,
-    `share_done` is the share of the step's updates that are made by now, and
-    `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
-    `sampler` draws completions while the run trains, where that is not the lab's own sampler.
+    `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves`
+    counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made by now, and `idle`
+    says that the last step had none. `graphs` are the steps that a GPU has recorded; `sampler` draws completions while
+    the run trains, where that is not the lab's own sampler.
     """
 
     spec: RunSpec
@@ -94,6 +95,7 @@ class LlmSession:
     idle: bool = False
     share_done: float = 0.0
     notes: list[str] = field(default_factory=list)
+    probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
 

@@ -78,6 +78,14 @@ def steps_to_fork(run_id: str) -> list[int]:
     return [step for step, _ in checkpoint.steps(run_folder(run_id))]
 
 
+def optimizer_note(run_id: str, step: int) -> str:
+    """What is not exact about a fork of `run_id` at the checkpoint of `step`, in a sentence; mostly empty."""
+    if checkpoint.keeps_optimizer(run_folder(run_id), step):
+        return ""
+    return (f"The checkpoint of step {step:,} holds the weights without the optimizer state, to save disk space: the "
+            "fork starts with a new optimizer state.")
+
+
 def newest_before(there: Iterable[int], step: int) -> int | None:
     """Of the steps that have a checkpoint the newest before `step`; None where there is none."""
     return max((at for at in there if at < step), default=None)

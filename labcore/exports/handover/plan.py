@@ -279,7 +279,9 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
 
 BY_VLLM = "vLLM samples, which rounds otherwise than the trainer: importance_cap is for that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
-BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES}
+UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab: nothing that is learnt
+    "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there")}
+BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES, **UPKEEP_RULES}
 
 
 def requirement(package: str, version: str, *extras: str) -> str:

@@ -9,7 +9,8 @@
 | `RUN/samples`, `RUN/lines`| no    | a JSON file for a step |
 | `RUN/run`                 | no    | the files of `LOOSE` that lie in the run's folder itself |
 
-A thing that is whole is there with all its files or not at all, and never changes. Of the others each file stands for
+A thing that is whole is there with all its files or not at all, and never changes, except that an old large checkpoint
+loses its optimizer state. Of the others each file stands for
 itself. A unit is what is published in one go: `RUN`, `base/HASH` or `uploads/PLACE`.
 """
 

@@ -20,6 +20,7 @@ from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes import view, watched
+from labcore.llm.probes.budget import LINE, SAMPLES
 from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
@@ -40,11 +41,12 @@ def run(session: LlmSession) -> Iterator[Record | None]:
 
 def _steps(session: LlmSession) -> Iterator[Record | None]:
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have stopped early
+        session.probes.begin()
         tape = Tape() if _begins_whole(session.knobs) else None
         batch = collect(session, tape)
-        line_due, samples_due = view.line_due(session.step), view.samples_due(session.step + 1)
-        before = view.kept(session, line_due)
-        watching = watched.before(session, session.step + 1) if samples_due else None
+        due = view.due(session)
+        before = view.kept(session, due.line) if view.on(session) else None
+        watching = watched.timed(session) if due.samples else None
         measured: list[dict[str, float]] = []
         tokens, moves = StepTokens(batch.rollout), session.moves
         for part in parts_of(session, len(batch.rollout.prompts)):
@@ -62,13 +64,34 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
         metrics["sampling/logp_difference"] = tokens.difference()
         session.finished_because = early_stopping.reason(session, metrics)
-        samples = view.groups(session, batch.batch, rollout, tokens) | {
-            "watched": watching.after(session)} if watching else None
-        line = view.line(session, rollout, before["policy"]) if before and line_due else None
+        samples = _samples(session, batch, rollout, tokens, watching)
+        line = _line(session, rollout, before) if due.line else None
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         metrics |= learn_numbers(session, rollout, metrics["kl"])  # for the next step: what is looked at is of this one
+        session.probes.end()
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
-            _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None))
+            _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None)
+            if view.on(session) else None)
+
+
+def _samples(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens,
+             watching: watched.Before | None) -> dict[str, Any] | None:
+    """The samples of the step just made where they are due; before the first ones of a large network some groups."""
+    if watching:
+        with session.probes.spend(SAMPLES, session.step):
+            shown = view.groups(session, batch.batch, rollout, tokens)
+        return shown | watched.completed(session, watching)
+    if most := view.groups_at_first(session, len(rollout.prompts)):
+        with session.probes.spend(SAMPLES):
+            return view.groups(session, batch.batch, rollout, tokens, most)
+    return None
+
+
+def _line(session: LlmSession, rollout: Rollout, before: Mapping[str, Tensor] | None) -> dict[str, Any] | None:
+    if before is None:
+        return None
+    with session.probes.spend(LINE, session.step):
+        return view.line(session, rollout, before["policy"])
 
 
 def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
@@ -88,9 +111,10 @@ def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str,
 
 def _look(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens, before: Mapping[str, Tensor] | None,
           has_samples: bool, has_line: bool) -> Pictures:
-    """The samples and the line of a step that were not due; without the parameters before it only what needs none."""
+    """The samples and the line of a step that were not due; without the parameters before it only what needs none, and
+    of a large network only that either."""
     samples = None if has_samples else view.groups(session, batch.batch, rollout, tokens)
-    if before is None:
+    if before is None or view.limited(session):
         return samples, None
     if samples is not None:
         samples["watched"] = watched.afterwards(session, before)

@@ -41,12 +41,13 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     """
     prepare(session)
     while session.step < session.spec.steps:
+        session.probes.begin()
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
         found = next_pairs(session)
         measured = (session.step + 1) % int(session.knobs.get("eval_every", session.step + 2)) == 0
-        due = evaluation is not None or measured or view.samples_due(session.step + 1)
-        before = view.kept(session)
-        watching = watched.before(session, session.step + 1) if due else None
+        due = view.on(session) and (evaluation is not None or measured or view.samples_due(session.step + 1))
+        before = view.kept(session) if view.on(session) else None
+        watching = watched.timed(session) if due and view.watching(session) else None
         metrics, samples = update(session, found, Met())
         session.step += 1
         if evaluation is None and measured:
@@ -55,11 +56,12 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         samples |= {"step": session.step}
         seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
-        if watching:
-            samples |= _groups(session, seen) | {"watched": watching.after(session)}
+        if due:
+            samples |= _groups(session, seen) | watched.completed(session, watching)
+        session.probes.end()
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples if due else None,
-                     look=None if due else partial(_look, as_it_is, samples, seen, before))
+                     look=None if due or not view.on(session) else partial(_look, as_it_is, samples, seen, before))
 
 
 def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:
 def _look(session: LlmSession, samples: dict[str, Any], seen: Seen | None,
           before: Mapping[str, Tensor] | None) -> Pictures:
     """The samples of a step that were not due, without an evaluation."""
-    return samples | _groups(session, seen) | ({"watched": watched.afterwards(session, before)} if before else {}), None
+    return samples | _groups(session, seen) | watched.looked(session, before), None
 
 
 def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions]:

@@ -28,24 +28,28 @@ from labcore.spec.record import Pictures, Record
 def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per update, until the steps are done or enough of the sampled completions are right."""
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
+        session.probes.begin()
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
-        before = view.kept(session)
-        watching = watched.before(session, session.step + 1) if due else None
+        before = view.kept(session) if view.on(session) else None
+        watching = watched.timed(session) if due and view.watching(session) else None
         metrics, examples = update(session, Met())
         session.step += 1
         samples = None
-        if watching:
+        if due:
             evaluation = evaluate(session)
             metrics |= evaluation.metrics
-            samples = _samples(session, evaluation) | {"examples": examples, "watched": watching.after(session)}
+            if view.on(session):
+                samples = (_samples(session, evaluation) | {"examples": examples}
+                           | watched.completed(session, watching))
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             checked = check(session.spec.task_row, session.knobs)
             session.finished_because = f"reached the SFT target: {checked} {reached:.2f}"
+        session.probes.end()
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
-                     look=None if samples else partial(_look, as_it_is, examples, before))
+                     look=None if samples or not view.on(session) else partial(_look, as_it_is, examples, before))
 
 
 def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
 def _look(session: LlmSession, examples: list[dict[str, Any]], before: Mapping[str, Tensor] | None) -> Pictures:
     """The samples of a step that was not evaluated, drawn with random numbers of their own."""
     samples = _samples(session, evaluate(watched.apart(session, session.step))) | {"examples": examples}
-    return samples | ({"watched": watched.afterwards(session, before)} if before else {}), None
+    return samples | watched.looked(session, before), None
 
 
 def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -26,6 +26,7 @@ from labcore.llm.nets.forward import Network
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import view
+from labcore.llm.probes.budget import SAMPLES as SAMPLES_ACCOUNT
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
@@ -143,6 +144,27 @@ def before(session: LlmSession, step: int) -> Before:
     return Before(groups, prompts, completions, old, temperature, reference)
 
 
+def timed(session: LlmSession) -> Before:
+    """`before` for the step that the session is making, on the account of its samples."""
+    with session.probes.spend(SAMPLES_ACCOUNT, session.step + 1):
+        return before(session, session.step + 1)
+
+
+def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
+    """What the samples of the step just made have of the watched prompts: nothing where these were not due."""
+    if watching is None:
+        return {}
+    with session.probes.spend(SAMPLES_ACCOUNT, session.step):
+        return {"watched": watching.after(session)}
+
+
+def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
+    """The same of a step that was not due, where the parameters before it are there and the network is small."""
+    if before_step is None or view.limited(session):
+        return {}
+    return {"watched": afterwards(session, before_step)}
+
+
 def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """What `before` and `after` would have given of the step just made, from the parameters before it."""
     with view.going_back(session, before_step):
@@ -166,7 +188,8 @@ def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     problems = [problem for problem, _ in asked]
     prompts = encode_prompts(alone.rendering, problems, alone.context - 1, alone.device)
     room = alone.context - prompts.ids.shape[1]  # as the loops cut an answer: beside the longest prompt
-    own = _of_reference(alone, problems) if REFERENCE in alone.models else [[] for _ in problems]
+    sampled = REFERENCE in alone.models and not view.limited(alone)  # long answers hardly come twice, and cost most
+    own = _of_reference(alone, problems) if sampled else [[] for _ in problems]
     watched = []
     for (problem, pair), frequent in zip(asked, own, strict=True):
         sides = pair and (_given(alone, problem, pair.chosen, room, pair.chosen_truncated),
