@@ -17,9 +17,9 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
-from labcore.catalog.llm.knobs import ENGINE, PROMPT
+from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
 from labcore.catalog.llm.models import MODELS
-from labcore.catalog.llm.tasks import FIELDS
+from labcore.catalog.llm.tasks import FIELDS, HELD_OUT, MEASURED, ORDER
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
@@ -121,12 +121,14 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of prompts and of field names where they are off: they came
-    after the first bases had got their names."""
-    lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, FIELDS)}
-    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
-        (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
+    """`spec` without the knobs of LoRA, of the engine, of prompts, of field names and of held-out rows where they are
+    off: they came after the first bases had got their names."""
+    knobs = spec.knobs
+    off = {knob.key for knob in (*ENGINE, *PROMPT, FIELDS) if knobs.get(knob.key) in (knob.default, knob.before)}
+    off |= {ORDER.key} if knobs.get(ORDER.key) == ORDER.before else set()
+    off |= set() if knobs.get("lora_rank") else {knob.key for knob in LORA}
+    off |= set() if knobs.get("held_out") or knobs.get("held_out_file") else {knob.key for knob in HELD_OUT}
+    return replace(spec, knobs={key: value for key, value in knobs.items() if key not in off})
 
 
 def _filled(spec: RunSpec) -> RunSpec:
@@ -154,7 +156,8 @@ def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Val
 def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
     """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
     own = task_row.own(row.loop)
-    return tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in row.knobs) + task_row.knobs
+    return tuple(knob.with_default(own[knob.key]) if knob.key in own else knob
+                 for knob in (*row.knobs, *task_row.knobs))
 
 
 @cache
@@ -288,7 +291,7 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
     """
     if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs.get("sft_steps"):
         return None
-    task_keys = {knob.key for knob in spec.task_row.knobs}
+    task_keys = {knob.key for knob in spec.task_row.knobs} - MEASURED  # how it is measured does not make it another
     knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
     return make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
                 seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
