@@ -112,7 +112,7 @@ def test_labels_that_are_all_held_out_are_named(tmp_path):
     place = next(at for at, row in enumerate(SUMS) if row["prompt"] == made(
         write(tmp_path / "pairs.jsonl", PAIRS), "preferences").held[0].prompt)
     rows[place] |= {"label": False}
-    with pytest.raises(LabError, match="Every label in rows.jsonl that is not held out is true"):
+    with pytest.raises(LabError, match=r"Every label in rows.jsonl that is not held out is true"):
         made(write(tmp_path / "rows.jsonl", rows), "preferences", preference_loss="kto", second_loss="none")
     assert len(one.rows) == 100
 
