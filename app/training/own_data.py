@@ -17,6 +17,7 @@ from app.training import data_words
 from app.training.data_words import Finding, Proposal
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.tasks import MEASURED
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.spec.run_spec import RunSpec, base_spec, make
@@ -116,7 +117,8 @@ def _sft(spec: RunSpec) -> str:
 
 
 def _counting(spec: RunSpec) -> dict[str, Value]:
-    counting = {"dtype", "temperature", "top_k", "top_p", "max_new_tokens"} | {knob.key for knob in spec.task_row.knobs}
+    counting = {"dtype", "temperature", "top_k", "top_p", "max_new_tokens"} | {
+        knob.key for knob in spec.task_row.knobs} - MEASURED
     return {key: value for key, value in spec.knobs.items() if key in counting}
 
 
