@@ -28,7 +28,7 @@ from labcore.files.artifacts import fetch
 from labcore.files.given import json_of
 from labcore.files.paths import is_run_id, path_of, run_folder
 from labcore.spec import model_names
-from labcore.spec.together import check_labels, check_pairs, check_together, pinned_reward_model
+from labcore.spec.together import check_pairs, check_together, check_uploads, pinned_reward_model
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
@@ -217,7 +217,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_together(row, filled)
     check_pairs(task_row, filled)
     filled |= pinned_reward_model(filled)
-    check_labels(filled)
+    check_uploads(filled)
     model = kind_row.model if model is None else model
     _check_model(kind_row, model, parent is not None)
     _check_lora(row, model, filled)

@@ -76,7 +76,8 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
         if (sent.again or path.name not in there) and (size := publish_thing(store, thing, sent.again)):
             there[path.name] = size
     found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
-    for name in () if add else map(checkpoint.name_of, checkpoint.spare(found, marked=marked)):
+    for name in () if add else map(checkpoint.name_of, checkpoint.spare(
+            found, marked=marked, best=checkpoint.best_step(root))):
         _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
         del there[name]
     for name in things.PICTURES:
