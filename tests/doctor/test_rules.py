@@ -277,8 +277,8 @@ def test_held_out_accuracies_that_only_waver_are_no_overfitting(rows):
 
         return any(change.rule == "overfitting" for change in course(spec_of(), steps(row, 300))[1])
 
-    alike, apart = ([heart(seed, by) for seed in range(40)] for by in (0.002, 0.0))
-    assert sum(alike) <= 1 and sum(apart) >= 39
+    alike, apart = ([heart(seed, by) for seed in range(20)] for by in (0.002, 0.0))
+    assert sum(alike) <= 1 and all(apart)
 
 
 def test_overfitting_is_said_with_both_curves_and_the_best_step():
@@ -288,7 +288,7 @@ def test_overfitting_is_said_with_both_curves_and_the_best_step():
     assert finding.fix.startswith("Use the checkpoint of the best measurement (step 1), more rows") and (
         finding.severity, finding.began, finding.knob) == ("warning", 1, "learning_rate")
     by_loss = found(spec_of("sft"), held_out(1.0, 0.01, taught, key="held_out/loss"))["overfitting"]
-    assert "the held-out loss rose 1.01 → 1.57 nats/token since step 1" in by_loss.evidence
+    assert "the held-out loss rose 1.01 → 1.23 nats/token since step 1" in by_loss.evidence
 
 
 @pytest.mark.parametrize("first, last", [(1, 1), (21, 50), (22, 22), (43, 43)])
