@@ -42,7 +42,7 @@ def show(draft: Draft) -> None:
         return
     try:
         spec = draft.spec()
-        seen = _look(draft.task_row.key, path, draft.of_task())
+        seen = _look(draft.task_row.key, path, {**draft.of_task(), "held_out": 0.0, "held_out_file": ""})
     except LabError:  # said where the file is uploaded, or above the charts
         return
     with st.container(border=True, key="own_data", gap="small"):
@@ -54,7 +54,7 @@ def show(draft: Draft) -> None:
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def _look(task_key: str, path: str, knobs: dict[str, Value]) -> Look | None:
-    """`look`, once for a file: its path holds its content's hash."""
+    """`look` at all rows, once for a file: its path holds its content's hash."""
     return look(make_task(task(task_key), knobs, path))
 
 

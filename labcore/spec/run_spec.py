@@ -75,6 +75,12 @@ class RunSpec:
         return kinds.task(self.task, self.kind)
 
     @property
+    def of_task(self) -> dict[str, Value]:
+        """The task's own knobs that say which problems it has, and not how they are ordered or measured."""
+        return {knob.key: self.knobs[knob.key] for knob in self.task_row.knobs
+                if knob.key not in MEASURED and knob.key != ORDER.key}
+
+    @property
     def stem(self) -> str:
         """How the names of its runs begin, which are those of folders.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -60,6 +60,11 @@ def held_out_file(knobs: Mapping[str, Any]) -> Path | None:
 def shuffled(rows: list[Row]) -> list[Row]:
     """Held-out rows in an order that does not depend on the file's, so that the first of them stand for all."""
     return sorted(rows, key=_key)
+
+
+def problems_of(rows: Sequence[Problem | Pair | Single]) -> list[Problem]:
+    """The rows as prompts with answers; without completions that are not desired."""
+    return [problem_of(row) for row in rows if not isinstance(row, Single) or row.label]
 
 
 def problem_of(row: Problem | Pair | Single) -> Problem:

@@ -22,7 +22,7 @@ from labcore.llm.rewards import Rewards, reward, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.passes import pass_at_k
 from labcore.spec.record import Record
-from labcore.tasks.held_out import problem_of
+from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Pair, Problem, Single, held_of
 
 STREAM = 2**32 + 8  # a tag that no step has, nor a probe: see `probes.answer`
@@ -61,7 +61,7 @@ def answers(alone: LlmSession, rows: Rows) -> dict[str, float]:
     task without a verifier."""
     if not alone.spec.task_row.verifiable:
         return {}
-    problems, samples = _problems(rows), int(alone.knobs["held_out_samples"])
+    problems, samples = problems_of(rows), int(alone.knobs["held_out_samples"])
     score = reward if "reward_source" in alone.knobs else verified
     greedy = _drawn(alone, problems, 1, verified, greedy=True)
     drawn = _drawn(alone, problems, samples, score)
@@ -97,7 +97,7 @@ def _at_once(knobs: Mapping[str, Any]) -> int:
 def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
     """How likely the policy finds the rows' own answers: −log π, nats/token, and the share of tokens that are its first
     choice."""
-    problems = _problems(rows)
+    problems = problems_of(rows)
     prompts, given = encode_answers(alone.rendering, problems, [problem.answer for problem in problems],
                                     alone.context, alone.device)
     nll, right = sft.given_answers(alone, prompts, given)
@@ -119,11 +119,6 @@ def pairs(alone: LlmSession, rows: Rows) -> dict[str, float]:
 MEASURES: Mapping[str, tuple[Callable[[LlmSession, Rows], dict[str, float]], ...]] = {
     "online": (answers,), "sft": (loss, answers), "preference": (pairs, answers),
     "reward_model": ()}  # which measures its own network on them
-
-
-def _problems(rows: Rows) -> list[Problem]:
-    """The rows as prompts with answers; without completions that are not desired."""
-    return [problem_of(row) for row in rows if not isinstance(row, Single) or row.label]
 
 
 def _mean(values: Tensor) -> float:

@@ -23,7 +23,8 @@ from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.session import LlmSession
 from labcore.spec.model_names import BASE, Model, parse
-from labcore.tasks.task import Problem, Score
+from labcore.tasks.held_out import problems_of
+from labcore.tasks.task import Problem, Score, draw, held_of
 
 TOP = 5  # likeliest tokens shown at each position
 QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
@@ -97,7 +98,7 @@ def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 def task_of(session: LlmSession) -> tuple[Any, ...]:
     """What makes two sessions' problems the same: the task, its own knobs and its file."""
     spec = session.spec
-    return spec.task, spec.data, *((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
+    return spec.task, spec.data, *spec.of_task.items()
 
 
 def check_known(session: LlmSession, text: str) -> None:
@@ -130,6 +131,8 @@ def _problems(spec: Mapping[str, Any], session: LlmSession, count: int) -> list[
     if spec.get("prompt") is not None:
         return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
     stream = np.random.default_rng((int(spec["seed"]), QUIZ_STREAM))
+    if held := problems_of(held_of(session.task)):  # what the runs have not been trained on
+        return draw(held, min(count, len(held)), stream)
     return session.task.problems(min(count, session.task.size or count), stream)
 
 
