@@ -176,10 +176,13 @@ def labels_of(options: argparse.Namespace) -> dict[str, str]:
 
 
 def held_out_of(options: argparse.Namespace) -> dict[str, str]:
-    """The knob of `--held-out FILE`, which is kept; none without it."""
-    if options.held_out is None:
+    """The knob of `--held-out FILE`, which is kept; none without it. Raises LabError where no first file is given."""
+    second = getattr(options, "held_out", None)
+    if second is None:
         return {}
-    return {"held_out_file": keep_file(path_of(options.held_out), LIMIT).parent.name}
+    if all(getattr(options, key) is None for key in ("prompts", "preferences", "text")):
+        raise LabError("--held-out goes with a file of yours to train on: give --prompts, --preferences or --text too.")
+    return {"held_out_file": keep_file(path_of(second), LIMIT).parent.name}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:

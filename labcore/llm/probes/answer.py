@@ -61,7 +61,8 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
     """One answer of each of `models` to each question: `count` fresh problems of their task, or `prompt` over again.
 
     The problems are drawn by `seed` alone, so that they are the same whoever answers them, and apart from any batch
-    of a run with that seed; of a file with fewer each is asked once. Settings as in `answer`.
+    of a run with that seed; of a file with fewer each is asked once. Of a file of which rows are held out these are
+    asked. Settings as in `answer`.
 
     Raises:
         LabError: as `answer`; also where the models' tasks differ.
