@@ -183,7 +183,8 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
     if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
         return metric
     label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
-    return replace(metric, label=label, unit=exact.unit, scale="rate")
+    beside = metric.key == "reward" and any("held_out/accuracy" in feed.logged for feed in feeds)
+    return replace(metric, label=label, unit=exact.unit, scale="rate", short="training" if beside else metric.short)
 
 
 def _check(feeds: Iterable[Feed]) -> str:

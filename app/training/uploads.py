@@ -75,7 +75,8 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}{beside}.")
     if said:
         st.caption(f":blue[:material/info:] {literal(said)}")
-    _second(draft, types, form)
+    if not rows:  # a comparison of algorithms has one form for the files of all, but knobs for each
+        _second(draft, types, form)
 
 
 def _second(draft: Draft, types: Sequence[str], form: str) -> None:

@@ -80,7 +80,8 @@ def _share(rows: list[Row], share: float, data: Path) -> Parts[Row]:
     if len(rows) < LEAST:
         return Parts(rows, [], f"{data.name} has {len(rows)} rows, fewer than {LEAST}, so none is held out: give more "
                                "rows, or a second file with --held-out FILE.")
-    repeats, most, held, count = Counter(map(_key, rows)), max(1, round(share * len(rows))), set[str](), 0
+    keys = list(map(_key, rows))
+    repeats, most, held, count = Counter(keys), max(1, round(share * len(rows))), set[str](), 0
     for key in sorted(repeats):  # hashes, so this is a shuffle
         if count + repeats[key] <= most:
             held.add(key)
@@ -88,8 +89,8 @@ def _share(rows: list[Row], share: float, data: Path) -> Parts[Row]:
     if not held:
         return Parts(rows, [], f"Every prompt of {data.name} is repeated so often that none fits into {share:g} of its "
                                "rows, so none is held out: give a second file with --held-out FILE.")
-    return Parts([row for row in rows if _key(row) not in held],
-                 shuffled([row for row in rows if _key(row) in held]))
+    return Parts([row for row, key in zip(rows, keys, strict=True) if key not in held],
+                 shuffled([row for row, key in zip(rows, keys, strict=True) if key in held]))
 
 
 def _without(rows: list[Row], held: list[Row], data: Path, second: Path) -> Parts[Row]:
@@ -100,8 +101,8 @@ def _without(rows: list[Row], held: list[Row], data: Path, second: Path) -> Part
         raise LabError(f"Every prompt of {data.name} is in {second.name} too, so there is nothing to train on: give "
                        "another held-out file.")
     gone = len(rows) - len(left)
-    return Parts(left, held, f"{gone} of {len(rows)} rows of {data.name} have prompts that are in {second.name} too: "
-                             "they are not trained on." if gone else "")
+    told = f"{gone:,} row{'s' if gone != 1 else ''} of {data.name} {'are' if gone != 1 else 'is'} not trained on, since"
+    return Parts(left, held, f"{told} {second.name} has the same prompts." if gone else "")
 
 
 def _key(row: Problem | Pair | Single) -> str:

@@ -73,7 +73,7 @@ def test_a_second_file_is_held_out_and_its_prompts_are_not_trained_on(tmp_path):
     found = made(first, held_out_file=second.parent.name)
     assert sorted(prompts(found.held)) == sorted(row["prompt"] for row in SUMS[90:])
     assert prompts(found.rows) == [row["prompt"] for row in SUMS[:90]]
-    assert "5 of 95 rows of rows.jsonl have prompts that are in test.jsonl too" in found.said
+    assert "5 rows of rows.jsonl are not trained on, since test.jsonl has the same prompts" in found.said
     with pytest.raises(LabError, match=r"Every prompt of rows.jsonl is in test.jsonl too"):
         made(write(first, SUMS[90:]), held_out_file=second.parent.name)
     with pytest.raises(LabError, match="There is no held-out file"):
