@@ -14,6 +14,7 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.tasks import MEASURED
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, cut
@@ -223,8 +224,12 @@ class Draft:
 
     def shared(self) -> dict[str, Value]:
         """The values that another algorithm takes over where it has these knobs: else γ would change with it, and so
-        what is to be learnt."""
-        return self.of_task() | {key: value for key, value in self.values.items() if key in self.kind.shared}
+        what is to be learnt. How held-out rows are measured has defaults for each loop, so only what was chosen stays.
+        """
+        usual = {knob.key for knob in knobs_of(self.row, self.task_row)
+                 if knob.key in MEASURED and self.values[knob.key] == knob.default}
+        return {key: value for key, value in self.of_task().items() if key not in usual} | {
+            key: value for key, value in self.values.items() if key in self.kind.shared}
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""

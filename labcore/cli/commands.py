@@ -134,7 +134,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if options.maze is not None:
         knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
-    knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
+    knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options) | held_out_of(options)
     kept = [str(keep_file(path, LIMIT)) for path in files.values()]
     if kept:
         task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm, knobs)
@@ -190,6 +190,16 @@ def labels_of(options: argparse.Namespace) -> dict[str, str]:
     """The knob of `--labels FILE`, which is kept; none without it. Raises LabError where it holds no pairs."""
     place = getattr(options, "labels", None)
     return {} if place is None else {"labelled_pairs": labels.adopt(place)}
+
+
+def held_out_of(options: argparse.Namespace) -> dict[str, str]:
+    """The knob of `--held-out FILE`, which is kept; none without it. Raises LabError where no first file is given."""
+    second = getattr(options, "held_out", None)
+    if second is None:
+        return {}
+    if all(getattr(options, key) is None for key in ("prompts", "preferences", "text")):
+        raise LabError("--held-out goes with a file of yours to train on: give --prompts, --preferences or --text too.")
+    return {"held_out_file": keep_file(path_of(second), LIMIT).parent.name}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:

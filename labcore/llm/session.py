@@ -27,6 +27,7 @@ from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, optimizers
 from labcore.llm.batch import Completions
+from labcore.llm.drawing import Position, epochs_done
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
@@ -45,7 +46,7 @@ from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks import own_reward
 from labcore.tasks.preferences import labelled_pairs
-from labcore.tasks.task import Pair, TextTask, make_task
+from labcore.tasks.task import Pair, TextTask, held_of, make_task
 
 CHECKED_AT_ONCE = 1024  # prompts
 
@@ -61,9 +62,9 @@ class LlmSession:
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
     `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves`
-    counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made by now, and `idle`
-    says that the last step had none. `graphs` are the steps that a GPU has recorded; `sampler` draws completions while
-    the run trains, where that is not the lab's own sampler.
+    counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made, and `idle` says
+    that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `graphs` are the steps
+    that a GPU has recorded; `sampler` draws completions while the run trains, where that is not the lab's own sampler.
     """
 
     spec: RunSpec
@@ -94,6 +95,7 @@ class LlmSession:
     moves: int = 0
     idle: bool = False
     share_done: float = 0.0
+    drawn: tuple[Position, Position] = ((0, 0, 0), (0, 0, 0))
     notes: list[str] = field(default_factory=list)
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
@@ -145,7 +147,7 @@ class LlmSession:
             raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
         # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
-        rows = (*getattr(self.task, "rows", ()), *self.labelled)
+        rows = (*getattr(self.task, "rows", ()), *held_of(self.task), *self.labelled)
         long = [row for row in rows if len(self.rendering.text(row).encode()) > room]
         for start in range(0, len(long), CHECKED_AT_ONCE):
             rows = long[start: start + CHECKED_AT_ONCE]
@@ -179,6 +181,7 @@ class LlmSession:
             checkpoint.read(session, resume)
         else:
             session._take_labels()
+            session.notes += filter(None, [getattr(task, "said", "")])
         session.check_room()
         return session
 
@@ -261,10 +264,14 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        records = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        if held_of(self.task):
+            records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
         try:
-            for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
-                if record is not None and self.notes:
-                    record, self.notes = replace(record, notes=(*record.notes, *self.notes)), []
+            for record in records:
+                if record is not None and (self.notes or self.drawn[0][2]):
+                    record, self.notes = replace(record, metrics=record.metrics | epochs_done(self),
+                                                 notes=(*record.notes, *self.notes)), []
                 yield record
         finally:
             if self.graphs:

@@ -21,7 +21,7 @@ from labcore.catalog.llm import pretrained
 from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import OPTIMIZER
-from labcore.catalog.llm.tasks import FIELDS
+from labcore.catalog.llm.tasks import FIELDS, HELD_OUT, MEASURED, ORDER
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -31,7 +31,7 @@ from labcore.files.artifacts import fetch
 from labcore.files.given import json_of
 from labcore.files.paths import is_run_id, path_of, run_folder
 from labcore.spec import model_names
-from labcore.spec.together import check_labels, check_pairs, check_together, pinned_reward_model
+from labcore.spec.together import check_pairs, check_together, check_uploads, pinned_reward_model
 from labcore.spec.weights import kind_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -90,6 +90,12 @@ class RunSpec:
         return knobs_of(self.row, self.task_row, self.weights)
 
     @property
+    def of_task(self) -> dict[str, Value]:
+        """The task's own knobs that say which problems it has, and not how they are ordered or measured."""
+        return {knob.key: self.knobs[knob.key] for knob in self.task_row.knobs
+                if knob.key not in MEASURED and knob.key != ORDER.key}
+
+    @property
     def stem(self) -> str:
         """How the names of its runs begin, which are those of folders.
 
@@ -136,12 +142,15 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts, of upkeep and of field names where
-    they are off: they came after the first bases had got their names."""
-    lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, FIELDS)}
-    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
-        (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
+    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts, of upkeep, of field names and of
+    held-out rows where they are off: they came after the first bases had got their names."""
+    knobs = spec.knobs
+    off = {knob.key for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, FIELDS)
+           if knobs.get(knob.key) in (knob.default, knob.before)}
+    off |= {ORDER.key} if knobs.get(ORDER.key) == ORDER.before else set()
+    off |= set() if knobs.get("lora_rank") else {knob.key for knob in LORA}
+    off |= set() if knobs.get("held_out") or knobs.get("held_out_file") else {knob.key for knob in HELD_OUT}
+    return replace(spec, knobs={key: value for key, value in knobs.items() if key not in off})
 
 
 def _filled(spec: RunSpec) -> RunSpec:
@@ -172,8 +181,9 @@ def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) 
     `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
     """
     own = task_row.own(row.loop)
-    of_task = tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in row.knobs)
-    return pretrained.fitted(of_task, pretrained.defaults(row, task_row, weights)) + task_row.knobs
+    of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
+                       for knobs in (row.knobs, task_row.knobs))
+    return pretrained.fitted(of_row, pretrained.defaults(row, task_row, weights)) + of_task
 
 
 def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
@@ -245,7 +255,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_together(row, filled)
     check_pairs(task_row, filled)
     filled |= pinned_reward_model(filled)
-    check_labels(filled)
+    check_uploads(filled)
     _check_model(kind_row, model, parent is not None)
     _check_lora(row, model, filled)
     if kind_row.check:
@@ -318,7 +328,7 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
     """
     if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs.get("sft_steps"):
         return None
-    task_keys = {knob.key for knob in spec.task_row.knobs}
+    task_keys = {knob.key for knob in spec.task_row.knobs} - MEASURED  # how it is measured does not make it another
     knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
     return make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
                 seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
 from labcore.files.rows import read_rows
+from labcore.tasks.epochs import Chance
+from labcore.tasks.held_out import parts, problem_of
 from labcore.tasks.layouts import Entry, entry, names_of, renamed
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
 
@@ -26,35 +27,35 @@ class Preferences:
         if data is None:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
         self.unpaired: bool | None = None  # the first line that can be read says so
-
         names = names_of(knobs)
 
-        def read(value: Mapping[str, object], line: int) -> Pair | Single:
-            value = renamed(value, f"line {line} of {data.name}", names)
+        def read(path: Path, value: Mapping[str, object], line: int) -> Pair | Single:
+            value = renamed(value, f"line {line} of {path.name}", names)
             if self.unpaired is None:
-                self.unpaired = _unpaired(value, data, line)
-            return (_single if self.unpaired else _pair)(value, data, line)
+                self.unpaired = _unpaired(value, path, line)
+            return (_single if self.unpaired else _pair)(value, path, line)
 
-        self.rows = read_rows(data, read)
+        found = parts(knobs, data, lambda path: read_rows(path, partial(read, path)))
+        self.rows, self.held, self.said = found.rows, found.held, found.said
         self._pairs = [row for row in self.rows if isinstance(row, Pair)]
         self._singles = [row for row in self.rows if isinstance(row, Single)]
         self._desired = [row for row in self._singles if row.label]
         if self.unpaired:
-            _check_labels(self._singles, data)
+            _check_labels(self._singles, data, bool(self.held))
             _check_loss(knobs, data)
         self.size = len(self.rows)
-        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row)) for row in self.rows))))
+        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row))
+                                                          for row in (*self.rows, *self.held)))))
 
-    def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]:
+    def pairs(self, count: int, rng: Chance) -> list[Pair]:
         return draw(self._pairs, count, rng)
 
-    def singles(self, count: int, rng: np.random.Generator) -> list[Single]:
+    def singles(self, count: int, rng: Chance) -> list[Single]:
         return draw(self._singles, count, rng)
 
-    def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
-        if self.unpaired:
-            return [Problem(row.prompt, row.completion, row.line, row.turns) for row in draw(self._desired, count, rng)]
-        return [Problem(pair.prompt, pair.chosen, pair.line, pair.turns) for pair in self.pairs(count, rng)]
+    def problems(self, count: int, rng: Chance) -> list[Problem]:
+        rows: Sequence[Pair | Single] = self._desired if self.unpaired else self._pairs
+        return [problem_of(row) for row in draw(rows, count, rng)]
 
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer
@@ -122,12 +123,12 @@ def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool
     return cut
 
 
-def _check_labels(singles: list[Single], data: Path) -> None:
+def _check_labels(singles: list[Single], data: Path, parted: bool) -> None:
     labels = {single.label for single in singles}
     if len(labels) == 1:
-        only = str(labels.pop()).lower()
-        raise LabError(f"Every label in {data.name} is {only}: there is nothing to tell apart; add completions with "
-                       "the other label.")
+        only, which = str(labels.pop()).lower(), " that is not held out" if parted else ""
+        raise LabError(f"Every label in {data.name}{which} is {only}: there is nothing to tell apart; add completions "
+                       "with the other label.")
 
 
 def _check_loss(knobs: Mapping[str, Value], data: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
 from labcore.files.rows import read_rows
+from labcore.tasks.epochs import Chance
+from labcore.tasks.held_out import parts
 from labcore.tasks.layouts import entry, names_of
 from labcore.tasks.task import Problem, Score, draw
 from labcore.tasks.verifiers import answer_fault, verifier
@@ -23,8 +24,8 @@ class Prompts:
             raise LabError("Your own prompts need a file: upload one, or give --prompts FILE.")
         self._verify, names = verifier(knobs), names_of(knobs)
 
-        def read(value: Mapping[str, object], line: int) -> Problem:
-            place = f"line {line} of {data.name}"
+        def read(path: Path, value: Mapping[str, object], line: int) -> Problem:
+            place = f"line {line} of {path.name}"
             row = entry(value, place, names)
             answer = row.answer or ""
             fault = answer_fault(knobs, answer)
@@ -35,11 +36,12 @@ class Prompts:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
             return Problem(row.prompt, answer, line, row.turns, row.columns)
 
-        self.rows = read_rows(data, read)
+        found = parts(knobs, data, lambda path: read_rows(path, partial(read, path)))
+        self.rows, self.held, self.said = found.rows, found.held, found.said
         self.size = len(self.rows)
-        self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
+        self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in (*self.rows, *self.held)))))
 
-    def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
+    def problems(self, count: int, rng: Chance) -> list[Problem]:
         return draw(self.rows, count, rng)
 
     def score(self, problem: Problem, completion: str) -> Score:

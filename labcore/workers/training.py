@@ -19,6 +19,7 @@ import psutil
 from labcore.doctor import doctor
 from labcore.errors import Diverged
 from labcore.files import checkpoints as checkpoint
+from labcore.runs import best
 from labcore.runs.faults import Ended
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import Steering
@@ -77,7 +78,9 @@ class Training:
         self._samples, self._lines = Pictures(folder / "samples"), Pictures(folder / "lines")
         events = store.events_after(row.id)
         history = KnobHistory(row.spec, events)
-        self._doctor, _ = doctor.course(row.spec, store.steps_after(row.id) if row.step else (), events)
+        before = store.steps_after(row.id) if row.step else []
+        self._doctor, _ = doctor.course(row.spec, before, events)
+        self._best = best.best_of((each.step, each.metrics) for each in before if each.step <= step)
         for change in self._doctor.changed_since([found for _, found in doctor.holding(events)]):  # rules may be newer
             store.log(row.id, doctor.EVENT, doctor.payload(change), change.step)
         self._steering = Steering(store, row.id, session, history.after(step), self._mark)
@@ -177,6 +180,7 @@ class Training:
             self._on_record(self._row.id, record, seconds)
         if self._to_mark or self._due(seconds):
             self._save()
+        self._compare(record)
 
     def _examine(self, record: Record) -> None:
         """Log what the doctor says of a step: every few steps it looks, and mostly it says nothing."""
@@ -194,6 +198,16 @@ class Training:
         record, self._newest = self._newest, None
         if record is not None and record.look is not None:
             self._draw(record.step, *record.look())
+
+    def _compare(self, record: Record) -> None:
+        """Keep the checkpoint of the policy that a record measured, where it is the best so far on held-out rows."""
+        found = best.measured(record.step, record.metrics)
+        if found is None or (self._best and found.rank <= self._best.rank):
+            return
+        if found.step == self.step:
+            self._save()
+        self._best = found
+        checkpoint.mark_best(self._folder, found.step, found.metric, found.value)
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
         """What the step cost: speed (per second, once there is a step before it) and memory (MB)."""

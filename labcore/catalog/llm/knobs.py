@@ -301,8 +301,9 @@ REWARD_MODEL = (
          "at 0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
     LEARNING_RATE,
     *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
-    Knob("eval_pairs", "Held-out pairs", 512, "Pairs that are only measured on, at most a fifth of a file. More: surer "
-         "numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000, unit="pairs", advanced=True),
+    Knob("eval_pairs", "Held-out pairs", 512, "Most pairs in a measurement: those held out of your file, else at most "
+         "a fifth of all pairs. More: surer numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000,
+         unit="pairs", advanced=True),
     *SAMPLING, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),
     Knob("labelled_pairs", "Labelled pairs", "", "Pairs with labels of your own, or of a policy's fresh completions, "

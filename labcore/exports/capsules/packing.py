@@ -29,6 +29,7 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import COUNTERS, Event, RunRow, Step
 from labcore.store.store import Store
+from labcore.tasks.held_out import held_out_file
 
 FORMAT, VERSION = "rl-visual-lab capsule", 1
 MANIFEST, SPEC, METRICS, EVENTS, KNOBS, README = ("manifest.json", "spec.json", "metrics.csv", "events.csv",
@@ -147,6 +148,8 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
     files = {path.name: path for path in (folder / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     if spec.data:
         files[spec.data] = fetch.bring(row.spec.data)
+    if second := held_out_file(spec.knobs):
+        files[f"{DATA}/{second.parent.name}-{second.name}"] = second
     files |= _seen(run_folder(row.id)) if largest else {}
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,

@@ -226,7 +226,12 @@ def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
 
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
+MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
+_HELD_OUT = missing("the code below takes every row of your file: remove those that you want to evaluate on")
 TASK_RULES: Rules = {
+    "held_out": switch(_HELD_OUT, 0.0), "held_out_file": switch(_HELD_OUT, ""), **dict.fromkeys(
+        ("held_out_every", "held_out_prompts", "held_out_samples"), MEASURED),
+    "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
     "fields": switch(missing("rename the fields of your file to match, or read the fields by these names below"), "")}
@@ -238,7 +243,6 @@ PROMPT_RULES: Rules = {
     "thinking": switch(missing("give enable_thinking to the chat template"), "auto"),
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
-MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
 REWARD_RULES: Rules = {
     "reward_source": choice({

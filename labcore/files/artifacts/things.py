@@ -24,7 +24,8 @@ from labcore.files.paths import home, is_id, is_run_id
 
 RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
 VERSIONS, LOG = "versions.json", "worker.log"  # to which each worker of a run adds
-LOOSE = ("spec.json", VERSIONS, "columns.safetensors", LOG)
+BEST = "best.json"  # which of its checkpoints is the best by its held-out rows
+LOOSE = ("spec.json", VERSIONS, "columns.safetensors", LOG, BEST)
 PICTURES = ("samples", "lines")
 _STEP = r"step-\d{6,}"  # what the folder of a checkpoint is called
 _WHOLE = re.compile(rf"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:{CHECKPOINTS}/{_STEP}|{START}))(?:/.*)?")

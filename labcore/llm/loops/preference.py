@@ -149,9 +149,7 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
     kl = _mismatched_kl(session, prompts, completions, same) if objective.asks(knobs, "mismatched") else None
     whole = None
     if len(parts) > 1 and objective.asks(knobs, "whole_batch"):  # the rest stands still under a part's gradient
-        with torch.no_grad():
-            whole = Sides.together([_sides(session, prompts[some], completions, labels, rows, same)[0]
-                                    for some, rows in parts])
+        whole = _whole(session, prompts, completions, labels, parts, same)
     loss, seen, entropies = 0.0, [], 0.0
     for some, rows in parts:
         sides, entropy = _sides(session, prompts[some], completions, labels, rows, same, met)
@@ -162,6 +160,23 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
         entropies += float(entropy)
     return Taken(loss, completions, Sides.together(seen), entropies / int(completions.mask.sum()),
                  None if kl is None else float(kl))
+
+
+@retried
+def measures(session: LlmSession, found: Pairs) -> dict[str, float]:
+    """The metrics of pairs that `update` logs, without an update: of those that are never learnt from."""
+    prompts, completions, labels = _labelled(session, found)
+    parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
+    same = REFERENCE in session.models and alike(session.policy, session.reference)
+    sides = _whole(session, prompts, completions, labels, parts, same)
+    return (_single_metrics if found.singles else _pair_metrics)(sides, session.knobs["beta"])
+
+
+@torch.no_grad()
+def _whole(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
+           parts: list[tuple[slice, slice]], same: bool) -> Sides:
+    """The sides of a batch, without a gradient."""
+    return Sides.together([_sides(session, prompts[some], completions, labels, rows, same)[0] for some, rows in parts])
 
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,

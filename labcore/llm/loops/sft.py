@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from labcore.catalog.choices import SFT_LOSS
 from labcore.catalog.right import check
 from labcore.llm.batch import Completions, Prompts
+from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
@@ -69,7 +71,7 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     Returns its metrics, and some of its examples token by token where it has `met`.
     """
     knobs = session.knobs
-    problems = session.task.problems(int(knobs["sequences_per_step"]), session.rng)
+    problems = next_rows(session, session.task.problems, int(knobs["sequences_per_step"]))
     prompts, answers = encode_answers(session.rendering, problems, [problem.answer for problem in problems],
                                       session.context, session.device)
     measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
@@ -104,6 +106,21 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
         right += int(((likeliest == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
     return {"loss": loss, "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
+
+
+@retried
+@torch.no_grad()
+def given_answers(session: LlmSession, prompts: Prompts, answers: Completions) -> tuple[float, float]:
+    """−log π of given answers, in nats per token, and the share of their tokens that are the policy's first choice."""
+    nll, right = 0.0, 0
+    for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
+        ids, mask = answers.ids[rows], answers.mask[rows]
+        with precision(session.policy, session.knobs["dtype"]):
+            logprobs, _, likeliest = at_tokens(session.policy, prompts[some], ids, _measure)
+        nll -= float((logprobs * mask).sum())
+        right += int(((likeliest == ids) & mask).sum())
+    total = int(answers.mask.sum())
+    return nll / total, right / total
 
 
 def _measure(logits: Tensor, ids: Tensor) -> tuple[Tensor, ...]:

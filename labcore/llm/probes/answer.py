@@ -23,7 +23,8 @@ from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.session import LlmSession
 from labcore.spec.model_names import BASE, Model, parse
-from labcore.tasks.task import Problem, Score
+from labcore.tasks.held_out import problems_of
+from labcore.tasks.task import Problem, Score, draw, held_of
 
 TOP = 5  # likeliest tokens shown at each position
 QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
@@ -60,7 +61,8 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
     """One answer of each of `models` to each question: `count` fresh problems of their task, or `prompt` over again.
 
     The problems are drawn by `seed` alone, so that they are the same whoever answers them, and apart from any batch
-    of a run with that seed; of a file with fewer each is asked once. Settings as in `answer`.
+    of a run with that seed; of a file with fewer each is asked once. Of a file of which rows are held out these are
+    asked. Settings as in `answer`.
 
     Raises:
         LabError: as `answer`; also where the models' tasks differ.
@@ -97,7 +99,7 @@ def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 def task_of(session: LlmSession) -> tuple[Any, ...]:
     """What makes two sessions' problems the same: the task, its own knobs and its file."""
     spec = session.spec
-    return spec.task, spec.data, *((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
+    return spec.task, spec.data, *spec.of_task.items()
 
 
 def check_known(session: LlmSession, text: str) -> None:
@@ -130,6 +132,8 @@ def _problems(spec: Mapping[str, Any], session: LlmSession, count: int) -> list[
     if spec.get("prompt") is not None:
         return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
     stream = np.random.default_rng((int(spec["seed"]), QUIZ_STREAM))
+    if held := problems_of(held_of(session.task)):  # what the runs have not been trained on
+        return draw(held, min(count, len(held)), stream)
     return session.task.problems(min(count, session.task.size or count), stream)
 
 

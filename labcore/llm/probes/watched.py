@@ -172,9 +172,9 @@ def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[d
     return found.after(session)
 
 
-def apart(session: LlmSession, step: int = 0) -> LlmSession:
+def apart(session: LlmSession, step: int = 0, stream: int = STREAM) -> LlmSession:
     """The session on the same networks with random numbers of its own, of the seed and the step."""
-    seeds = np.random.SeedSequence((session.prompt_seed, STREAM, step)).generate_state(2)
+    seeds = np.random.SeedSequence((session.prompt_seed, stream, step)).generate_state(2)
     return replace(session, generator=torch.Generator(session.device).manual_seed(int(seeds[0])),
                    rng=np.random.default_rng(seeds[1]))
 
