@@ -58,8 +58,9 @@ class LlmSession:
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
     `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
-    `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
-    `sampler` draws completions while the run trains, where that is not the lab's own sampler.
+    `idle` says that the last step had none. `last_only` says that the note on answers that SFT leaves out was made.
+    `graphs` are the steps that a GPU has recorded; `sampler` draws completions while the run trains, where that is not
+    the lab's own sampler.
     """
 
     spec: RunSpec
@@ -89,6 +90,7 @@ class LlmSession:
     halvings: int = 0
     moves: int = 0
     idle: bool = False
+    last_only: bool = False
     notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
@@ -316,6 +318,14 @@ class LlmSession:
             self.notes.append("No signal: no update. Every advantage of the batch is 0 and so is the gradient of the "
                               "KL term. The policy stays as it is until a batch has signal.")
         self.idle = idle
+
+    def say_last_only(self, conversations: int) -> None:
+        """Have the next record say, once, that of some conversations only the last answer is learnt."""
+        if conversations and not self.last_only:
+            self.notes.append("SFT learns only the last answer of conversations with several, because the chat "
+                              "template writes an earlier answer differently, for example without its thoughts: set "
+                              "template=chatml to learn all of them.")
+        self.last_only = self.last_only or bool(conversations)
 
     def export(self, folder: Path) -> None:
         """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""

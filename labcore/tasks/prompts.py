@@ -33,7 +33,7 @@ class Prompts:
                                "compares: add it, or choose a verifier that needs none, such as regex or length.")
             if fault:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
-            return Problem(row.prompt, answer, line, row.turns, row.columns)
+            return Problem(row.prompt, answer, line, row.turns, row.columns, row.whole)
 
         self.rows = read_rows(data, read)
         self.size = len(self.rows)
