@@ -147,10 +147,9 @@ class Rendering:
         return self._conversation(row, self._turns(row), add_generation_prompt=True) + self.begins_with
 
     def _answered(self, row: Asked, answer: str, ended: bool) -> str:
-        if self.template is None:
-            return self._plain(row) + self.begins_with + answer
-        turns = [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}]
-        return self._conversation(row, turns, **({} if ended else {"continue_final_message": True}))
+        if self.template is None or not ended:  # an answer that was cut stands where the model wrote it
+            return self.text(row) + answer
+        return self._conversation(row, [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}])
 
     def _plain(self, row: Asked) -> str:
         if row.turns:
