@@ -148,8 +148,8 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     with below:  # so that what is there stays where it is while the next answers are made
         found, fresh = jobs.result({
             "job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
-            "count": place.count, **settings, **talk.asked(place, turns)}, f"{len(names)} models answer" if len(names) > 1 else "The model answers",
-            "playground")
+            "count": place.count, **settings, **talk.asked(place, turns)},
+            f"{len(names)} models answer" if len(names) > 1 else "The model answers", "playground")
     if found is None:
         return
     with above:

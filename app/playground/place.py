@@ -66,8 +66,8 @@ class Place:
     """`models` are names of `labcore.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's own,
     "": no verifier.
 
-    `limit` None is the length limit of the first run. `own`: each vote is on the prompt. `talk` are the turns before the
-    prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
+    `limit` None is the length limit of the first run. `own`: each vote is on the prompt. `talk` are the turns before
+    the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
     """
 
     models: tuple[str, ...] = param((), _models, key="runs")

@@ -35,8 +35,8 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
 
     `answer` is what the verifier compares with; None: no verifier. `turns`, each with role and content, are the
-    conversation before the prompt, and `system` is a system prompt in place of the run's own. Also `temperature`, `top_k`, `top_p`,
-    `max_new_tokens`, `seed`. Of each model `ends` are its end tokens in words.
+    conversation before the prompt, and `system` is a system prompt in place of the run's own. Also `temperature`,
+    `top_k`, `top_p`, `max_new_tokens`, `seed`. Of each model `ends` are its end tokens in words.
 
     Raises:
         LabError: a model cannot be used, a setting is out of bounds, or a tokenizer does not know a character.

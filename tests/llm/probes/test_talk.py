@@ -27,8 +27,8 @@ def chat(tmp_path, monkeypatch) -> str:
     """A run on conversations with one step, far from its base."""
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "lab"))
     data = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS])
-    started = begun("sft", chat_folder(tmp_path / "model"), data, steps=1, learning_rate=0.05, system_prompt="Be brief.",
-                    sequences_per_step=4)
+    started = begun("sft", chat_folder(tmp_path / "model"), data, steps=1, learning_rate=0.05,
+                    system_prompt="Be brief.", sequences_per_step=4)
     atomic.write_text(run_folder("sft-chat") / "spec.json", started.spec.to_json())
     with quietly():
         record = next(record for record in started.run() if record is not None)
