@@ -30,6 +30,7 @@ ASSISTANT, SYSTEM, USER = "assistant", "system", "user"
 PROBE = "probe"
 THINKING = "enable_thinking"  # the argument by which templates switch it
 MARKS = regex.compile(r"\{%-?\s*generation\s*-?%\}")  # with which a template marks what the assistant says
+CHATML_END = "<|im_end|>"
 CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
@@ -66,11 +67,18 @@ class Rendering:
     def of(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, knobs: Mapping[str, Any]) -> Rendering:
         """The rendering that a run's knobs ask for, on its model."""
         how, own = knobs.get("template", "auto"), _own_template(tokenizer)
-        template = None if how == "off" else own if how == "auto" else CHATML
+        template = None if how == "off" else own if how == "auto" else _chatml(tokenizer)
         thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
         found = Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
                           str(knobs.get("begins_with", "")))
         return replace(found, ends=tuple(dict.fromkeys((*found.ends, *found.closing))))
+
+    def note_in(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> None:
+        """Have them say, once they are saved, how this run wrote prompts and where its completions end."""
+        if self.template not in (None, _own_template(tokenizer)):
+            tokenizer.chat_template = self.template
+        if len(self.ends) > 1:
+            model.generation_config.eos_token_id = [*self.ends]
 
     @property
     def closing(self) -> list[int]:
@@ -82,7 +90,8 @@ class Rendering:
         except TemplateError:
             return []
         first = self._ids([text.rpartition(PROBE)[2]])[0][:1]
-        return [token for token in first if token in self.tokenizer.all_special_ids]
+        special = {id for id, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        return [token for token in first if token in special.union(self.tokenizer.all_special_ids)]
 
     @property
     def padding(self) -> int:
@@ -277,6 +286,12 @@ def _own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """The tokenizer's chat template; of several the one without tools."""
     found = getattr(tokenizer, "chat_template", None)
     return (found.get("default") or next(iter(found.values()))) if isinstance(found, dict) else found
+
+
+def _chatml(tokenizer: PreTrainedTokenizerBase) -> str:
+    """ChatML; where its end is no token, that of the tokenizer takes its place, so that answers can end."""
+    known = CHATML_END in tokenizer.get_vocab()
+    return CHATML if known else CHATML.replace(CHATML_END, str(tokenizer.eos_token))
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -328,9 +328,12 @@ class LlmSession:
         self.last_only = self.last_only or bool(conversations)
 
     def export(self, folder: Path) -> None:
-        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""
+        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone. It has the template
+        that the run wrote prompts with, and all ends of a completion."""
+        self.rendering.note_in(self.tokenizer, self.policy)
         if lora.adapted(self.policy):
             lora.save_adapter(self.policy, self.origin, folder)
+            self.policy.generation_config.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
         else:
             save(self.policy, self.tokenizer, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from labcore.errors import LabError
 from labcore.llm.batch import decode
@@ -124,6 +125,24 @@ def test_answers_begin_with_a_text_that_belongs_to_the_prompt():
                                                               "<|im_start|>assistant\n")])
 def test_the_template_can_be_chosen(how, expected):
     assert rendering(CHATS["no system"], template=how).text(Problem("Hello", "")) == expected
+
+
+def test_chatml_ends_with_the_tokenizers_own_end_where_it_has_no_other():
+    tokenizer = byte_level(None, end="</s>")
+    assert rendering(tokenizer, template="chatml").ends == (2, 4), "the template's end is special, named or not"
+    found = rendering(without_chatml(), template="chatml")
+    _, (answer,) = found.answers([Problem("Hello", "")], ["Yes"], [True])
+    assert found.tokenizer.decode(answer) == "Yes</s>\n" and found.ends == (found.tokenizer.eos_token_id,)
+
+
+def without_chatml():
+    """A tokenizer to which ChatML's tokens are text like any other."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    tokens = ["<pad>", "<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    backend = Tokenizer(models.BPE({token: place for place, token in enumerate(tokens)}, []))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    backend.add_special_tokens(tokens[:3])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
 
 
 def test_every_end_of_the_model_ends_a_completion():
