@@ -1,4 +1,4 @@
-"""What a run on an instruct model leaves: folders that transformers loads without the lab, which answer as the run does,
+"""What a run on an instruct model leaves: folders that transformers loads without the lab, which answer as the run,
 and a capsule that names the model instead of bringing it."""
 
 from __future__ import annotations
