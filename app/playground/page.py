@@ -103,7 +103,7 @@ def talks(run: str) -> dict[str, Problem]:
     """The same prompts with the turns before them; empty where the run's model reads no conversations."""
     spec = spec_of(run)
     problems = make_task(spec.task_row, spec.knobs, spec.data).problems(PRESETS, np.random.default_rng(0))
-    return {each.prompt: each for each in reversed(problems)} if chats(run) else {}
+    return {each.prompt: each for each in reversed(problems)} if chats(run, spec) else {}
 
 
 def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]:
@@ -113,7 +113,7 @@ def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]
     prompt = next(iter(known)) if place.prompt is None else place.prompt
     answer = known.get(prompt) if place.answer is None else place.answer or None
     turns = () if voting else talk.before(place, talks(run), prompt)
-    if not voting and chats(run):
+    if not voting and chats(run, spec):
         talk.show(place, spec, turns)
     typed, right = held("playground:prompt", prompt), held("playground:answer", answer or "")
     box = partial(st.text_area, height=84) if spec.task_row.data else st.text_input  # a file's may have several lines
@@ -141,7 +141,7 @@ def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
 def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
     names, run = [parse(name).pinned.name for name in place.models], parse(place.models[0]).run
     spec, turns = spec_of(run), talk.before(place, talks(run), prompt)
-    if not prompt and chats(run):
+    if not prompt and chats(run, spec):
         st.caption("Write the next turn above.")
         return
     above, below = st.container(), st.container()
@@ -155,7 +155,7 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     with above:
         playground_view(payload(found, titles([column["model"] for column in found["columns"]]), stale=not fresh) | {
             "check": check(spec.task_row, spec.knobs)}, key="playground_view")
-    if fresh and chats(run):
+    if fresh and chats(run, spec):
         with above:
             talk.go_on(prompt, turns, found)
     if fresh:

@@ -43,9 +43,9 @@ def spec_of(run: str) -> RunSpec:
     return spec
 
 
-def chats(run: str) -> bool:
-    """Whether a run writes its prompts by a chat template. Raises LabError as `spec_of`."""
-    how, found = spec_of(run).knobs.get("template", "off"), checkpoint.steps(run_folder(run))
+def chats(run: str, spec: RunSpec) -> bool:
+    """Whether a run writes its prompts by a chat template."""
+    how, found = spec.knobs.get("template", "off"), checkpoint.steps(run_folder(run))
     return how == "chatml" or bool(
         how == "auto" and found and fetch.there(found[-1][1] / "policy" / "chat_template.jinja"))
 

@@ -10,7 +10,7 @@ from labcore.errors import LabError
 from labcore.files import atomic
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
-from labcore.jobs.models import chats
+from labcore.jobs.models import chats, spec_of
 from labcore.llm.nets.model import load
 from labcore.llm.probes.answer import answer
 from tests.llm.chat_model import TALKS, chat_folder, written
@@ -60,8 +60,8 @@ def test_a_greedy_answer_is_that_of_transformers_on_the_rendered_turns(chat, giv
 
 
 def test_a_conversation_needs_a_template(chat):
-    assert chats(chat)
+    assert chats(chat, spec_of(chat))
     run = saved("sft-sort", "sft")
-    assert not chats(run)
+    assert not chats(run, spec_of(run))
     with pytest.raises(LabError, match="no chat template"):
         answer(ASKED | {"models": [run], "turns": BEFORE})
