@@ -23,6 +23,7 @@ from labcore.exports.handover.tools import TOOLS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import read_only, run_folder
 from labcore.jobs import jobs
+from labcore.jobs.models import chats
 from labcore.runs.best import words
 from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
@@ -180,4 +181,4 @@ def _further(run: RunRow, feed: Feed) -> None:
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs={RunSpec: RunSpec.to_json})
 def _script(key: str, run_id: str, spec: RunSpec) -> str:
-    return TOOLS[key].script(Plan(run_id, spec))
+    return TOOLS[key].script(Plan(run_id, spec, chats(run_id, spec)))

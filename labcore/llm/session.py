@@ -63,8 +63,9 @@ class LlmSession:
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
     `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves`
     counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made, and `idle` says
-    that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `graphs` are the steps
-    that a GPU has recorded; `sampler` draws completions while the run trains, where that is not the lab's own sampler.
+    that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only` says that the
+    note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded; `sampler` draws
+    completions while the run trains, where that is not the lab's own sampler.
     """
 
     spec: RunSpec
@@ -96,6 +97,7 @@ class LlmSession:
     idle: bool = False
     share_done: float = 0.0
     drawn: tuple[Position, Position] = ((0, 0, 0), (0, 0, 0))
+    last_only: bool = False
     notes: list[str] = field(default_factory=list)
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
@@ -335,10 +337,21 @@ class LlmSession:
                               "KL term. The policy stays as it is until a batch has signal.")
         self.idle = idle
 
+    def say_last_only(self, conversations: int) -> None:
+        """Have the next record say, once, that of some conversations only the last answer is learnt."""
+        if conversations and not self.last_only:
+            self.notes.append("SFT learns only the last answer of conversations with several, because the chat "
+                              "template writes an earlier answer differently, for example without its thoughts: set "
+                              "template=chatml to learn all of them.")
+        self.last_only = self.last_only or bool(conversations)
+
     def export(self, folder: Path) -> None:
-        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""
+        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone. It has the template
+        that the run wrote prompts with, and all ends of a completion."""
+        self.rendering.note_in(self.tokenizer, self.policy)
         if lora.adapted(self.policy):
             lora.save_adapter(self.policy, self.origin, folder)
+            self.policy.generation_config.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
         else:
             save(self.policy, self.tokenizer, folder)

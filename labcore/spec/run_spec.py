@@ -218,9 +218,9 @@ def _named(keys: Sequence[str], most: int = 4) -> str:
 def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
-         twin: bool = True, mix: str = "") -> RunSpec:
+         twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
     """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop.
+    knobs of its loop. The model may be `absent` from this machine: such a run is only looked at.
 
     Raises:
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
@@ -256,7 +256,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_pairs(task_row, filled)
     filled |= pinned_reward_model(filled)
     check_uploads(filled)
-    _check_model(kind_row, model, parent is not None)
+    _check_model(kind_row, model, absent or parent is not None)
     _check_lora(row, model, filled)
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)

@@ -34,7 +34,7 @@ class Prompts:
                                "compares: add it, or choose a verifier that needs none, such as regex or length.")
             if fault:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
-            return Problem(row.prompt, answer, line, row.turns, row.columns)
+            return Problem(row.prompt, answer, line, row.turns, row.columns, row.whole)
 
         found = parts(knobs, data, lambda path: read_rows(path, partial(read, path)))
         self.rows, self.held, self.said = found.rows, found.held, found.said

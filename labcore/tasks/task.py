@@ -35,7 +35,8 @@ class Problem:
     """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file.
 
     Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last. `columns` are
-    the other fields of its row in the file.
+    the other fields of its row in the file. Of a `whole` conversation, TRL's `messages`, SFT learns every turn of the
+    assistant.
     """
 
     prompt: str
@@ -43,6 +44,7 @@ class Problem:
     line: int | None = None
     turns: Turns = ()
     columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    whole: bool = False
 
 
 @dataclass(frozen=True)

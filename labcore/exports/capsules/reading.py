@@ -57,8 +57,9 @@ class Capsule:
         path = self.folder / CHECKPOINTS / f"step-{packing.first_step(self.spec):06d}"
         return path if path.is_dir() and not self.manifest["left_out"] else None
 
-    def located(self, model: str, data: Path | None, device: str | None = None) -> RunSpec:
-        """The spec, checked as one that is typed in, with the places of its model and of the user's file here.
+    def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False) -> RunSpec:
+        """The spec, checked as one that is typed in, with the places of its model, unless that is `absent`, and of the
+        user's file here.
 
         Raises:
             LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
@@ -69,7 +70,8 @@ class Capsule:
             uploads.keep(path.name.removeprefix(f"{place}-"), path.read_bytes())  # by its hash, under the same name
         return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model, knobs=spec.knobs,
                     seed=spec.seed, steps=spec.steps, device=device or spec.device, threads=spec.threads,
-                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix)
+                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix,
+                    absent=absent)
 
     @property
     def data(self) -> Path | None:

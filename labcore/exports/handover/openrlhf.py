@@ -260,17 +260,22 @@ def settings(plan: Plan) -> dict[str, Any]:
     if plan.loop != "online":
         columns = ({"--data.prompt_key": "prompt", "--data.chosen_key": "chosen", "--data.rejected_key": "rejected"}
                    if needs_pairs(plan) else {"--data.input_key": "prompt", "--data.output_key": "answer"})
-        return found | columns | {
+        return found | columns | _chat(plan) | {
             "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
             "--train.max_epochs": plan.episodes}
     critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan[
         "advantage"] == "gae" else {}
-    return found | critic | {
+    return found | critic | _chat(plan) | {
         "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",
         "--data.label_key": "answer", "--reward.remote_url": "task.py", "--vllm.num_engines": "$GPUS",
         "--actor.num_gpus_per_node": "$GPUS", "--ref.num_gpus_per_node": "$GPUS", "--train.colocate_all": ON,
         "--vllm.enable_sleep": ON, "--ds.enable_sleep": ON}
+
+
+def _chat(plan: Plan) -> dict[str, Any]:
+    """The switch for prompts that are turns, which the model's own template writes."""
+    return {"--data.apply_chat_template": ON} if plan.chat else {}
 
 
 def words(option: str, value: Any) -> str:
@@ -291,6 +296,9 @@ def script(plan: Plan) -> str:
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
     main = _MAINS["online" if plan.loop == "online" else "sft" if not needs_pairs(plan) else
                   "pairs" if brings_pairs(plan) else "sampled"]
+    if plan.chat:
+        main = main.replace(_PAIRED, _PAIRED_TURNS).replace(_ANSWERED, _ANSWERED_TURNS).replace(
+            "write(problems({rows}, {seed}))", "write(conversational(problems({rows}, {seed})))")
     margin = f', "margin": {plan["margin"]}' if plan.get("margin") else ""
     return "".join([
         top, shell.begin(plan), shell.file("task.py", task_code(plan, main.format(
@@ -313,6 +321,15 @@ _PAIRED = '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before 
     write([{{**row, "chosen": row["chosen"] + end, "rejected": row["rejected"] + end{margin}}}
            for row in found])
 '''
+_PAIRED_TURNS = '''    write(conversational([{{**row{margin}}} for row in found]))
+'''
+_ANSWERED = '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
+    write([{{**row, "answer": row["answer"] + end}} for row in problems({rows}, {seed})])
+'''
+_ANSWERED_TURNS = '''    found = problems({rows}, {seed})
+    write([{{"prompt": turns(row["prompt"]), "answer": [{{"role": "assistant", "content": row["answer"]}}]}}
+           for row in found])
+'''
 _TOKENIZER = '''    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
@@ -332,9 +349,7 @@ def reward_func(queries: list[str], prompts: list[str], labels: list[str], **_) 
     reward = score(text, labels[0])
     return {{"rewards": reward, "scores": reward}}
 ''' + _WRITTEN + _TOKENIZER + _ENDS + '''    write(problems({rows}, {seed}))
-''', "sft": _WRITTEN + _TOKENIZER + '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
-    write([{{**row, "answer": row["answer"] + end}} for row in problems({rows}, {seed})])
-''', "pairs": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
+''', "sft": _WRITTEN + _TOKENIZER + _ANSWERED, "pairs": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
 ''' + _PAIRED, "sampled": _WRITTEN + _TOKENIZER.replace("import ", "import AutoModelForCausalLM, ") + '''
     found = sampled_pairs(AutoModelForCausalLM.from_pretrained(sys.argv[1]), tokenizer)
     found = (found * ({rows} // len(found) + 1))[:{rows}]

@@ -19,6 +19,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
+from labcore.jobs.models import chats
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.store import Store
@@ -48,10 +49,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Plan:
-    """The run `run`; `spec` has its knobs as they were at its end."""
+    """The run `run`; `spec` has its knobs as they were at its end. A `chat` run writes prompts by a chat template."""
 
     run: str
     spec: RunSpec
+    chat: bool = False
 
     def __getitem__(self, knob: str) -> Any:
         return self.spec.knobs[knob]
@@ -131,7 +133,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     if not fits(row.spec):
         raise LabError(f"{run_id} is no run of a language model, for which alone there is a script for TRL, verl or "
                        "OpenRLHF: give another run.")
-    return Plan(run_id, replace(row.spec, knobs=KnobHistory(row.spec, store.events_after(run_id)).at(row.step)))
+    knobs = KnobHistory(row.spec, store.events_after(run_id)).at(row.step)
+    return Plan(run_id, replace(row.spec, knobs=knobs), chats(run_id, row.spec))
 
 
 def fits(spec: RunSpec) -> bool:
@@ -234,12 +237,19 @@ TASK_RULES: Rules = {
     "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
-    "fields": switch(missing("rename the fields of your file to match, or read the fields by these names below"), "")}
+    "fields": IN_THE_CODE}
 _TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
+
+
+def _template(plan: Plan, value: Any) -> Line:
+    if value == "chatml":
+        return Line("", value, {}, built_in=True, note="the tokenizer in the run's export has it")
+    known = plan.chat or value == "off" or plan.spec.model in MODELS
+    return (built_in("in the code below") if known else missing(_TURNS))(plan, value)
+
+
 PROMPT_RULES: Rules = {
-    "template": lambda plan, value: (built_in() if value == "off" or plan.spec.model in MODELS else missing(_TURNS))(
-        plan, value),
-    "system_prompt": switch(missing("put it as a first turn of the role system before each prompt below"), ""),
+    "template": _template, "system_prompt": IN_THE_CODE,
     "thinking": switch(missing("give enable_thinking to the chat template"), "auto"),
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")

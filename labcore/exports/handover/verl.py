@@ -248,17 +248,18 @@ def settings(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {f"{_ACTOR}.clip_ratio_c": 1e6} if plan.loop == "online" else {}
     for line in mapped(plan):
         found |= line.settings
+    template = f"{'' if plan.loop == 'sft' else 'actor_rollout_ref.'}model.custom_chat_template"
+    plain = {} if plan.chat else {template: "$TEMPLATE"}
     common = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": "$GPUS", "trainer.logger": "[console]",
               "trainer.total_training_steps": plan.steps, "trainer.total_epochs": plan.episodes,
               "trainer.save_freq": plan.steps, "trainer.experiment_name": plan.run}
     if plan.loop == "sft":
         return found | common | {
-            "model.path": "$MODEL", "model.custom_chat_template": "$TEMPLATE", "data.train_files": "train.parquet",
-            "trainer.seed": plan.spec.seed}
+            "model.path": "$MODEL", **plain, "data.train_files": "train.parquet", "trainer.seed": plan.spec.seed}
     critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan[
         "advantage"] == "gae" else {}
     return found | common | critic | {
-        "actor_rollout_ref.model.path": "$MODEL", "actor_rollout_ref.model.custom_chat_template": "$TEMPLATE",
+        "actor_rollout_ref.model.path": "$MODEL", **plain,
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
         "reward.custom_reward_function.path": "task.py",
         f"{_ACTOR}.use_dynamic_bsz": True,
@@ -291,8 +292,10 @@ def script(plan: Plan) -> str:
     top = shell.head(plan, found, "verl", "verl", VERSION, needs, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
-    return "".join([top, shell.begin(plan), _TEMPLATE, shell.file("task.py", task_code(
-        plan, _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed))), "python task.py\n", shell.array(rows),
+    prompt = 'turns(row["prompt"])' if plan.chat else '[{"role": "user", "content": row["prompt"]}]'
+    main = _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed, prompt=prompt)
+    return "".join([top, shell.begin(plan), "" if plan.chat else _TEMPLATE, shell.file("task.py", task_code(
+        plan, main, every_answer=False)), "python task.py\n", shell.array(rows),
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
@@ -319,7 +322,8 @@ if __name__ == "__main__":
 
     def table(count: int, seed: int) -> pandas.DataFrame:
         return pandas.DataFrame([{{
-            "data_source": "task", "prompt": [{{"role": "user", "content": row["prompt"]}}],
+            "data_source": "task", "prompt": {prompt},
+            "extra_info": {{key: value for key, value in row.items() if key not in ("prompt", "answer")}} or None,
             "reward_model": {{"style": "rule", "ground_truth": row["answer"]}}}} for row in problems(count, seed)])
 
     table({rows}, {seed}).to_parquet("train.parquet")
@@ -329,7 +333,6 @@ if __name__ == "__main__":
 if __name__ == "__main__":
     import pandas
 
-    pandas.DataFrame([{{"messages": [{{"role": "user", "content": row["prompt"]}},
-                                   {{"role": "assistant", "content": row["answer"]}}]}}
+    pandas.DataFrame([{{"messages": [*{prompt}, {{"role": "assistant", "content": row["answer"]}}]}}
                       for row in problems({rows}, {seed})]).to_parquet("train.parquet")
 '''}

@@ -20,7 +20,7 @@ from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import POLICY
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
-from labcore.llm.rendering import encode_answers
+from labcore.llm.rendering import encode_examples
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -72,8 +72,9 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     """
     knobs = session.knobs
     problems = next_rows(session, session.task.problems, int(knobs["sequences_per_step"]))
-    prompts, answers = encode_answers(session.rendering, problems, [problem.answer for problem in problems],
-                                      session.context, session.device)
+    examples = encode_examples(session.rendering, problems, session.context, session.device)
+    session.say_last_only(examples.last_only)
+    prompts, answers = examples.prompts, examples.answers
     measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
     session.tokens += total
     rate = session.rate(POLICY)
