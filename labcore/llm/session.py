@@ -8,6 +8,7 @@ belong to the worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +38,8 @@ from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.llm.rendering import Rendering, encode_prompts
+from labcore.llm.small_state import SmallState
+from labcore.spec.activity import report
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -59,7 +62,8 @@ class LlmSession:
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
     `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
     `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
-    `sampler` draws completions while the run trains, where that is not the lab's own sampler.
+    `sampler` draws completions while the run trains, where that is not the lab's own sampler. `recorded` is the small
+    state at the last record, and `moved` says whether the step under way has begun to move weights.
     """
 
     spec: RunSpec
@@ -92,6 +96,8 @@ class LlmSession:
     notes: list[str] = field(default_factory=list)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
+    moved: bool = field(default=True, init=False, repr=False)
+    recorded: SmallState | None = field(default=None, init=False, repr=False)
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -158,18 +164,22 @@ class LlmSession:
     def _start(cls, spec: RunSpec, base_folder: Path | None, resume: Path | None) -> Self:
         """`start`, for a session of this class."""
         device = pick_device(spec.device)
+        report("reading the data")
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
         if resume and is_adapter(resume / POLICY):  # a fork is not told its base
             source = base_of(resume / POLICY)
+        report("loading the model")
         policy, tokenizer = cls._weights(source, task, spec.seed)
         session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                       torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                       dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
+        report("building the networks")
         session._equip(resume)
         if resume:
+            report("reading the checkpoint")
             checkpoint.read(session, resume)
         else:
             session._take_labels()
@@ -255,16 +265,33 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        self._begin_step()
         try:
             for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
                 if record is not None and self.notes:
                     record, self.notes = replace(record, notes=(*record.notes, *self.notes)), []
                 yield record
+                if record is not None:
+                    self._begin_step()
         finally:
             if self.graphs:
                 self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
+
+    def _begin_step(self) -> None:
+        self.recorded, self.moved = SmallState.of(self).copied(), False
+
+    @contextmanager
+    def as_recorded(self) -> Iterator[None]:
+        """Within it the session is as it was at its last record, though a step is under way that has not `moved`."""
+        assert self.recorded and not self.moved
+        now = SmallState.of(self)
+        self.recorded.put(self)
+        try:
+            yield
+        finally:
+            now.put(self)
 
     @property
     def room(self) -> Room:
@@ -301,6 +328,7 @@ class LlmSession:
         if self.learns_from(norm):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
+            self.moved = True
             optimizer.step()
             self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
