@@ -169,7 +169,6 @@ class LlmSession:
         source = str(base_folder) if base_folder else spec.model
         if resume and is_adapter(resume / POLICY):  # a fork is not told its base
             source = base_of(resume / POLICY)
-        report("loading the model")
         policy, tokenizer = cls._weights(source, task, spec.seed)
         session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                       torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),

@@ -6,6 +6,7 @@ is one look-up. A listener may wait, which holds the computation there, or raise
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +27,7 @@ class Activity:
         return ", ".join((*self.within, self.words.format(f"{self.done:,}", f"{self.total:,}")))
 
 
+EVERY_SECONDS = 0.5  # between two reports that somebody reads
 Listener = Callable[[str, int, int], object]  # words, done, total: see `Activity`
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 _WITHIN: ContextVar[tuple[str, ...]] = ContextVar("within", default=())
@@ -40,6 +42,19 @@ def report(words: str, done: int = 0, total: int = 0) -> None:
 def now(words: str, done: int, total: int) -> Activity:
     """What was reported just now, as a whole: for listeners."""
     return Activity(words, done, total, _WITHIN.get())
+
+
+class Seldom:
+    """A listener that passes a report on only after `first` seconds, and then every `EVERY_SECONDS`; of those in
+    between none."""
+
+    def __init__(self, listener: Listener, first: float):
+        self._listener, self._next = listener, time.perf_counter() + first
+
+    def __call__(self, words: str, done: int, total: int) -> None:
+        if time.perf_counter() >= self._next:
+            self._listener(words, done, total)
+            self._next = time.perf_counter() + EVERY_SECONDS
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 GRACE_SECONDS = 8.0
 PATIENCE_SECONDS = 1.5
-STOPPING = b"\nlabcore: stopping after this step; Ctrl-C again interrupts at once\n"
+STOPPING = b"\nlabcore: stopping; a step that takes long is discarded. Ctrl-C again interrupts at once\n"
 
 
 class Dropped(BaseException):

@@ -17,7 +17,6 @@ from labcore.spec.durations import left
 from labcore.store.store import Store
 
 FIRST_SECONDS = 0.4  # of a step without a word
-EVERY_SECONDS = 0.5  # between two reports that are written down
 TELLING = 2  # parts of an activity that must be done before its pace tells when it ends
 
 OnActivity = Callable[[str, int, str], object]  # run id, step, what it is doing
@@ -52,19 +51,6 @@ class Spoken:
             yield
 
 
-class Seldom:
-    """A listener that passes a report on only after `first` seconds, and then every `EVERY_SECONDS`; of those in
-    between none."""
-
-    def __init__(self, listener: activity.Listener, first: float = FIRST_SECONDS):
-        self._listener, self._next = listener, time.perf_counter() + first
-
-    def __call__(self, words: str, done: int, total: int) -> None:
-        if time.perf_counter() >= self._next:
-            self._listener(words, done, total)
-            self._next = time.perf_counter() + EVERY_SECONDS
-
-
 class LongStep:
     """The steps of a run, while they are made. `look` is called, where the step reports, to do what is asked of it: it
     may wait, and it may raise."""
@@ -80,7 +66,7 @@ class LongStep:
         """Within it a step, or a part of it, is computed."""
         if number != self._step:
             self._step, self._begun, self._held = number, time.perf_counter(), 0.0
-        with activity.listening(Seldom(self._hear)):
+        with activity.listening(activity.Seldom(self._hear, FIRST_SECONDS)):
             yield
 
     def done(self) -> None:
