@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import streamlit as st
 
-from app import memory
+from app import memory, step_time
 from app.session import Draft
 from app.theme import symbol
 from app.tokens import readable
@@ -64,6 +64,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     colour = "#E69F00" if fault or caution else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{missing if fault else ready}</span></div>")
+    step_time.show(draft)
     mix.details(draft)
     if scene:
         scene()

@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from app import algorithms, memory, naming, typed
+from app import algorithms, memory, naming, step_time, typed
 from app.held import held
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
@@ -92,7 +92,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}
     return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
-            dict(draft.values) if memory.follows(draft) else {})
+            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else {})
 
 
 @st.fragment

@@ -41,6 +41,7 @@ JOBS = {
     "models_held": "labcore.llm.cost:models_held",
     "cost": "labcore.llm.cost:measure",
     "sizes": "labcore.llm.sizes:sizes",
+    "speed": "labcore.llm.speed:speed",
     "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.merged:merge",
 }
