@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 import streamlit as st
 
-from app import memory, step_time
+from app import memory
 from app.session import Draft
 from app.theme import symbol
 from app.tokens import readable
-from app.training import mix
+from app.training import mix, step_time
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import losses_of

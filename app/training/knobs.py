@@ -7,12 +7,12 @@ from functools import partial
 
 import streamlit as st
 
-from app import algorithms, memory, naming, step_time, typed
+from app import algorithms, memory, naming, typed
 from app.held import held
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
-from app.training import base_line, controls, mix
+from app.training import base_line, controls, mix, step_time
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
