@@ -59,7 +59,7 @@ class LongStep:
         self._spoken, self._look = spoken, look
         self._step, self._begun, self._held = 0, 0.0, 0.0
         self._before: float | None = None  # seconds of the step before
-        self._activity: tuple[tuple[str, ...], float, int] = ((), 0.0, 0)  # what it is, since when, what was done then
+        self._activity: tuple[str, float, int] = ("", 0.0, 0)  # what it is, since when, what was done then
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -85,15 +85,15 @@ class LongStep:
         self._held += time.perf_counter() - begun
 
     def _left(self, found: Activity, now: float) -> str:
-        """How long the step will still take, by the one before; in the first step, how long this activity will."""
+        """How long the step will still take, by the one before; in the first step, how long this activity will, where
+        it is not a part of another one."""
         now -= self._held
         if self._before is not None:
             seconds = self._before - (now - self._begun)
             return f", about {left(seconds)} left in this step" if seconds > 0 else ""
-        words = (*found.within, found.words)
-        if words != self._activity[0]:
-            self._activity = words, now, found.done
+        if found.words != self._activity[0]:
+            self._activity = found.words, now, found.done
         _, since, done = self._activity
-        if found.done - done < TELLING:
+        if found.within or found.done - done < TELLING:
             return ""
         return f", about {left((now - since) / (found.done - done) * (found.total - found.done))} left"
