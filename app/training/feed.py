@@ -132,6 +132,8 @@ class Feed:
     def rate(self, key: str = "") -> float | None:
         """Steps (or growth of the metric `key`) per active second over the last rows."""
         recent = self.steps[-20:]
+        if len(recent) == 1 and recent[0].step == 1:  # from the start of the run
+            recent.insert(0, Step(0, 0, 0, 0.0, {key: 0.0}))
         if len(recent) < 2 or recent[-1].seconds <= recent[0].seconds:
             return None
         first, last = (step.metrics.get(key, step.step) for step in (recent[0], recent[-1]))

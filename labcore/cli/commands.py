@@ -233,7 +233,7 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
 
     progress = Progress(store, quiet=as_json)
     print(f"run {run_id} ({titles.title(store.run(run_id))})", file=sys.stderr)  # scripts read the id
-    state = drive(store, run_id, on_record=progress.show)
+    state = drive(store, run_id, on_record=progress.show, on_activity=progress.within)
     progress.close()
     row = store.run(run_id)
     written = str(export_run(store, run_id, out, merged=True)) if out and row.step else None
@@ -346,7 +346,7 @@ def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> 
             break
         if not told and (pending := store.run(run_id).pending):
             told = True
-            print(f"{name}: {pending} after this step.", file=sys.stderr, flush=True)
+            print(f"{name}: {pending} …", file=sys.stderr, flush=True)
         if time.monotonic() > deadline:
             print(f"{name}: asked for {what}; the worker has not answered yet.")
             return 0

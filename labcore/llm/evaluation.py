@@ -9,6 +9,7 @@ from labcore.llm.measures import kl_metrics, score_metrics
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
+from labcore.spec.activity import part_of
 from labcore.tasks.task import Problem
 
 
@@ -22,6 +23,7 @@ class Evaluation:
     rewards: Rewards
 
 
+@part_of("evaluation")
 def evaluate(session: LlmSession) -> Evaluation:
     """Sample with the session's sampling knobs, verify, and with a reference measure the KL to it."""
     with session.probes.evaluating():

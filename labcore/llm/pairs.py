@@ -22,6 +22,7 @@ from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
+from labcore.spec.activity import part_of, report
 from labcore.tasks.task import Pair, Problem, Single, SingleTask, draw, has_singles
 
 SAMPLED_AT_ONCE = 64  # prompts
@@ -45,7 +46,8 @@ def prepare(session: LlmSession) -> None:
         LabError: no prompt got both a better and a worse completion.
     """
     if choices.PAIRS[session.knobs["pairs"]].once and not session.pairs:
-        session.pairs = sample_once(session)
+        with part_of("pairs from the reference model"):
+            session.pairs = sample_once(session)
 
 
 def next_pairs(session: LlmSession, count: int | None = None) -> Pairs:
@@ -108,6 +110,7 @@ def sample_once(session: LlmSession) -> list[Pair]:
     group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
     begun = session.drawn
     for start in range(0, asked, SAMPLED_AT_ONCE):
+        report("{} of {} prompts", start, asked)
         problems = next_rows(session, session.task.problems, min(SAMPLED_AT_ONCE, asked - start))
         generated = generate(session, _reference(session), problems, group_size, Sampling.of(session.knobs))
         rewards = verified(session, problems, generated).total.tolist()

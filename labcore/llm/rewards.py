@@ -28,8 +28,11 @@ from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.maths import ensembles
 from labcore.maths.call import call, member
+from labcore.spec.activity import part_of, report
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, TextTask
+
+SCORING = "scoring {} of {} completions"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Rewards:
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
     """R = what the task's verifier gives. (B,)"""
-    scores = [task.score(problem, text) for problem, text in zip(problems, texts, strict=True)]
+    scores = []
+    for problem, text in zip(problems, texts, strict=True):
+        report(SCORING, len(scores), len(texts))
+        scores.append(task.score(problem, text))
     return Rewards(torch.tensor([score.reward for score in scores], dtype=torch.float64),
                    torch.tensor([score.exact for score in scores], dtype=torch.bool))
 
@@ -91,6 +97,7 @@ def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts
 
 
 @retried
+@part_of("scores of the reward model")
 def _scores(session: LlmSession, problems: list[Problem], texts: list[str], prompts: Prompts,
             completions: Completions) -> Tensor:
     """What each of the run's reward models gives. (K, B) float64
@@ -157,6 +164,7 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], rewa
         LabError: this process was not given the function, or what it does is no reward.
     """
     true = verifier(task, problems, texts)
+    report(SCORING, 0, len(texts))
     found = own_reward.rewards(reward_function, [problem.prompt for problem in problems], texts,
                                [problem.answer for problem in problems])
     return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})

@@ -8,6 +8,7 @@ belong to the worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +41,9 @@ from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering, encode_prompts
+from labcore.llm.small_state import SmallState
 from labcore.maths.schedules import SCHEDULES
+from labcore.spec.activity import report
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -65,7 +68,8 @@ class LlmSession:
     counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made, and `idle` says
     that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only` says that the
     note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded; `sampler` draws
-    completions while the run trains, where that is not the lab's own sampler.
+    completions while the run trains, where that is not the lab's own sampler. `recorded` is the small state at the last
+    record, and `moved` says whether the step under way has begun to move weights.
     """
 
     spec: RunSpec
@@ -102,6 +106,8 @@ class LlmSession:
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
+    moved: bool = field(default=True, init=False, repr=False)
+    recorded: SmallState | None = field(default=None, init=False, repr=False)
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -168,6 +174,7 @@ class LlmSession:
     def _start(cls, spec: RunSpec, base_folder: Path | None, resume: Path | None) -> Self:
         """`start`, for a session of this class."""
         device = pick_device(spec.device)
+        report("reading the data")
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
         if resume and is_adapter(resume / POLICY):  # a fork is not told its base
@@ -178,8 +185,10 @@ class LlmSession:
                       dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
+        report("building the networks")
         session._equip(resume)
         if resume:
+            report("reading the checkpoint")
             checkpoint.read(session, resume)
         else:
             session._take_labels()
@@ -269,17 +278,34 @@ class LlmSession:
         records = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
         if held_of(self.task):
             records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
+        self._begin_step()
         try:
             for record in records:
                 if record is not None and (self.notes or self.drawn[0][2]):
                     record, self.notes = replace(record, metrics=record.metrics | epochs_done(self),
                                                  notes=(*record.notes, *self.notes)), []
                 yield record
+                if record is not None:
+                    self._begin_step()
         finally:
             if self.graphs:
                 self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
+
+    def _begin_step(self) -> None:
+        self.recorded, self.moved = SmallState.of(self).copied(), False
+
+    @contextmanager
+    def as_recorded(self) -> Iterator[None]:
+        """Within it the session is as it was at its last record, though a step is under way that has not `moved`."""
+        assert self.recorded and not self.moved
+        now = SmallState.of(self)
+        self.recorded.put(self)
+        try:
+            yield
+        finally:
+            now.put(self)
 
     @property
     def room(self) -> Room:
@@ -321,6 +347,7 @@ class LlmSession:
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
         if self.learns_from(norm):
+            self.moved = True
             optimizers.step(optimizer, self.models[name], learning_rate, self.knobs)
             self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)

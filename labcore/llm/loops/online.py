@@ -30,6 +30,7 @@ from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
 from labcore.maths.surrogates import value_loss
 from labcore.maths.weights import entropy_floor
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 
 
@@ -49,13 +50,15 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
         watching = watched.timed(session) if due.samples else None
         measured: list[dict[str, float]] = []
         tokens, moves = StepTokens(batch.rollout), session.moves
-        for part in parts_of(session, len(batch.rollout.prompts)):
+        parts = list(parts_of(session, len(batch.rollout.prompts)))
+        for place, part in enumerate(parts, 1):
             if measured:
                 yield None
             session.share_done = len(measured) / updates_of(session.knobs)
-            rollout = credit(session.in_force, batch.rollout)
-            measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
-                                   session.moves == moves))
+            with part_of(f"update {place} of {len(parts)}"):
+                rollout = credit(session.in_force, batch.rollout)
+                measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
+                                       session.moves == moves))
             tape = None  # its products are used up
             tokens.take(part, met)
         session.say_no_signal(session.moves == moves)

@@ -28,6 +28,7 @@ from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
 from labcore.maths.preference_weights import likelihood
 from labcore.maths.preferences_each import reference_point
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 from labcore.tasks.task import Pair, Problem, Single
 
@@ -134,6 +135,7 @@ class Taken:
 
 
 @retried
+@part_of("update")
 def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Taken:
     """Leave the gradient of the loss on pairs in the policy, before any step.
 

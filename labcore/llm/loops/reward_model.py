@@ -25,6 +25,7 @@ from labcore.llm.probes import watched
 from labcore.llm.scoring import last_values, scores
 from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 from labcore.tasks.task import Pair, Problem, draw, has_singles, held_of
 
@@ -115,6 +116,7 @@ def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
 
 
 @retried
+@part_of("update")
 def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, int]:
     """Leave the gradient of the loss on pairs in the reward model. The loss, the scores of both sides, (N, 2), and how
     many tokens they have."""
@@ -132,6 +134,7 @@ def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, in
 
 
 @retried
+@part_of("held-out pairs")
 def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], dict[str, Any]]:
     """What the reward model says of held-out pairs, as numbers and as something to look at."""
     prompts, completions = encode(session, pairs)

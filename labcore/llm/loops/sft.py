@@ -24,6 +24,7 @@ from labcore.llm.rendering import encode_examples
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 
 
@@ -87,6 +88,7 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
 
 
 @retried
+@part_of("update")
 def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: Met | None = None) -> dict[str, float]:
     """Leave the gradient of the loss on `answers` in the policy; what was measured on the way."""
     knobs = session.knobs

@@ -33,6 +33,7 @@ from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
 from labcore.maths.surrogates import clip, cpi, kl_penalised
+from labcore.spec.activity import part_of, report
 from labcore.tasks.task import Problem
 
 GROUPS = 8
@@ -131,6 +132,7 @@ def _put(model: nn.Module, vector: Tensor) -> None:
 
 
 @torch.no_grad()
+@part_of("surrogate line")
 def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any]:
     """Mean KL and the surrogates at θ_old + α(θ_new − θ_old), on a part of the batch; the policy is left as it was.
 
@@ -149,7 +151,9 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     starts = [part.view_as(end) for part, end in zip(before.split([end.numel() for end in after]), after, strict=True)]
     curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
     curves |= {own.key: []} if own.needs_ratio else {}
-    for alpha in ALPHAS:
+    session.moved = True  # for a moment: nobody may save what it is now
+    for place, alpha in enumerate(ALPHAS):
+        report("point {} of {}", place + 1, len(ALPHAS))
         for target, start, end in zip(targets, starts, after, strict=True):  # one copy of the policy, not several
             target.copy_(start + alpha * (end - start))
         logprobs, _ = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
@@ -176,6 +180,7 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 
 
 @torch.no_grad()
+@part_of("samples to look at")
 def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None,
            most: int = GROUPS) -> dict[str, Any]:
     """At most `most` groups of the step, those with signal first, token by token; `batch_groups` is how many it has,

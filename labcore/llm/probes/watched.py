@@ -31,8 +31,10 @@ from labcore.llm.rendering import encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
+from labcore.spec.activity import part_of
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
 
+WATCHED = "watched prompts"
 PROMPTS = 4
 BATCH_SHARE = 4  # and at most a fourth of the batch's prompts, so that watching costs little where a batch is small
 BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the knob of its size in each loop
@@ -96,6 +98,7 @@ class Before:
     temperature: float
     ref_logprobs: Tensor | None = None
 
+    @part_of(WATCHED)
     def after(self, session: LlmSession) -> list[dict[str, Any]]:
         """The same with the probabilities after the updates: what the samples of a step hold as `watched`."""
         new = _sums(session, session.policy, self.prompts, self.completions, self.temperature)
@@ -119,6 +122,7 @@ def of(session: LlmSession) -> tuple[Watched, ...]:
 
 
 @torch.no_grad()
+@part_of(WATCHED)
 def before(session: LlmSession, step: int) -> Before:
     """What the policy answers before the updates of `step`, and how likely each answer is.
 
