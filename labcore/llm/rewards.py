@@ -30,7 +30,7 @@ from labcore.maths import ensembles
 from labcore.maths.call import call, member
 from labcore.spec.activity import part_of, report
 from labcore.tasks import own_reward
-from labcore.tasks.task import Problem, TextTask
+from labcore.tasks.task import Problem, Score, TextTask
 
 SCORING = "scoring {} of {} completions"
 
@@ -56,7 +56,7 @@ class Rewards:
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
     """R = what the task's verifier gives. (B,)"""
-    scores = []
+    scores: list[Score] = []
     for problem, text in zip(problems, texts, strict=True):
         report(SCORING, len(scores), len(texts))
         scores.append(task.score(problem, text))

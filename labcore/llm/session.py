@@ -106,8 +106,8 @@ class LlmSession:
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
-    moved: bool = field(default=True, init=False, repr=False)
-    recorded: SmallState | None = field(default=None, init=False, repr=False)
+    moved: bool = field(default=True, repr=False)
+    recorded: SmallState | None = field(default=None, repr=False)
 
     @property
     def policy(self) -> PreTrainedModel:
