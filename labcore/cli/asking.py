@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from labcore.cli.comparing import lay_out
+from labcore.cli.progress import computed
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
-from labcore.jobs import jobs
 from labcore.jobs.models import spec_of
 from labcore.spec.model_names import parse
 
@@ -53,13 +53,13 @@ def answer(options: argparse.Namespace) -> int:
     shared = {"models": [parse(name).pinned.name for name in options.models], "temperature": options.temperature,
               "top_k": options.top_k, "top_p": options.top_p, "max_new_tokens": limit, "seed": options.seed}
     if options.questions is None:
-        found = jobs.compute({"job": "answer", **shared, "prompt": options.prompt, "answer": options.answer,
+        found = computed({"job": "answer", **shared, "prompt": options.prompt, "answer": options.answer,
                               "count": options.count})
         text = "\n".join(lay_out([["model", "", "log π", "log π/π_base", "answer"], *(
             [column["model"], mark(each), f"{each['logprob']:.2f}", f"{each['logprob'] - each['base_logprob']:+.2f}",
              repr(each["text"])] for column in found["columns"] for each in column["answers"])]))
     else:
-        found = jobs.compute({"job": "quiz", **shared, "count": options.questions})
+        found = computed({"job": "quiz", **shared, "count": options.questions})
         text = "\n".join(lay_out([["model", "right", "share [95 %]"], *map(_share, found["columns"])]))
     print(json.dumps(found, ensure_ascii=False, indent=2) if options.json else text)
     return 0
@@ -86,7 +86,7 @@ def batch(options: argparse.Namespace) -> int:
         "prompts", "group_size", "updates", "eval_prompts", "seed")}, "model": parse(options.model).pinned.name}
     spec |= {"stepper": options.stepper} if options.stepper else {}
     spec |= {"algorithms": options.algorithms.split(",")} if options.algorithms else {}
-    found = jobs.compute(spec)
+    found = computed(spec)
     print(json.dumps(found, ensure_ascii=False, indent=2) if options.json else "\n\n".join(_pages(found)))
     return 0
 

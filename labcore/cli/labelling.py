@@ -7,11 +7,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from labcore.cli.progress import computed
 from labcore.errors import LabError, os_reason
 from labcore.files import uploads
 from labcore.files.atomic import write_output
 from labcore.files.paths import path_of
-from labcore.jobs import jobs, labels
+from labcore.jobs import labels
 from labcore.jobs.models import spec_of
 from labcore.spec.model_names import parse
 
@@ -37,7 +38,7 @@ def label(options: argparse.Namespace) -> int:
     spec = spec_of(parse(options.model).run)
     earlier = labels.lines_of(labels.adopt(options.add)) if options.add else []
     against = {"against": parse(options.against).pinned.name} if options.against else {}
-    found = jobs.compute({"job": "pairs_to_label", "model": parse(options.model).pinned.name, "count": options.pairs,
+    found = computed({"job": "pairs_to_label", "model": parse(options.model).pinned.name, "count": options.pairs,
                           "seed": options.seed, **against})
     pairs = found["pairs"]
     picks = labels.by_gold(spec, pairs, options.seed) if options.by == "gold" else by_hand(pairs)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from labcore.cli.terminal import ERASE
+from labcore.jobs import jobs
 from labcore.runs.titles import title
+from labcore.spec import activity
 from labcore.spec.durations import left
 from labcore.spec.record import Record
 from labcore.store.store import Store
@@ -16,6 +19,25 @@ _HEADLINE = ("episode_return", "eval_return", "value_error", "reward", "exact_ma
 _TERMINAL_SECONDS = 0.1
 _LOG_SECONDS = 5.0
 _ACTIVITY_SECONDS = 10.0  # in a log file, of a step that takes long
+
+
+def computed(spec: jobs.Spec) -> dict[str, Any]:
+    """The result of a job, computed here and now. On a terminal a line says meanwhile what it is doing.
+
+    Raises LabError as `labcore.jobs.jobs.compute`.
+    """
+    if not sys.stderr.isatty():
+        return jobs.compute(spec)
+
+    def heard(words: str, done: int, total: int) -> None:
+        sys.stderr.write(f"{ERASE}{activity.now(words, done, total)}")
+        sys.stderr.flush()
+    try:
+        with activity.listening(activity.Seldom(heard, 0.0)):
+            return jobs.compute(spec)
+    finally:
+        sys.stderr.write(ERASE)
+        sys.stderr.flush()
 
 
 class Progress:
@@ -44,7 +66,7 @@ class Progress:
         self._shown = now
         self._write(self._line(record, seconds, self._begun))
 
-    def within(self, run_id: str, step: int, activity: str) -> None:
+    def within(self, run_id: str, step: int, doing: str) -> None:
         """Say what a long step is doing, or what is done before the first one."""
         if self._quiet:
             return
@@ -53,7 +75,7 @@ class Progress:
         now = time.monotonic()
         if self._terminal or now - max(self._shown, self._told) >= _ACTIVITY_SECONDS:
             self._told = now
-            self._write(f"{self._title}  {activity}" + (f"  {self._left}" if step > 1 and self._left else ""))
+            self._write(f"{self._title}  {doing}" + (f"  {self._left}" if step > 1 and self._left else ""))
 
     def close(self) -> None:
         """End the line."""

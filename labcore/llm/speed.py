@@ -29,9 +29,7 @@ def speed(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The job `speed` of the sizes of a layer, as `labcore.jobs.step_time.speed_asked` writes them.
 
     {"rows": ROWS, "layer": [...], "head": [...]}, seconds that so many rows take by a layer's weights and by the head.
-    With one thread they are the processor's, which other programs do not change.
     """
-    torch.set_num_threads(int(spec["threads"]))
     device, dtype = pick_device(spec["device"]), DTYPES[spec["dtype"]]
     hidden, inner = int(spec["hidden"]), int(spec["inner"])
     shapes = ((spec["queries"] + 2 * spec["keys"], hidden), (hidden, spec["queries"]), (2 * inner, hidden),
@@ -40,9 +38,24 @@ def speed(spec: Mapping[str, Any]) -> dict[str, Any]:
     size = sum(out * width for out, width in shapes) * dtype.itemsize
     layers = [[make(shape) for shape in shapes] for _ in range(ceil(CACHES / size))]
     head = [[make((int(spec["vocabulary"]), hidden))]]
-    clock = time.thread_time if device.type == "cpu" and int(spec["threads"]) == 1 else time.perf_counter
-    layer_rows, head_rows = ([_seconds(weights, rows, clock) for rows in ROWS] for weights in (layers, head))
+    if device.type == "cpu":
+        layer_rows, head_rows = _by_threads(layers, head, int(spec["threads"]))
+    else:
+        layer_rows, head_rows = ([_seconds(weights, rows, time.perf_counter) for rows in ROWS]
+                                 for weights in (layers, head))
     return {"rows": list(ROWS), "layer": layer_rows, "head": head_rows}
+
+
+def _by_threads(layers: list[list[Tensor]], head: list[list[Tensor]], threads: int) -> list[list[float]]:
+    """Seconds on a processor: by the clock, but never more than one thread takes of the processor's time, which other
+    programs do not change."""
+    torch.set_num_threads(1)
+    alone = [[_seconds(weights, rows, time.thread_time) for rows in ROWS] for weights in (layers, head)]
+    if threads == 1:
+        return alone
+    torch.set_num_threads(threads)
+    return [[min(one, _seconds(weights, rows, time.perf_counter)) for one, rows in zip(ones, ROWS, strict=True)]
+            for ones, weights in zip(alone, (layers, head), strict=True)]
 
 
 def _seconds(groups: list[list[Tensor]], rows: int, clock: Callable[[], float]) -> float:

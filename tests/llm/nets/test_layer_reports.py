@@ -28,8 +28,8 @@ def test_each_layer_is_reported_both_ways_and_no_number_changes(kind, monkeypatc
     monkeypatch.setattr(layer_reports, "LEAST", 0)
     with activity.listening(lambda *said: heard.append(str(activity.now(*said)))):
         loud = learnt(tools.model(kind))
-    told = [said for said in heard if "layer" in said]
-    assert told == ["layer 1 of 2", "layer 2 of 2", "backward pass, layer 2 of 2", "backward pass, layer 1 of 2"]
+    assert [said for said in heard if "layer" in said] == [
+        "layer 1 of 2", "layer 2 of 2", "backward pass, layer 2 of 2", "backward pass, layer 1 of 2"]
     assert all(torch.equal(one, other) for one, other in zip(quiet, loud, strict=True))
 
 
