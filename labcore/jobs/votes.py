@@ -1,8 +1,8 @@
 """Votes between two answers, kept as preference pairs that DPO can learn from.
 
 `RL_LAB_HOME/votes/preferences.jsonl` has one line for each vote that preferred an answer: prompt (a text, or the turns
-of a conversation), chosen and rejected, as the task `preferences` reads them, then where they came from. Ties go to `ties.jsonl`, since they teach nothing.
-A vote is on the disk before the next one is asked for.
+of a conversation), chosen and rejected, as the task `preferences` reads them, then where they came from. Ties go to
+`ties.jsonl`, since they teach nothing. A vote is on the disk before the next one is asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 from labcore.errors import LabError, os_reason
 from labcore.files import atomic
 from labcore.files.paths import home, made
-
 
 Prompt = str | Sequence[Mapping[str, str]]
 

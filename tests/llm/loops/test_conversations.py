@@ -10,8 +10,8 @@ from transformers import AutoTokenizer
 from labcore.files.paths import home
 from labcore.jobs import labels
 from labcore.llm import generation
-from labcore.llm.nets.critic import Critic
 from labcore.llm.loops.reward_model import split
+from labcore.llm.nets.critic import Critic
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.probes.pairs_to_label import pairs_to_label
 from labcore.llm.rewards import reward
