@@ -86,7 +86,7 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     if random.Random(f"{state['salt']}:{state['seed']}:{state['round']}").random() < 0.5:
         sides.reverse()
     badged = _badged(names)
-    _ballot(question["prompt"], sides, badged, settings | {"seed": state["seed"]}, len(ballots))
+    _ballot(question, sides, badged, settings | {"seed": state["seed"]}, len(ballots))
     _tally(badged)
 
 
@@ -114,20 +114,21 @@ def _state(of: tuple) -> dict[str, Any]:
     return state
 
 
-def _ballot(prompt: str, sides: list[tuple[str, dict]], badged: dict[str, str], about: dict[str, Any],
+def _ballot(question: dict[str, Any], sides: list[tuple[str, dict]], badged: dict[str, str], about: dict[str, Any],
             ballots: int) -> None:
     """The two answers; after the vote who wrote them, as `badged` says, and the verifier's verdicts."""
     state = st.session_state[STATE]
     choice = state["choice"]
     st.html(f'{CSS}<div class="rl-status"><span class="rl-muted" style="margin:0 .5rem 0 0">Prompt</span>'
-            f'<code class="rl-mono" style="font-size:17px">{readable(prompt)}</code></div>')
+            f'<code class="rl-mono" style="font-size:17px">{readable(question["prompt"])}</code></div>')
+    asked = question.get("turns") or question["prompt"]
     for place, (column, (model, answer)) in enumerate(zip(st.columns(2, gap="medium"), sides, strict=True)):
         column.html(_card(place, model, badged[model], answer, choice))
     with st.container(horizontal=True, gap="small", key="vote_buttons"):
         if choice is None:
             for words, value, shortcut in (("1 is better", 0, "1"), ("Tie", "tie", "0"), ("2 is better", 1, "2")):
                 st.button(words, key=f"vote:{value}", shortcut=shortcut, on_click=_vote, width="stretch",
-                          args=(value, _where(state), prompt, sides, about))
+                          args=(value, _where(state), asked, sides, about))
         else:
             st.button("Next", key="vote:next", icon=":material/arrow_forward:", shortcut="Enter", type="primary",
                       on_click=_next, args=(ballots, _where(state)), width="stretch")
@@ -152,7 +153,8 @@ def _where(state: dict[str, Any]) -> tuple:
     return state["of"], state["seed"], state["round"]
 
 
-def _vote(choice: int | str, where: tuple, prompt: str, sides: list[tuple[str, dict]], about: dict[str, Any]) -> None:
+def _vote(choice: int | str, where: tuple, prompt: votes.Prompt, sides: list[tuple[str, dict]],
+          about: dict[str, Any]) -> None:
     """Keep the vote, the first on its question; only then are the names shown."""
     state = st.session_state[STATE]
     if state["choice"] is not None or _where(state) != where:

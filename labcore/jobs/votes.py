@@ -1,13 +1,14 @@
 """Votes between two answers, kept as preference pairs that DPO can learn from.
 
-`RL_LAB_HOME/votes/preferences.jsonl` has one line for each vote that preferred an answer: prompt, chosen and rejected,
-as the task `preferences` reads them, then where they came from. Ties go to `ties.jsonl`, since they teach nothing.
-A vote is on the disk before the next one is asked for.
+`RL_LAB_HOME/votes/preferences.jsonl` has one line for each vote that preferred an answer: prompt (a text, or the turns
+of a conversation), chosen and rejected, as the task `preferences` reads them, then where they came from. Ties go to
+`ties.jsonl`, since they teach nothing. A vote is on the disk before the next one is asked for.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from labcore.errors import LabError, os_reason
 from labcore.files import atomic
 from labcore.files.paths import home, made
+
+Prompt = str | Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def ties_file() -> Path:
     return home() / "votes" / "ties.jsonl"
 
 
-def prefer(prompt: str, chosen: Side, rejected: Side, **about: Any) -> None:
+def prefer(prompt: Prompt, chosen: Side, rejected: Side, **about: Any) -> None:
     """Keep a vote for `chosen`. `about` says how the answers were drawn.
 
     Raises:
@@ -58,7 +61,7 @@ def prefer(prompt: str, chosen: Side, rejected: Side, **about: Any) -> None:
                            "chosen_model": chosen.model, "rejected_model": rejected.model, **about})
 
 
-def tie(prompt: str, one: Side, other: Side, **about: Any) -> None:
+def tie(prompt: Prompt, one: Side, other: Side, **about: Any) -> None:
     """Keep a vote for neither. Raises LabError where the file cannot be written."""
     _append(ties_file(), {"prompt": prompt, "answers": [one.text, other.text], "models": [one.model, other.model],
                           **about})

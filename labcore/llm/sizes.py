@@ -25,6 +25,7 @@ from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.tokenizer import character_tokenizer, load_tokenizer
 from labcore.llm.networks import POLICY
 from labcore.llm.probes import view
+from labcore.llm.rendering import Asked, Rendering
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.task import PairTask, SingleTask, TextTask, has_singles, make_task
 
@@ -50,34 +51,35 @@ def of(spec: RunSpec) -> Sizes:
     if not getattr(config, "hidden_size", None) or not getattr(config, "num_attention_heads", None):
         raise LabError(f"The memory of a {config.model_type} model cannot be estimated: it has no layers of attention.")
     task = make_task(spec.task_row, spec.knobs, spec.data)
-    prompt, answer = _longest(spec, task)
+    prompt, answer = _longest(spec, task, policy)
     return Sizes(
         **asdict(layers_of(policy)), held=[asdict(each) for each in counted(spec, models)],
         context=getattr(config, "max_position_embeddings", None) or prompt + answer + 4096, prompt=prompt,
         answer=answer, most_copied=view.KEPT, sampled_at_once=pairs.SAMPLED_AT_ONCE)
 
 
-def _longest(spec: RunSpec, task: TextTask) -> tuple[int, int]:
-    """Tokens of the longest prompt, and of the longest given answer with its end; 0 where answers are sampled."""
-    tokenizer, texts = _tokenizer(spec, task), [*_texts(spec, task)]
+def _longest(spec: RunSpec, task: TextTask, policy: Any) -> tuple[int, int]:
+    """Tokens of the longest prompt as the run writes it, and of the longest given answer with its end; 0 where answers
+    are sampled."""
+    rendering, rows = Rendering.of(_tokenizer(spec, task), policy, spec.knobs), [*_rows(spec, task)]
+    made = [rendering.answers([row], given, [True] * len(given)) for row, given in rows if given]
+    asked = [row for row, given in rows if not given]
+    prompts = (rendering.prompts(asked) if asked else []) + [prompt for (prompt,), _ in made]
+    answers = [answer for _, answers in made for answer in answers]
+    return max(map(len, prompts), default=0), max(map(len, answers), default=0)
 
-    def most(some: list[str]) -> int:
-        return max(map(len, tokenizer(some, add_special_tokens=False)["input_ids"]), default=0) if some else 0
-    answers = [answer for _, given in texts for answer in given]
-    return most([prompt for prompt, _ in texts]), most(answers) + bool(answers)
 
-
-def _texts(spec: RunSpec, task: TextTask) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Some prompts of the run, each with the answers that are given to learn from."""
+def _rows(spec: RunSpec, task: TextTask) -> Iterator[tuple[Asked, tuple[str, ...]]]:
+    """Some rows of the run, each with the answers that are given to learn from."""
     rng, knobs = np.random.default_rng(spec.seed), spec.knobs
     if "pairs" in knobs and choices.PAIRS[str(knobs["pairs"])].from_file:
         if has_singles(task) and isinstance(task, SingleTask):
-            yield from ((each.prompt, (each.completion,)) for each in task.singles(SAMPLE, rng))
+            yield from ((each, (each.completion,)) for each in task.singles(SAMPLE, rng))
         elif isinstance(task, PairTask):
-            yield from ((each.prompt, (each.chosen, each.rejected)) for each in task.pairs(SAMPLE, rng))
+            yield from ((each, (each.chosen, each.rejected)) for each in task.pairs(SAMPLE, rng))
         return
     for problem in task.problems(SAMPLE, rng):
-        yield problem.prompt, (problem.answer,) if spec.row.loop == "sft" else ()
+        yield problem, (problem.answer,) if spec.row.loop == "sft" else ()
 
 
 def _tokenizer(spec: RunSpec, task: TextTask) -> PreTrainedTokenizerBase:

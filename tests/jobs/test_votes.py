@@ -28,6 +28,13 @@ def test_the_pairs_are_what_the_preferences_task_reads():
     assert row["time"] > 1e9
 
 
+def test_a_vote_on_a_conversation_keeps_its_turns():
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    votes.prefer(talk, Side(A, "d"), Side(B, "e"))
+    [pair] = Preferences({}, votes.pairs_file()).rows
+    assert (pair.prompt, [turn._asdict() for turn in pair.turns]) == ("c", talk)
+
+
 def test_the_tally_counts_both_ways_and_ties_apart():
     assert votes.tally(A, B) == Tally(0, 0, 0) and votes.count() == 0
     for _ in range(2):

@@ -15,6 +15,7 @@ from labcore.jobs import memory_parts, passes
 from labcore.llm import cost, sizes
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
+from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.tools import CONFIGS, TINIER, spec
 
 WITHIN = 1 / 3  # of the estimate: what the page says of it
@@ -28,6 +29,18 @@ def test_they_are_those_of_the_session_s_model_and_of_the_longest_texts():
     assert found.queries == found.keys == 32 and found.context == 64 and found.packs and found.shares
     assert (found.vocabulary, found.prompt, found.answer) == (config.vocab_size, 6, 6), "an answer and its end"
     assert found.parameters("policy") == sum(weight.numel() for weight in session.policy.parameters())
+
+
+def test_prompts_are_measured_as_the_run_writes_them(tmp_path):
+    """With the turns before them, the system prompt and what the template adds."""
+    data = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS])
+    run = make(algorithm_key="sft", task_key="prompts", model=str(chat_folder(tmp_path / "model")), data=data,
+               knobs={"verifier": "contains", "system_prompt": "Be brief.", "sft_target": 1.0})
+    found, session = sizes.of(run), LlmSession.start(run)
+    rows = session.task.rows
+    made = [session.rendering.answers([row], [row.answer], [True]) for row in rows]
+    assert found.prompt == max(len(prompt) for (prompt,), _ in made) > 60
+    assert found.answer == max(len(answer) for _, (answer,) in made)
 
 
 @pytest.mark.parametrize(("kind", "keys", "inner"), [("qwen2", 8, 24), ("gpt2", 16, 64), ("gpt_neox", 16, 24)])

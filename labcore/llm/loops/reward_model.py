@@ -27,7 +27,7 @@ from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
 from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
-from labcore.tasks.task import Pair, Problem, draw, has_singles, held_of
+from labcore.tasks.task import Pair, Problem, Turn, draw, has_singles, held_of
 
 SHOWN = 16  # pairs in the sample view
 HELD_OUT_SHARE = 5  # one pair of so many is held out where there are no others to come
@@ -77,19 +77,24 @@ def split(session: LlmSession) -> Split:
     if known is None:
         apart.knobs = {**session.knobs, "pairs_per_step": count}
         return None, next_pairs(apart).pairs
-    sizes = Counter(pair.prompt for pair in known)
+    sizes = Counter(map(_asked, known))
     if len(sizes) < 2:
         raise LabError("All pairs are of one prompt, so none can be held out to measure the reward model on: give "
                        "pairs of two prompts or more.")
-    count, held, taken = min(count, max(1, len(known) // HELD_OUT_SHARE)), set[str](), 0
+    count, held, taken = min(count, max(1, len(known) // HELD_OUT_SHARE)), set[tuple[str | Turn, ...]](), 0
     prompts = list(sizes)
     for place in np.random.default_rng((session.prompt_seed, len(known))).permutation(len(prompts))[1:]:
         if taken >= count:
             break
         held.add(prompts[place])
         taken += sizes[prompts[place]]
-    return ([pair for pair in known if pair.prompt not in held],
-            [pair for pair in known if pair.prompt in held][:count])
+    return ([pair for pair in known if _asked(pair) not in held],
+            [pair for pair in known if _asked(pair) in held][:count])
+
+
+def _asked(pair: Pair) -> tuple[str | Turn, ...]:
+    """A pair's prompt, with the conversation before it: many end with the same question."""
+    return pair.prompt, *pair.turns
 
 
 def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:

@@ -86,8 +86,7 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
                    for problem, text, cut in zip(problems, generated.texts, generated.completions.truncated.tolist(),
                                               strict=True)]
         columns.append({"model": name, "answers": answers})
-    return {"questions": [{"prompt": problem.prompt, "answer": problem.answer} for problem in problems],
-            "columns": columns}
+    return {"questions": [_question(problem) for problem in problems], "columns": columns}
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,6 +120,12 @@ def _problem(spec: Mapping[str, Any]) -> Problem:
     before = [Turn(str(turn["role"]), str(turn["content"])) for turn in spec.get("turns", ())]
     prompt = str(spec["prompt"])
     return Problem(prompt, spec.get("answer") or "", turns=(*before, Turn(USER, prompt)) if before else ())
+
+
+def _question(problem: Problem) -> dict[str, Any]:
+    """A problem as a page shows it, with the turns of its conversation where it has several."""
+    turns = [turn._asdict() for turn in problem.turns]
+    return {"prompt": problem.prompt, "answer": problem.answer} | ({"turns": turns} if turns else {})
 
 
 def _models(spec: Mapping[str, Any], most: int) -> list[str]:

@@ -218,7 +218,7 @@ def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
         found = [(Problem(pair.prompt, pair.answer, pair.line, pair.turns), pair) for pair in pairs]
     else:
         found = [(problem, None) for problem in alone.task.problems(many, alone.rng)]
-    return list({each[0].prompt: each for each in reversed(found)}.values())[-count:]
+    return list({(each[0].prompt, *each[0].turns): each for each in reversed(found)}.values())[-count:]
 
 
 def _of_reference(alone: LlmSession, problems: list[Problem]) -> list[list[Answer]]:

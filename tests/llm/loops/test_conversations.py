@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 from labcore.files.paths import home
 from labcore.jobs import labels
 from labcore.llm import generation
+from labcore.llm.loops.reward_model import split
 from labcore.llm.nets.critic import Critic
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.probes.pairs_to_label import pairs_to_label
@@ -18,7 +19,7 @@ from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import make_task
-from tests.llm.chat_model import PAIRS, SINGLES, TALKS, chat_folder, written
+from tests.llm.chat_model import PAIRS, SINGLES, TALKS, chat_folder, turns, written
 from tests.llm.tools import SMALL, records, shake
 
 LORA = {"lora_rank": 4, "lora_alpha": 8}
@@ -115,6 +116,14 @@ def test_a_reward_model_learns_whole_conversations(folder, tokenizer, tmp_path, 
     scored = [[score(model, templated(tokenizer, [*pair["prompt"], *pair[side]])) for side in ("chosen", "rejected")]
               for pair in PAIRS]
     assert sum(chosen > rejected for chosen, rejected in scored) >= 3, "three are learnt from"
+
+
+def test_conversations_that_end_with_the_same_question_are_several_prompts(folder, tmp_path):
+    rows = [{"prompt": turns(first, "5", "and more?"), "chosen": pair["chosen"], "rejected": pair["rejected"]}
+            for first, pair in zip("abcd", PAIRS, strict=True)]
+    started = begun("reward_model", folder, written(tmp_path / "pairs.jsonl", rows), "preferences", pairs="dataset")
+    known, held_out = split(started)
+    assert len(known) == 3 and len(held_out) == 1 and held_out[0] not in known
 
 
 @WAYS

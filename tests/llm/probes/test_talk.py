@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from transformers import AutoTokenizer
@@ -12,7 +14,7 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.jobs.models import chats, spec_of
 from labcore.llm.nets.model import load
-from labcore.llm.probes.answer import answer
+from labcore.llm.probes.answer import answer, quiz
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.loops.test_conversations import begun, templated
 from tests.llm.runs_on_disk import saved
@@ -57,6 +59,13 @@ def test_a_greedy_answer_is_that_of_transformers_on_the_rendered_turns(chat, giv
     text, length = by_transformers(turns, system)
     assert found["answers"][0]["text"] == text and len(found["answers"][0]["tokens"]) == length
     assert found["ends"] == ["<|im_end|>", "</s>"]
+
+
+def test_questions_of_a_vote_have_their_conversation(chat):
+    found = quiz({key: value for key, value in ASKED.items() if key not in ("prompt", "answer")} | {
+        "models": [chat], "count": 4})["questions"]
+    assert sorted(json.dumps(question.get("turns", [question["prompt"]])) for question in found) == sorted(
+        json.dumps(talk[:-1] if len(talk) > 2 else [talk[0]["content"]]) for talk in TALKS)
 
 
 def test_a_conversation_needs_a_template(chat):
