@@ -19,7 +19,7 @@ GAP = 0.1  # of an accuracy: a smaller gap is hardly worth stopping for
 ERRORS = 3.0  # standard errors of the gap: it is looked at often
 BEST_ERRORS = 4.0  # the same after the best of many measurements, which is luck in part
 LOSS_ROSE = 0.05  # of the lowest held-out loss
-NEWEST = 2  # measurements of which the present value is the mean
+NEWEST = 2  # measurements that say how it stands now
 NAMES = {"exact_match": "accepted completions", "rewards/accuracies": "pair accuracy"}
 
 
@@ -53,7 +53,8 @@ def _by_share(patient: Patient, key: str, held_key: str) -> Finding | None:
 def _by_loss(patient: Patient) -> Finding | None:
     train, held = (patient[key] for key in LOSS)
     step, lowest = min(held.recent, key=lambda each: each[1])
-    now, before, trained = held.mean(NEWEST), train.at(step), _beside(train, held)
+    now = min(held.last(NEWEST))  # the mean of a loss that still falls lies above its lowest value
+    before, trained = train.at(step), _beside(train, held)
     if held.count <= NEWEST or trained >= before or not patient.above(now - lowest, LOSS_ROSE * lowest):
         return None
     return _finding(patient, f"the held-out loss rose {number(lowest)} → {number(now)} nats/token since step {step:,}, "

@@ -7,6 +7,7 @@ continue: the epoch, and how many of its rows have been drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Epochs:
         while len(found) < count:
             if self.drawn >= size:
                 self.epoch, self.drawn = self.epoch + 1, 0
-            order = self.rng(self.epoch).permutation(size)
+            order = _order(self._seed, self.epoch, size)
             some = order[self.drawn: self.drawn + count - len(found)].tolist()
             found += [(self.epoch, index) for index in some]
             self.drawn += len(some)
@@ -38,6 +39,11 @@ class Epochs:
     def rng(self, epoch: int) -> np.random.Generator:
         """The random numbers of an epoch, from its first one on."""
         return np.random.default_rng((*self._seed, epoch))
+
+
+@lru_cache(maxsize=4)  # a step asks for a few of what may be a million rows
+def _order(seed: tuple[int, ...], epoch: int, size: int) -> np.ndarray:
+    return np.random.default_rng((*seed, epoch)).permutation(size)
 
 
 Chance = np.random.Generator | Epochs  # what a task of the user's file draws rows with

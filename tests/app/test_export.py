@@ -6,6 +6,7 @@ import pytest
 
 from labcore.exports import merged
 from labcore.exports.handover.tools import TOOLS
+from labcore.files import checkpoints
 from labcore.files.paths import run_folder
 from labcore.workers.worker import drive
 from tests.app.seeding import ran, seed
@@ -28,6 +29,20 @@ def test_a_run_with_checkpoints_can_be_taken_away_whole(page, lab):
     drive(lab.store, run_id, start=fake.start)
     assert downloads(exporting(page, run_id)) == {
         "Download everything (zip)": True, "Download capsule": True, "metrics.csv": True, "Download script": True}
+
+
+def test_the_best_checkpoint_can_be_taken_in_place_of_the_newest(page, lab):
+    run_id = lab.store.create(fake.grpo(6))
+    drive(lab.store, run_id, start=fake.start)
+    newest = exporting(page, run_id)
+    assert not [each for each in newest.button_group if each.label == "Checkpoint in the zip"]
+    checkpoints.mark_best(run_folder(run_id), 0, "held_out/greedy", 0.625)
+    test = exporting(page, run_id)
+    [choice] = [each for each in test.button_group if each.label == "Checkpoint in the zip"]
+    assert choice.options == ["Newest (step 6)", "Best (step 0: held-out accuracy, greedy 0.625)"]
+    choice.set_value(True)
+    ran(test)
+    assert not test.exception and test.session_state[f"checkpoint:{run_id}"] is True
 
 
 def test_of_lora_the_adapter_is_in_the_zip_and_the_merged_model_is_made_when_asked(page, lab, asked):

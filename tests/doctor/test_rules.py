@@ -87,6 +87,8 @@ PRESETS = {
          held_out(0.5, 0.0075, pairs, key="held_out/pair_accuracy")),
         ("sft", {}, held_out(1.0, 0.01, taught, key="held_out/loss"),
          held_out(1.0, -0.005, taught, key="held_out/loss")),
+        ("sft", {}, None, lambda at: held_out(0, 0, taught, key="held_out/loss")(at) | (
+            {"held_out/loss": 8 / (at + 5)} if at == 1 or at % 5 == 0 else {})),  # it falls fast
         ("sft", {}, held_out(1.0, 0.01, taught, key="held_out/loss"),  # training gets worse too: not by heart
          held_out(1.0, 0.01, lambda at: taught(at) | {"loss": 1 + 0.01 * at}, key="held_out/loss"))],
     "length_bias": [
@@ -288,7 +290,7 @@ def test_overfitting_is_said_with_both_curves_and_the_best_step():
     assert finding.fix.startswith("Use the checkpoint of the best measurement (step 1), more rows") and (
         finding.severity, finding.began, finding.knob) == ("warning", 1, "learning_rate")
     by_loss = found(spec_of("sft"), held_out(1.0, 0.01, taught, key="held_out/loss"))["overfitting"]
-    assert "the held-out loss rose 1.01 → 1.23 nats/token since step 1" in by_loss.evidence
+    assert "the held-out loss rose 1.01 → 1.2 nats/token since step 1" in by_loss.evidence
 
 
 @pytest.mark.parametrize("first, last", [(1, 1), (21, 50), (22, 22), (43, 43)])
