@@ -115,8 +115,9 @@ def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str,
 def _look(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens, before: Mapping[str, Tensor] | None,
           has_samples: bool, has_line: bool) -> Pictures:
     """The samples and the line of a step that were not due; without the parameters before it only what needs none, and
-    of a large network only that either."""
-    samples = None if has_samples else view.groups(session, batch.batch, rollout, tokens)
+    of a large network only that either. It is paid for: the next looks wait longer."""
+    with session.probes.spend(SAMPLES):
+        samples = None if has_samples else view.groups(session, batch.batch, rollout, tokens)
     if before is None or view.limited(session):
         return samples, None
     if samples is not None:

@@ -21,7 +21,7 @@ from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.pairs import next_pairs, prepare
-from labcore.llm.probes import watched
+from labcore.llm.probes import view, watched
 from labcore.llm.scoring import last_values, scores
 from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
@@ -49,7 +49,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])
         yield Record(session.step, session.tokens, metrics, samples=samples,
-                     look=None if samples else partial(_look, as_it_is, held_out))
+                     look=None if samples or view.limited(session) else partial(_look, as_it_is, held_out))
 
 
 def _look(session: LlmSession, held_out: list[Pair]) -> Pictures:

@@ -61,7 +61,10 @@ def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _look(session: LlmSession, examples: list[dict[str, Any]], before: Mapping[str, Tensor] | None) -> Pictures:
-    """The samples of a step that was not evaluated, drawn with random numbers of their own."""
+    """The samples of a step that was not evaluated, drawn with random numbers of their own; of a large network only
+    what the update met."""
+    if view.limited(session):
+        return {"step": session.step, "groups": [], "examples": examples}, None
     samples = _samples(session, evaluate(watched.apart(session, session.step))) | {"examples": examples}
     return samples | watched.looked(session, before), None
 

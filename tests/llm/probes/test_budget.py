@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
@@ -136,6 +137,15 @@ def test_a_look_at_a_large_model_outside_its_schedule_makes_no_watched_prompts(l
     last = [record for record in large("grpo", steps=3).run() if record is not None][-1]
     samples, line = last.look()
     assert samples["groups"] and "watched" not in samples and line is None
+
+
+@pytest.mark.parametrize("algorithm", ["sft", "reward_model"])
+def test_a_look_at_a_large_model_measures_nothing(algorithm, large, monkeypatch):
+    """An evaluation of a real model takes minutes: the end of a run must not wait for one that no metric needs."""
+    module = import_module(f"labcore.llm.loops.{algorithm}")
+    first, second = [record for record in large(algorithm, steps=2, eval_every=50).run() if record is not None]
+    monkeypatch.setattr(module, "evaluate", lambda *_: pytest.fail("nobody asked for a measurement"))
+    assert first.samples and (second.look is None or second.look()[0]["examples"])
 
 
 def test_a_large_model_is_not_sampled_for_answers_of_its_reference(large):
