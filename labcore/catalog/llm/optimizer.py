@@ -13,7 +13,7 @@ SCHEDULE = Knob(
     "live", choices=(CONSTANT, LINEAR, COSINE), advanced=True)
 WARMUP_STEPS = Knob(
     "warmup_steps", "Warm-up", 0, "Steps in which learning rates rise from 0 in a straight line. More: gentler first "
-    "updates, less learnt early on. Fewer: full speed at once. 0: none.", "live", 0, 10_000_000, unit="steps",
+    "updates, less learnt early on. Fewer: full speed at once. 0: none.", "live", 0, 10_000_000, (0, 50), unit="steps",
     advanced=True)
 
 OPTIMIZER = (

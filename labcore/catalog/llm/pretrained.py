@@ -32,8 +32,8 @@ class Default:
 
 Defaults = Mapping[str, Default]
 
-_HERE = "the lab's own, for steps of minutes on a processor"
-_MEASURED = "the lab's own: sampling long completions takes its time"
+_HERE = "chosen by this lab, so that a processor makes a step in minutes"
+_MEASURED = "chosen by this lab, because sampling long completions is slow"
 _GSPO = {"clip_low": Default(3e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2)),
          "clip_high": Default(4e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2))}
 
@@ -54,7 +54,7 @@ _RATES = {"OnlineDPOConfig": 5e-7, "RewardConfig": 1e-4, "SFTConfig": 2e-5}  # o
 _RATE = 1e-6
 
 _OF_ALL: Defaults = {
-    "schedule": Default(LINEAR, "transformers' TrainingArguments, which TRL's configurations are"),
+    "schedule": Default(LINEAR, "TRL 1.16's configurations, which inherit it from transformers"),
     "sft_steps": Default(0, "pretrained weights need no SFT of a base"),
     "eval_prompts": Default(32, _MEASURED), "eval_every": Default(50, _MEASURED)}
 _OF_LOOPS: Mapping[str, Defaults] = {
