@@ -327,10 +327,10 @@ def test_units_of_q_keep_a_gradient_where_those_of_relu_are_dead(generator):
         assert bool(network.layers[0].weight.grad.any()) == alive
 
 
-def test_a_policys_folder_names_its_activation(start, tmp_path):
-    for activation in ("elu", "relu"):
-        session = start("dqn", {"activation": activation})
-        session.save(tmp_path)
-        network, config = load(tmp_path / "policy")
-        x = torch.randn(5, 4)
-        assert config["activation"] == activation and torch.equal(network(x), session.acting(x))
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+def test_a_policys_folder_names_its_activation(start, tmp_path, activation):
+    session = start("dqn", {"activation": activation})
+    session.save(tmp_path)
+    network, config = load(tmp_path / "policy")
+    x = torch.randn(5, 4)
+    assert config["activation"] == activation and torch.equal(network(x), session.acting(x))
