@@ -84,37 +84,44 @@ def chain(folder, lab) -> dict[str, str]:
     return {"sft": sft, "reward_model": judge, "grpo": grpo}
 
 
+@pytest.fixture
+def at(chain, lab, monkeypatch) -> dict[str, str]:
+    """The runs of the chain, in the lab that has them."""
+    monkeypatch.setenv("RL_LAB_HOME", str(lab / "lab"))
+    return chain
+
+
 def playground(run: str, prompt: str, *before: dict[str, str], **given) -> dict:
     found = answer({"models": [run], "prompt": prompt, "turns": [*before], "answer": None, "temperature": 0, "seed": 0,
                     "count": 1, "max_new_tokens": 24, **given})
     return found["columns"][0]["answers"][0]
 
 
-def test_it_knows_the_capital_of_france_in_the_playground(chain):
+def test_it_knows_the_capital_of_france_in_the_playground(at):
     """Of the model as it was given, and with what was said before."""
-    first = playground(f"base:{chain['sft']}", FRANCE, system="")
+    first = playground(f"base:{at['sft']}", FRANCE, system="")
     assert first["text"] == "The capital of France is Paris." and not first["truncated"]
     assert first["tokens"][-1] == "<|im_end|>"
-    again = playground(f"base:{chain['sft']}", "Which city did you name?", *turns(FRANCE, first["text"]))
+    again = playground(f"base:{at['sft']}", "Which city did you name?", *turns(FRANCE, first["text"]))
     assert "Paris" in again["text"]
 
 
-def test_the_chain_ends_in_a_policy_that_moved(chain):
-    metrics = {name: Store().steps_after(run)[0].metrics for name, run in chain.items()}
+def test_the_chain_ends_in_a_policy_that_moved(at):
+    metrics = {name: Store().steps_after(run)[0].metrics for name, run in at.items()}
     assert metrics["sft"]["loss"] > 0 and metrics["reward_model"]["loss"] == pytest.approx(math.log(2), abs=0.2)
     assert {"reward", "reward/gold"} <= metrics["grpo"].keys() and metrics["grpo"]["kl"] == pytest.approx(0, abs=1e-4)
 
 
-def test_an_export_answers_as_the_playground_does(chain, tmp_path):
-    export_run(Store(), chain["sft"], tmp_path / "out", merged=True)
+def test_an_export_answers_as_the_playground_does(at, tmp_path):
+    export_run(Store(), at["sft"], tmp_path / "out", merged=True)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out" / "merged")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "merged")
     ids = tokenizer.apply_chat_template(turns(FRANCE), add_generation_prompt=True, return_dict=True)["input_ids"]
     found = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False,
                            max_new_tokens=24)[0, len(ids):]
-    assert tokenizer.decode(found, skip_special_tokens=True) == playground(chain["sft"], FRANCE)["text"]
+    assert tokenizer.decode(found, skip_special_tokens=True) == playground(at["sft"], FRANCE)["text"]
 
 
-def test_its_capsule_names_the_model(chain, folder, tmp_path):
-    path = packing.write(Store(), chain["sft"], tmp_path / "run.zip")
+def test_its_capsule_names_the_model(at, folder, tmp_path):
+    path = packing.write(Store(), at["sft"], tmp_path / "run.zip")
     assert size(path) < 30e6 and size(folder) > 500e6
