@@ -67,12 +67,12 @@ class LlmSession:
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `earned` are rewards that pictures must not ask for again, and `unscored`
     says that in the last step whole groups had none. `halvings` is how often micro-batches were halved, for want of
-    memory, and `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks.
-    `moves` counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made, and
-    `idle` says that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only` says
-    that the note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded; `sampler`
-    draws completions while the run trains, where that is not the lab's own sampler. `recorded` is the small state at
-    the last record, and `moved` says whether the step under way has begun to move weights.
+    memory, and `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only
+    looks. `moves` counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made,
+    and `idle` says that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only`
+    says that the note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded;
+    `sampler` draws completions while the run trains, where that is not the lab's own sampler. `recorded` is the small
+    state at the last record, and `moved` says whether the step under way has begun to move weights.
     """
 
     spec: RunSpec

@@ -14,23 +14,25 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Event
 from typing import Any, NamedTuple
 
 import httpx2
 
 from labcore.errors import LabError, first_line, quoted
 from labcore.files.given import NotJSON, json_of
+from labcore.spec.activity import EVERY_SECONDS, report
 from labcore.tasks.judge_address import KEY, address, check
 from labcore.tasks.judgements import Judgements
 from labcore.tasks.task import Problem
 
 AT_ONCE = 8  # requests
+ASKING = "judged {} of {} answers"
 SECONDS = 60.0  # a request may take
 TRIES, FIRST_WAIT, LONGEST_WAIT = 5, 1.0, 60.0  # of a request; seconds between two, doubled each time
 BEST = 10.0
@@ -115,13 +117,14 @@ class Judge:
         key = os.environ.get(KEY, "").strip()
         fault, waiting = "", list(missing.items())
         with httpx2.Client(timeout=SECONDS, headers={"Authorization": f"Bearer {key}"} if key else {}) as client:
-            pool, going = ThreadPoolExecutor(AT_ONCE), dict[Future[Reply], str]()
+            pool, going, left = ThreadPoolExecutor(AT_ONCE), dict[Future[Reply], str](), Event()
             try:
                 while waiting or going:
+                    report(ASKING, len(missing) - len(waiting) - len(going), len(missing))
                     while waiting and len(going) < AT_ONCE:
                         name, body = waiting.pop(0)
-                        going[pool.submit(_reply, client, f"{self.url}/chat/completions", body)] = name
-                    done, _ = wait(going, return_when=FIRST_COMPLETED)
+                        going[pool.submit(_reply, client, f"{self.url}/chat/completions", body, left)] = name
+                    done, _ = wait(going, EVERY_SECONDS, return_when=FIRST_COMPLETED)
                     for each in done:
                         reply, name = each.result(), going.pop(each)
                         reply = reply._replace(fault=_without(key, reply.fault))
@@ -131,16 +134,18 @@ class Judge:
                             raise LabError(f"The judge at {self.url} refuses the request ({reply.fault}): check its "
                                            f"model {quoted(self.model)} and the key in {KEY}, then resume the run.")
                         fault = reply.fault or fault
-            finally:
+            finally:  # also where the step is left: no request is sent again
+                left.set()
                 pool.shutdown(wait=False, cancel_futures=True)
         return fault
 
 
-def _reply(client: httpx2.Client, url: str, body: str) -> Reply:
-    """The judge's words to one request, which is sent again where that may help."""
+def _reply(client: httpx2.Client, url: str, body: str, left: Event) -> Reply:
+    """The judge's words to one request, which is sent again where that may help, until nobody waits for it."""
     reply, pause = Reply(None), 0.0
     for turn in range(TRIES):
-        time.sleep(pause)
+        if left.wait(pause):
+            return reply
         pause = min(FIRST_WAIT * 2**turn, LONGEST_WAIT)
         try:
             response = client.post(url, content=body.encode(), headers={"Content-Type": "application/json"})

@@ -14,6 +14,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.files.paths import JUDGEMENTS, home
+from labcore.spec.activity import listening
 from labcore.tasks import judge
 from labcore.tasks.judge import Judge
 from labcore.tasks.judge_address import address, allow
@@ -218,3 +219,19 @@ def test_a_run_learns_from_a_judge_and_its_pictures_ask_nothing(serve):
     again = records(session("grpo", steps=2, **knobs))
     assert [record.metrics["reward"] for record in again] == [record.metrics["reward"] for record in found]
     assert server.asked == before
+
+
+def test_it_says_how_far_it_is_and_can_be_left_at_any_moment(serve, monkeypatch):
+    """As a run is stopped or paused: within two seconds, whatever the judge still waits for."""
+    monkeypatch.setattr(judge, "FIRST_WAIT", 30.0)
+    server, heard = serve(first=[(503, {})]), []
+
+    def listen(words, done, total):
+        heard.append(words.format(done, total))
+        if len(heard) > 1:
+            raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), listening(listen):
+        Judge(server.url, "m").scores(PROBLEMS, TEXTS)
+    assert heard[0] == "judged 0 of 2 answers" and time.monotonic() - began < 5
