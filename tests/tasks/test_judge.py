@@ -30,9 +30,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, said=lambda text: "7", first=(), seconds=0.0):
+    def __init__(self, said=lambda text: "7", first=(), seconds=0.0, meet=1):
         super().__init__(("127.0.0.1", 0), Handler)
         self.said, self.first, self.seconds = said, list(first), seconds
+        self.meeting = threading.Barrier(meet)  # of requests that wait for each other
         self.asked, self.bodies, self.keys = Counter(), [], set()
         self.now = self.most = 0
         self.lock = threading.Lock()
@@ -52,6 +53,7 @@ class Handler(BaseHTTPRequestHandler):
             at, self.server.asked[text] = self.server.asked[text], self.server.asked[text] + 1
             self.server.bodies.append((self.path, body))
             self.server.keys.add(self.headers.get("Authorization"))
+        self.server.meeting.wait(60)
         time.sleep(self.server.seconds)
         status, headers = self.server.first[at] if at < len(self.server.first) else (200, {})
         said = self.server.said(text)
@@ -135,7 +137,7 @@ def test_a_judge_that_is_slow_is_left_alone(serve, monkeypatch):
 
 def test_no_more_requests_than_agreed_wait_at_a_time(serve, monkeypatch):
     monkeypatch.setattr(judge, "AT_ONCE", 3)
-    server = serve(seconds=0.03)
+    server = serve(meet=3)
     assert Judge(server.url, "m").scores([PROBLEMS[0]] * 9, [str(number) for number in range(9)]) == [0.7] * 9
     assert server.most == 3
 
