@@ -23,7 +23,8 @@ from labcore.runs.titles import title as title_of
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.rows import RunRow
 
-OTHERS = ("order_only", "own_function")  # reward sources that log gold beside their own, without a reward model
+# Reward sources that log gold beside their own, without a reward model.
+OTHERS = ("order_only", "own_function", "judge")
 WORST_CASE = "worst_case_ensemble"
 STRONGER = 3  # times β, where it is not below what the task takes
 

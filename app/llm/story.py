@@ -15,7 +15,7 @@ from app import link
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
-from app.llm import probes
+from app.llm import probes, reward_parts
 from app.llm.history import Column, Key, history, key_of, thinned
 from app.llm.story_words import SMALL, likelihood, percent, sentence
 from app.theme import number
@@ -95,6 +95,7 @@ def _of_batch(group: dict[str, Any]) -> dict[str, Any]:
     return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
         {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0]["exact"],
          "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
+         "parts": reward_parts.mean(same),
          **_likelihoods(_total(same[0]["old_logprobs"]), _total(same[0]["logprobs"]))} for same in found.values()]}
 
 
@@ -172,7 +173,8 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
     drawn = [_row(answer, columns, low) for answer in answers]
     rest = [] if low else [_rest(drawn, left_out)]
     return {
-        "step": at, "late": step - at, "sentence": sentence(group), "chosen": chosen,
+        "step": at, "late": step - at, "sentence": f"{sentence(group)} {reward_parts.sentence(group)}".strip(),
+        "chosen": chosen,
         "options": [[name, "watched" if name in WATCHED else "batch", each["prompt"]]
                     for name, each in groups.items()],
         "prompt": group["prompt"], "answer": group.get("answer") or "",
@@ -221,6 +223,7 @@ def _row(answer: dict[str, Any], columns: list[Column], low: float) -> dict[str,
     return {"text": answer["text"], "cut": bool(answer.get("truncated")), "rest": False, "exact": answer["exact"],
             "role": answer.get("role", ""), "count": answer["count"],
             "reward": None if reward is None else f"{reward:.2f}".rstrip("0").rstrip("."),
+            "parts": reward_parts.said(answer),
             "advantage": answer["advantage"], "before": _share(before, low), "after": _share(after, low),
             "said": _said([_words(before, low), _words(after, low)]),
             "cells": [_share(column.logprobs.get(key_of(answer)), low) for column in columns]}

@@ -20,6 +20,7 @@ from app.naming import worded
 from app.tokens import literal
 from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.reward_terms import JOIN
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 
@@ -57,7 +58,7 @@ def kind(knob: Knob) -> str:
     if knob.type is bool:
         return "switch"
     if knob.type is str:
-        return "text"
+        return "picks" if knob.pick else "text"
     if not knob.safe:
         return "number"
     return "log slider" if knob.scale == "log" else "slider"
@@ -123,7 +124,7 @@ def _changed(target: Target, knob: Knob, shown: Held) -> None:
     if typed.is_box(target.scope, knob, shown.key) and typed.fault(target.scope, knob):
         return  # it is said below the box; it keeps a draft from being started, and no run hears of it
     try:
-        value = knob.check(st.session_state[shown.key])
+        value = knob.check(_joined(st.session_state[shown.key]))
         typed.moved(target.scope, knob)
         if value == target.values[knob.key]:
             return
@@ -192,7 +193,29 @@ def _text(target: Target, knob: Knob) -> None:
     st.text_input(**_common(target, knob, "text"), value=target.values[knob.key])
 
 
+def _picks(target: Target, knob: Knob) -> None:
+    chosen = [each for each in str(target.values[knob.key]).split(JOIN) if each]
+    offered = resolve_name(knob.pick)()
+    st.multiselect(**_common(target, knob, "picks"), options=list(dict.fromkeys([*chosen, *offered])), default=chosen,
+                   format_func=picked)
+
+
+def picked(text: str) -> str:
+    """What is picked, without the hash of its file.
+
+    >>> picked("mine.py:right 0a1b2c3d4e5f"), picked("verifier")
+    ('right · mine.py', 'verifier')
+    """
+    file, colon, function = text.rpartition(":")
+    return f"{function.rpartition(' ')[0]} · {file}" if colon else text.replace("_", " ")
+
+
+def _joined(value: object) -> object:
+    """The value of a widget from which several may be picked, as its knob has it."""
+    return JOIN.join(value) if isinstance(value, list) else value
+
+
 WIDGETS: dict[str, Callable[[Target, Knob], None]] = {
     "slider": _slider, "log slider": _log_slider, "number": number, "choice": _choice, "switch": _switch,
-    "text": _text,
+    "text": _text, "picks": _picks,
 }

@@ -93,7 +93,7 @@ class Feed:
     def _drawn(self) -> set[str]:
         """The metrics of the run's charts and tiles, and what the axes count."""
         panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
-        return {key for panel in panels for key in (*PANELS[panel].metrics, *PANELS[panel].held_out)} | {
+        return {key for panel in panels for key in (*PANELS[panel].lines(self.logged), *PANELS[panel].held_out)} | {
             metric.key for metric in tiles(self)} | {"updates"}
 
     def _row(self, step: Step, keys: set[str]) -> list[Any]:
@@ -205,7 +205,8 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     there = logged - ({*REPEATS} - own - {"exact_match"})
     begun = any(feed.steps for feed in feeds)
     keys = charts(spec, feeds)
-    drawn = {key: [name for name in (*PANELS[key].metrics, *_held_out(key, keys)) if name in there] for key in keys}
+    drawn = {key: [name for name in (*PANELS[key].lines(logged), *_held_out(key, keys)) if name in there]
+             for key in keys}
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not (ended and begun)]
     return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from labcore.catalog import reward_terms
 from labcore.catalog.knob import Value, shown
+from labcore.errors import LabError
 
 SOURCES = {
     "noisy_verifier": "the verifier's, of which a share of {reward_noise} is flipped",
@@ -17,7 +19,8 @@ SOURCES = {
     "worst_case_ensemble": "the lowest score of several reward models. Gold, the task's own score, is only watched",
     "uncertainty_weighted_ensemble": "the mean score of several reward models − {uncertainty_weight} × their variance. "
     "Gold, the task's own score, is only watched",
-    "own_function": "what a Python function of your own gives. Gold, the verifier's, is only watched",
+    "own_function": "{sum}. Gold, the verifier's, is only watched",
+    "judge": "a tenth of the grade that {judge_model} gives at {judge_url}. Gold, the verifier's, is only watched",
 }
 
 
@@ -28,4 +31,16 @@ def words(values: Mapping[str, Value]) -> str:
     "Rewards: the verifier's, of which a share of 0.1 is flipped."
     """
     said = SOURCES.get(str(values.get("reward_source")), "")
-    return f"Rewards: {said.format(**{key: shown(value) for key, value in values.items()})}." if said else ""
+    known = {"sum": _sum(values), **{key: shown(value) for key, value in values.items()}}
+    return f"Rewards: {said.format(**known)}." if said else ""
+
+
+def _sum(values: Mapping[str, Value]) -> str:
+    """The rewards of the user's own by their weights, "right + 0.5 × brief"."""
+    named = reward_terms.of(values)
+    try:
+        weights = reward_terms.weights(str(values.get("reward_weights", "")), len(named))
+    except LabError:  # said where the weights are
+        weights = [1.0] * len(named)
+    return " + ".join(term.part if weight == 1 else f"{weight:g} × {term.part}"
+                      for term, weight in zip(named, weights, strict=True)) or "none chosen yet"

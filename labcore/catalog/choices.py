@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from labcore.catalog import reward_terms
 from labcore.catalog.choice import Choice, Family
 
 REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
@@ -32,8 +33,10 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
     Choice("uncertainty_weighted_ensemble", "the mean score of several reward models less their variance",
            r"\bar r - \lambda_u\operatorname{var}_k r_{\phi_k}", needs=("reward_model", "uncertainty_weight"),
            scorer=True, ensemble=True),
-    Choice("own_function", "a Python function of your own", r"f(x, y)", needs=("reward_function",),
-           asks_user=True),
+    Choice("own_function", "Python functions of your own, and other rewards beside them, by their weights",
+           r"\textstyle\sum_k w_k r_k(x, y)", needs=("reward_function", "reward_weights"), asks_user=True),
+    Choice("judge", "a language model behind a URL that grades answers", r"r_{judge}",
+           needs=("judge_url", "judge_model", "judge_instruction"), asks_user=True),
     Choice("correct_and_format", "the verifier and the form of the answer, as two named rewards",
            r"w_1 r_{correct} + w_2 r_{format}", needs=("correct_weight", "format_weight")),
 ))
@@ -228,6 +231,19 @@ FAMILIES = (REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGA
 KL_PLACEMENTS = ("reward", "loss", "off")
 
 NO_LOSS = "none"  # of the second loss
+
+
+def sources_of(knobs: Mapping[str, Any]) -> list[str]:
+    """The reward sources of a run: the chosen one, and those that a sum of rewards has as terms; none in a loop that
+    has no such choice."""
+    if "reward_source" not in knobs:
+        return []
+    return [str(knobs["reward_source"]), *(term.key for term in reward_terms.of(knobs) if not term.function)]
+
+
+def needs_reward_model(knobs: Mapping[str, Any]) -> bool:
+    """Whether the rewards of a run come from trained reward models, if only in part."""
+    return any(REWARD[source].scorer for source in sources_of(knobs))
 
 
 def ratio_of(knobs: Mapping[str, Any]) -> Choice:

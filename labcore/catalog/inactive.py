@@ -135,5 +135,7 @@ def _families_that_ask(key: str) -> tuple[Family, ...]:
 
 
 def _chosen(family: Family, values: Mapping[str, Value]) -> list[str]:
-    """The members of a family that a run uses: of preference losses there may be two."""
-    return choices.losses_of(values) if family is choices.PREFERENCE_LOSS else [str(values[family.key])]
+    """The members of a family that a run uses: of preference losses and of reward sources there may be several."""
+    if family is choices.PREFERENCE_LOSS:
+        return choices.losses_of(values)
+    return choices.sources_of(values) if family is choices.REWARD else [str(values[family.key])]

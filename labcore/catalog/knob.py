@@ -35,7 +35,8 @@ class Knob:
     another value although a run cannot change it. `annealed`: it falls linearly to 0 where the run anneals. `here`
     ("module:function") says in a sentence what this machine has to do with it. `before` is the value of runs that were
     written before the knob came, where that is not the default. `source` says in a phrase where the default is from,
-    where that is not the algorithm's row.
+    where that is not the algorithm's row. `pick` ("module:function") lists the texts of which the value has some,
+    joined by " + ".
     """
 
     key: str
@@ -56,6 +57,7 @@ class Knob:
     here: str = ""
     before: Value | None = None
     source: str = ""
+    pick: str = ""
 
     @property
     def type(self) -> type:

@@ -58,10 +58,15 @@ _ALL = (
            short="mean"),
     Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what "
            "completions are compared by.", r"\bar R'", better="higher", short="shaped"),
-    Metric("reward/correct", "Reward: correct", "reward", "Mean of the verifier's reward, unweighted.",
+    Metric("unscored/reward", "Not scored", "share", "Share of completions without a reward: no function of your own "
+           "scored them, or the judge gave no number. They take no part in the updates.", scale="rate",
+           better="lower", short="reward"),
+    Metric("reward/correct", "Reward: correct", "reward", "Mean of the part of that name, unweighted: of "
+           "correct_and_format the verifier's reward.",
            r"\bar r_{correct}", "Rises.", better="higher", short="correct"),
-    Metric("reward/format", "Reward: format", "reward", "Share of completions that ended by themselves and are as long "
-           "as the right answer, unweighted.", r"\bar r_{format}", "Rises.", better="higher", short="format"),
+    Metric("reward/format", "Reward: format", "reward", "Mean of the part of that name, unweighted: of "
+           "correct_and_format the share of completions that ended by themselves and are as long as the right "
+           "answer.", r"\bar r_{format}", "Rises.", better="higher", short="format"),
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier "
            "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher",
            short="verifier"),
@@ -304,11 +309,13 @@ _ALL = (
            better="lower"),
 )
 
-_PART = "reward/"  # what a reward is made of is named by its source, which may be the user's own
+# What a reward is made of is named by its source, which may be the user's own.
+_PART, _UNSCORED = "reward/", "unscored/"
 
 
 class _Metrics(Mapping[str, Metric]):
-    """The declared metrics by their keys, and `reward/<part>` for any part of a reward that is not declared itself."""
+    """The declared metrics by their keys, and `reward/<part>` and `unscored/<part>` for any part of a reward that is
+    not declared itself."""
 
     def __init__(self, declared: Iterable[Metric]):
         self._declared = {metric.key: metric for metric in declared}
@@ -316,8 +323,12 @@ class _Metrics(Mapping[str, Metric]):
     def __getitem__(self, key: str) -> Metric:
         part = key.removeprefix(_PART)
         if key not in self._declared and part != key and part:
-            return Metric(key, f"Reward: {part}", "reward", f"Mean of the part {part!r} of the reward.",
-                          better="higher")
+            return Metric(key, f"Reward: {part}", "reward", f"Mean of the part {part!r} of the reward, unweighted.",
+                          better="higher", short=part)
+        silent = key.removeprefix(_UNSCORED)
+        if key not in self._declared and silent != key and silent:
+            return Metric(key, f"Not scored: {silent}", "share", f"Share of completions that the part {silent!r} of "
+                          "the reward did not score.", scale="rate", better="lower", short=silent)
         return self._declared[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,7 +17,8 @@ class Panel:
     `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
     zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one
     prompt, so there is nothing to draw where a prompt has one only. `held_out` are the metrics of held-out rows that
-    are drawn beside the others where a run logs them.
+    are drawn beside the others where a run logs them. `prefix`: it also draws what a run has logged under that prefix
+    and no chart names, such as rewards of the user's own.
     """
 
     key: str
@@ -26,6 +28,12 @@ class Panel:
     small: bool = False
     groups: bool = False
     held_out: tuple[str, ...] = ()
+    prefix: str = ""
+
+    def lines(self, logged: Collection[str]) -> tuple[str, ...]:
+        """The metrics that it draws of a run which has `logged` these."""
+        own = sorted(key for key in logged if key.startswith(self.prefix) and key not in NAMED) if self.prefix else []
+        return (*self.metrics, *own)
 
 
 _PANELS = (
@@ -56,7 +64,8 @@ _PANELS = (
           "gradient"),
     Panel("surrogate_gamma", "Surrogates", ("surrogate/gamma_weight", "surrogate/cpi", "surrogate/kl_penalised"),
           "gradient"),
-    Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward"),
+    Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
+    Panel("unscored", "Not scored", ("unscored/reward",), "clip", small=True, prefix="unscored/"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
     Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
     Panel("length", "Completion length", ("completions/mean_length",), "system",
@@ -106,4 +115,5 @@ _PANELS = (
 )
 
 PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
+NAMED = frozenset(metric for panel in _PANELS for metric in panel.metrics)
 SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel.metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from labcore.catalog import reward_terms
 from labcore.catalog.choices import REWARD
 from labcore.catalog.knob import Value
 from labcore.catalog.panels import PANELS
@@ -27,7 +28,8 @@ def _selective(knobs: Mapping[str, Value]) -> bool:
 SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
     "selection": _selective,
-    "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
+    "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format" or len(reward_terms.of(knobs)) > 1,
+    "unscored": lambda knobs: False,  # where it is logged
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
     "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
@@ -44,4 +46,4 @@ def with_switched(panels: tuple[str, ...], knobs: Mapping[str, Value],
     (('reward', 'kl_coefficient'), ('reward', 'kl_coefficient'))
     """
     return (*panels, *(key for key, on in SWITCHED.items() if key not in panels and (
-        on(knobs) or not set(PANELS[key].metrics).isdisjoint(logged))))
+        on(knobs) or not set(PANELS[key].lines(logged)).isdisjoint(logged))))

@@ -18,7 +18,7 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
-from labcore.cli import defaults
+from labcore.cli import defaults, rewarding
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError, quoted
@@ -35,7 +35,6 @@ from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
 from labcore.store.rows import ENDED, RunRow
 from labcore.store.store import Store
-from labcore.tasks import own_reward
 from labcore.tasks.cautions import of_file
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.layouts import names_of
@@ -134,7 +133,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if options.maze is not None:
         knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
-    knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options) | held_out_of(options)
+    knobs = (dict(usual.unwatched) | chosen | rewarding.knobs_of(options) | knobs | labels_of(options)
+             | held_out_of(options))
     kept = [str(keep_file(path, LIMIT)) for path in files.values()]
     if kept:
         task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm, knobs)
@@ -145,6 +145,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
                 data=kept[0] if kept else None, mix=mix)
     if spec.data:
         check_data(spec.task_row, spec.data, spec.knobs)
+    rewarding.check(spec)
     return spec
 
 
@@ -174,16 +175,6 @@ def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]
         raise LabError(f"There is no algorithm or saved mix {quoted(name)}: "
                        f"{suggestion(name, [*there, *(mix.name for mix in mixes.saved()[0])])}")
     return saved[0].algorithm, options.mix or saved[0].name, dict(saved[0].knobs)
-
-
-def own_reward_of(options: argparse.Namespace) -> dict[str, str]:
-    """The knobs of `--reward FILE:function`, whose function this process then has; none without it.
-
-    Raises:
-        LabError: there is no such function.
-    """
-    place = getattr(options, "reward", None)  # a sweep has no such option: its runs are other processes'
-    return {"reward_source": own_reward.SOURCE, "reward_function": own_reward.give(place)} if place is not None else {}
 
 
 def labels_of(options: argparse.Namespace) -> dict[str, str]:
@@ -310,9 +301,7 @@ def resume(options: argparse.Namespace) -> int:
     store = Store()
     store.reconcile()
     knobs, row = assignments(options.knobs), store.run(options.run)
-    if options.reward and row.spec.knobs.get("reward_source") != own_reward.SOURCE:
-        raise LabError(f"The rewards of {options.run} do not come from a function: leave --reward out.")
-    own_reward_of(options)
+    rewarding.give(options.reward, row)
     log = sinks.checked(options.log)
     if log and row.state not in ENDED:
         raise LabError(f"{options.run} is {row.state}, and --log counts from a run's start: leave it out, or stop the "

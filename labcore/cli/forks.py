@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from labcore.cli import commands
+from labcore.cli import commands, rewarding
 from labcore.cli.commands import assignments, check_out, labels_of, train
 from labcore.files.paths import path_of
 from labcore.runs.fork import fork_spec, optimizer_note
@@ -20,6 +20,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--algorithm", help="continue with another algorithm of the same kind")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--labels", metavar="FILE", help="of a reward model: learn from these labelled pairs too")
+    rewarding.add_options(sub)
     sub.add_argument("--fresh", action="store_true", help="fresh random numbers (default: common random numbers, the "
                      "parent's, so that only what you set makes a difference)")
     sub.add_argument("--seed", type=int, help="the seed of the fresh random numbers")
@@ -33,8 +34,9 @@ def fork(options: argparse.Namespace) -> int:
     """Train a fork of a run to its end."""
     store = Store()
     spec = fork_spec(store, options.run, options.step, algorithm=options.algorithm,
-                     knobs=assignments(options.knobs) | labels_of(options),
+                     knobs=rewarding.knobs_of(options) | assignments(options.knobs) | labels_of(options),
                      twin=not options.fresh, seed=options.seed, steps=options.steps)
+    rewarding.check(spec)
     log = sinks.checked(options.log)
     if options.out:
         check_out(path_of(options.out))

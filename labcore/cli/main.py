@@ -27,6 +27,7 @@ from labcore.cli import (
     labelling,
     mixing,
     publishing,
+    rewarding,
     studying,
     sweeping,
     teaching,
@@ -106,9 +107,6 @@ def parser() -> argparse.ArgumentParser:
 
     run = add("run", commands.run, "train in the foreground; the page can watch it")
     _add_run(run)
-    run.add_argument("--reward", metavar="FILE:FUNCTION", help="rewards from a Python function of your own: called "
-                     "once for each batch with prompts, completions and answer, lists of texts, and returns a number "
-                     "for each completion; what it prints goes to standard error")
     run.add_argument("--seed", type=int, default=0)
     commands.add_log(run)
     run.add_argument("--out", metavar="DIR", help="also export the result here")
@@ -140,8 +138,8 @@ def parser() -> argparse.ArgumentParser:
     resume.add_argument("run")
     resume.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
                         help="resume with another value; may be repeated")
-    resume.add_argument("--reward", metavar="FILE:FUNCTION", help="the reward function of a run that was started with "
-                        "one: the same file")
+    resume.add_argument("--reward", action="append", default=[], metavar="FILE:FUNCTION", help="a reward function of "
+                        "a run that was started with it, where this lab no longer has its file; may be repeated")
     commands.add_log(resume)
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -181,5 +179,6 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are scored")
     sub.add_argument("--rollouts", choices=ROLLOUTS, help="what samples the completions of an online run: the lab's "
                      "engine (default), or vLLM on an NVIDIA GPU")
+    rewarding.add_options(sub)
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")

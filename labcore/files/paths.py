@@ -9,11 +9,12 @@ from pathlib import Path
 from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
-RESERVED = frozenset({"base", "imported", "jobs", "labels", "supervisor.log", "uploads", "votes"})
+RESERVED = frozenset({"base", "imported", "jobs", "labels", "rewards", "supervisor.log", "uploads", "votes"})
 IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
-RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS)
+JUDGEMENTS = "judgements.db"  # what judges said of answers
+RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, JUDGEMENTS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
 NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
 _ID = re.compile(r"\w(?:[\w.-]*[\w-])?")

@@ -74,8 +74,9 @@ def write(session: Checkpointed, folder: Path) -> None:
     adapted = lora.adapted(session.policy)
     for name, model in session.saved_networks().items():
         save_file(_plain(lora.own(model) if adapted else model.state_dict()), folder / f"{name}.safetensors")
-    for place, scorer in enumerate(cast(Iterable[Critic], session.models.get(SCORER, ()))):
-        save_scorer(scorer, folder / scorer_folder(place))
+    for place, scorer in enumerate(cast(Iterable[nn.Module], session.models.get(SCORER, ()))):
+        if isinstance(scorer, Critic):  # a published one stays in its folder
+            save_scorer(scorer, folder / scorer_folder(place))
     for name, optimizer in session.optimizers.items():
         save_file({key: value.contiguous() for key, value in optimizers.tensors_of(optimizer).items()},
                   folder / f"optimizer_{name}.safetensors")

@@ -32,11 +32,12 @@ from labcore.llm.nets.folder import check_folder, find
 from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import build
 from labcore.llm.nets.scorer import CONFIG
+from labcore.llm.nets.text_scorer import empty_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import NETWORKS, POLICY, SCORER, learning, needed, needs_scorer
 from labcore.llm.optimizers import tensors_of
 from labcore.llm.session import LlmSession, learnt
-from labcore.spec.model_names import members, reward_model_of
+from labcore.spec.model_names import is_published, members, reward_model_of
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, make_task
 
@@ -105,8 +106,9 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
         for name in (POLICY, *learning(spec, spec.knobs)):
             adapter.put_on(models[name])
     if needs_scorer(spec.knobs):
-        folders = [reward_model_of(name) / CONFIG for name in members(str(spec.knobs["reward_model"]))]
-        models[SCORER] = nn.ModuleList(Critic(_empty(str(folder))) for folder in folders).requires_grad_(False)
+        models[SCORER] = nn.ModuleList(
+            empty_text_scorer(name) if is_published(name) else Critic(_empty(str(reward_model_of(name) / CONFIG)))
+            for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
     return models
 
 

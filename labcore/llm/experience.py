@@ -79,6 +79,9 @@ class Batch:
             metrics["frac_reward_zero_std"] = zero_variance(shaped)
         metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()
                     if not part.isnan().all()}
+        if whole.rewards.may_lack:
+            metrics |= {f"unscored/{name}": float(part.isnan().double().mean()) for name, part in {
+                "reward": whole.rewards.total, **whole.rewards.parts}.items() if name != "gold"}
         if not torch.equal(whole.shaped.nan_to_num(), whole.rewards.total.to(whole.shaped).nan_to_num()):
             metrics["reward/shaped"] = float(shaped.nanmean())
         if self.selective:
@@ -256,6 +259,6 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
         [text for each in rounds for text in each.texts],
         Rewards(torch.cat([each.total for each in rewards]), torch.cat([each.exact for each in rewards]),
                 {name: torch.cat([each.parts[name] for each in rewards]) for name in rewards[0].parts},
-                None if per_token[0] is None else columns(per_token, False), rewards[0].weights),
+                None if per_token[0] is None else columns(per_token, False), rewards[0].weights, rewards[0].may_lack),
         torch.cat([each.shaped for each in rounds]), torch.cat([each.kept for each in rounds]),
         None if greedy[0] is None else torch.cat(greedy))

@@ -70,4 +70,4 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
     """Whether a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
-    return "reward_source" in knobs and choices.REWARD[str(knobs["reward_source"])].scorer
+    return choices.needs_reward_model(knobs)

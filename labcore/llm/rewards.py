@@ -7,7 +7,8 @@ parameters: `task`, `problems` (B, one for each completion), `texts` (B), `promp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -16,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labcore.catalog import choices
+from labcore.catalog import choices, reward_terms
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import retried
+from labcore.llm.nets.text_scorer import TextScorer
 from labcore.llm.networks import SCORER
 from labcore.llm.rendering import encode_answers
 from labcore.llm.scoring import scores
@@ -29,10 +31,13 @@ from labcore.llm.session import LlmSession
 from labcore.maths import ensembles
 from labcore.maths.call import call, member
 from labcore.spec.activity import part_of, report
-from labcore.tasks import own_reward
+from labcore.tasks import reward_call
+from labcore.tasks.judge import Judge
 from labcore.tasks.task import Problem, Score, TextTask
 
+KNOWN = 2**17  # completions whose rewards are remembered, the newest
 SCORING = "scoring {} of {} completions"
+TOTAL = ""  # beside the names of parts
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Rewards:
     """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
     is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
     single tokens that come on top of the total, where there are any; `weights`, by which the total is the sum of those
-    parts that are named there; empty where it is one reward.
+    parts that are named there; empty where it is one reward; `may_lack`, that the source leaves completions unscored
+    as a matter of course, so that their share is logged.
     """
 
     total: Tensor
@@ -48,10 +54,11 @@ class Rewards:
     parts: Mapping[str, Tensor] = field(default_factory=dict)
     per_token: Tensor | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
+    may_lack: bool = False
 
     def __getitem__(self, rows: Tensor) -> Rewards:
         return Rewards(self.total[rows], self.exact[rows], {name: part[rows] for name, part in self.parts.items()},
-                       None if self.per_token is None else self.per_token[rows], self.weights)
+                       None if self.per_token is None else self.per_token[rows], self.weights, self.may_lack)
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
@@ -102,14 +109,17 @@ def _scores(session: LlmSession, problems: list[Problem], texts: list[str], prom
             completions: Completions) -> Tensor:
     """What each of the run's reward models gives. (K, B) float64
 
-    A chat template may write more behind an answer's end: reward models read conversations as they learnt them.
+    One of the lab's reads tokens; a chat template may write more behind an answer's end, and it reads conversations as
+    it learnt them. One with a tokenizer of its own reads texts.
     """
-    if session.rendering.template is not None:
+    dtype, chat = str(session.knobs["dtype"]), session.rendering.template is not None
+    members = [*cast(Iterable[Critic | TextScorer], session.models[SCORER])]
+    if chat and not all(isinstance(member, TextScorer) for member in members):
         prompts, completions = encode_answers(session.rendering, problems[::len(texts) // len(prompts)], texts,
                                               session.context, session.device, completions.truncated.tolist())
-    members = cast(Iterable[Critic], session.models[SCORER])
-    found = torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"]), session.room).double().cpu()
-                         for member in members])
+    found = torch.stack([
+        (member.scores(problems, texts, chat, dtype) if isinstance(member, TextScorer)
+         else scores(member, prompts, completions, dtype, session.room)).double().cpu() for member in members])
     if not found.isfinite().all():
         raise LabError(f"The reward model {session.knobs['reward_model']} gives scores that are not finite: take an "
                        "earlier checkpoint of it, or train it again at a lower learning rate.")
@@ -157,26 +167,95 @@ def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[floa
     return found
 
 
-def own_function(task: TextTask, problems: list[Problem], texts: list[str], reward_function: str) -> Rewards:
-    """R = what the user's own Python function gives. (B,)
+def own_function(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                 completions: Completions, session: LlmSession, reward_function: str, reward_weights: str) -> Rewards:
+    """R = Σ_k w_k r_k over the rewards of the user's own that score the completion; NaN where none does. (B,)
+
+    Each of several is a part; a single one of weight 1 is the reward itself.
 
     Raises:
-        LabError: this process was not given the function, or what it does is no reward.
+        LabError: this machine does not have a function, or what it returns is no reward.
+    """
+    true, named = verifier(task, problems, texts), reward_terms.terms(reward_function)
+    report(SCORING, 0, len(texts))
+    functions = [term for term in named if term.function]
+    parts = dict(zip([term.key for term in functions], reward_call.rewards(
+        functions, _asked(session, problems, texts, completions)), strict=True))
+    others: dict[str, Callable[[], Tensor]] = {
+        reward_terms.VERIFIER: lambda: true.total,
+        reward_terms.REWARD_MODEL: lambda: ensembles.mean(_scores(session, problems, texts, prompts, completions)),
+        reward_terms.JUDGE: lambda: _grades(Judge.of(session.knobs), problems, texts)}
+    found = [others[term.key]() if term.key in others else torch.tensor(parts[term.key], dtype=torch.float64)
+             for term in named]
+    return _summed(true, dict(zip([term.part for term in named], found, strict=True)),
+                   reward_terms.weights(reward_weights, len(named)))
+
+
+def _summed(true: Rewards, parts: Mapping[str, Tensor], weights: list[float]) -> Rewards:
+    """Several rewards as one, by their weights, beside what is true."""
+    total = ensembles.weighted_sum(torch.stack([*parts.values()]), torch.tensor(weights, dtype=torch.float64))
+    if weights == [1.0]:
+        return Rewards(total, true.exact, {"gold": true.total}, may_lack=True)
+    return Rewards(total, true.exact, {**parts, "gold": true.total}, weights=dict(zip(parts, weights, strict=True)),
+                   may_lack=True)
+
+
+def _asked(session: LlmSession, problems: list[Problem], texts: list[str],
+           completions: Completions) -> reward_call.Asked:
+    """What functions of the user's are called with."""
+    ids = [row[:length] for row, length in zip(completions.ids.tolist(), completions.lengths.tolist(), strict=True)]
+    each = int(session.knobs["updates_per_batch"]) * int(session.knobs["mini_batches"])
+    return reward_call.Asked(problems, texts, ids, reward_call.columns_of(session.task), session.updates,
+                             session.spec.steps * each)
+
+
+def judge(task: TextTask, problems: list[Problem], texts: list[str], judge_url: str, judge_model: str,
+          judge_instruction: str) -> Rewards:
+    """R = a tenth of the grade that a judge gives, from 0 to 1; NaN where it gives none. (B,)
+
+    Raises:
+        LabError: this machine may not ask it, or it grades none of the completions.
     """
     true = verifier(task, problems, texts)
-    report(SCORING, 0, len(texts))
-    found = own_reward.rewards(reward_function, [problem.prompt for problem in problems], texts,
-                               [problem.answer for problem in problems])
-    return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})
+    grades = _grades(Judge.at(judge_url, judge_model, judge_instruction), problems, texts)
+    return Rewards(grades, true.exact, {"gold": true.total}, may_lack=True)
+
+
+def _grades(asked: Judge, problems: list[Problem], texts: list[str]) -> Tensor:
+    return torch.tensor(asked.scores(problems, texts), dtype=torch.float64)
 
 
 def known(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """What is known of completions whose source a picture must not ask (`Choice.asks_user`): NaN where it never saw
     them. (B,)"""
     true, rows = verified(session, problems, generated), _rows(problems, generated)
-    found = own_reward.known(str(session.knobs["reward_function"]), [problem.prompt for problem in rows],
-                             generated.texts, [problem.answer for problem in rows])
-    return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})
+    found = [session.earned.get(_place(*each), {}) for each in zip(rows, generated.texts, strict=True)]
+    names = [TOTAL, *(term.part for term in reward_terms.of(session.knobs))]
+    columns = {name: torch.tensor([each.get(name, math.nan) for each in found], dtype=torch.float64) for name in names}
+    return Rewards(columns.pop(TOTAL), true.exact, {**columns, "gold": true.total}, may_lack=True)
+
+
+def _remember(session: LlmSession, problems: list[Problem], texts: list[str], rewards: Rewards) -> None:
+    """Keep what the source gave, so that no picture asks it again."""
+    columns = {TOTAL: rewards.total, **rewards.parts}
+    for row, place in enumerate(map(_place, problems, texts)):
+        session.earned.pop(place, None)
+        session.earned[place] = {name: float(column[row]) for name, column in columns.items()}
+    while len(session.earned) > KNOWN:
+        del session.earned[next(iter(session.earned))]
+
+
+def _place(problem: Problem, text: str) -> tuple[Hashable, ...]:
+    return problem.prompt, tuple(problem.turns), problem.answer, text
+
+
+def _say_unscored(session: LlmSession, rewards: Rewards, groups: int) -> None:
+    """Have the next record say that groups got no reward at all, where the step before had none such."""
+    silent = int(rewards.total.isnan().view(groups, -1).all(1).sum())
+    if silent and not session.unscored:
+        session.notes.append(f"No reward scored any completion of {silent} of {groups} prompts: they teach nothing. "
+                             "A reward function returns None for them, or the judge gives no number.")
+    session.unscored = bool(silent)
 
 
 def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
@@ -197,10 +276,14 @@ def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str]
 
 def reward(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """The rewards of the completions of `problems`, from the source that the run chose."""
-    knobs = session.knobs
-    return call(member(choices.REWARD, knobs["reward_source"]), knobs, {
-        "task": session.task, "problems": _rows(problems, generated), "texts": generated.texts,
-        "prompts": generated.prompts, "completions": generated.completions, "rng": session.rng, "session": session})
+    knobs, rows = session.knobs, _rows(problems, generated)
+    found: Rewards = call(member(choices.REWARD, knobs["reward_source"]), knobs, {
+        "task": session.task, "problems": rows, "texts": generated.texts, "prompts": generated.prompts,
+        "completions": generated.completions, "rng": session.rng, "session": session})
+    if choices.REWARD[knobs["reward_source"]].asks_user:
+        _remember(session, rows, generated.texts, found)
+        _say_unscored(session, found, len(problems))
+    return found
 
 
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:

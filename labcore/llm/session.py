@@ -7,7 +7,7 @@ belong to the worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from labcore.catalog import choices
+from labcore.catalog import choices, reward_terms
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
@@ -37,6 +37,7 @@ from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.micro_batches import Room, room_of
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
+from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.llm.probes.budget import Budget
@@ -44,10 +45,11 @@ from labcore.llm.rendering import Rendering, encode_prompts
 from labcore.llm.small_state import SmallState
 from labcore.maths.schedules import SCHEDULES
 from labcore.spec.activity import report
-from labcore.spec.model_names import members, reward_model_of
+from labcore.spec.model_names import is_published, members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.tasks import own_reward
+from labcore.tasks import reward_call
+from labcore.tasks.judge import Judge
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, held_of, make_task
 
@@ -63,13 +65,14 @@ class LlmSession:
     are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
-    the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves`
-    counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made, and `idle` says
-    that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only` says that the
-    note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded; `sampler` draws
-    completions while the run trains, where that is not the lab's own sampler. `recorded` is the small state at the last
-    record, and `moved` says whether the step under way has begun to move weights.
+    the reference, so no checkpoint holds it. `earned` are rewards that pictures must not ask for again, and `unscored`
+    says that in the last step whole groups had none. `halvings` is how often micro-batches were halved, for want of
+    memory, and `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only
+    looks. `moves` counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made,
+    and `idle` says that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only`
+    says that the note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded;
+    `sampler` draws completions while the run trains, where that is not the lab's own sampler. `recorded` is the small
+    state at the last record, and `moved` says whether the step under way has begun to move weights.
     """
 
     spec: RunSpec
@@ -96,6 +99,8 @@ class LlmSession:
     finished_because: str = ""
     origin: str = ""
     watched: tuple[Any, ...] | None = None
+    earned: dict[Hashable, dict[str, float]] = field(default_factory=dict)
+    unscored: bool = False
     halvings: int = 0
     moves: int = 0
     idle: bool = False
@@ -183,8 +188,7 @@ class LlmSession:
         session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                       torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                       dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
-        if spec.knobs.get("reward_source") == own_reward.SOURCE:
-            own_reward.check(str(spec.knobs["reward_function"]))
+        session._check_rewards()
         report("building the networks")
         session._equip(resume)
         if resume:
@@ -203,6 +207,13 @@ class LlmSession:
             tokenizer = character_tokenizer(task.characters)
             return build(MODELS[source], tokenizer, seed), tokenizer
         return load(source)
+
+    def _check_rewards(self) -> None:
+        """Raise LabError where a reward function is not there or asks for a column that the task's rows lack, or where
+        this machine may not ask the judge."""
+        reward_call.check_columns(reward_terms.of(self.knobs), reward_call.columns_of(self.task))
+        if reward_terms.JUDGE in choices.sources_of(self.knobs):
+            Judge.of(self.knobs)
 
     def _take_labels(self) -> None:
         """Read the labelled pairs that the knobs name; checkpoints hold them, so that the file may go."""
@@ -236,10 +247,14 @@ class LlmSession:
             kind, learnt(self.models[name]), float(self.knobs[rate])) for name, rate in moved.items()}
 
     def _scorers(self, resume: Path | None) -> nn.ModuleList:
-        """The reward models that the knobs name: from the checkpoint, or from the runs that trained them."""
-        found = []
+        """The reward models that the knobs name: from the checkpoint, from the runs that trained them, or published
+        ones from their folders, of which no checkpoint holds a copy."""
+        found: list[nn.Module] = []
         for place, name in enumerate(members(str(self.knobs["reward_model"]))):
             kept = resume / checkpoint.scorer_folder(place) if resume else None
+            if is_published(name):
+                found.append(load_text_scorer(name))
+                continue
             folder = kept if kept and kept.is_dir() else reward_model_of(name)
             found.append(load_scorer(folder, name))
             if folder != kept:
@@ -255,8 +270,9 @@ class LlmSession:
         before = self.knobs
         self.__dict__.pop("rendering", None)  # made anew from the fork's knobs
         if _reward_of(spec.knobs) != _reward_of(before):
-            self.past_rewards, self.past_count = 0.0, 0
+            self.past_rewards, self.past_count, self.earned = 0.0, 0, {}
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
+        self._check_rewards()
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
             self.recent_gold, self.best_gold = [], 0.0
@@ -400,5 +416,6 @@ def learnt(model: nn.Module) -> list[nn.Parameter]:
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that say what a completion earns; none where the loop has no rewards."""
-    chosen = [family[knobs[family.key]] for family in (choices.REWARD, choices.SHAPING) if family.key in knobs]
+    chosen = [choices.REWARD[source] for source in choices.sources_of(knobs)]
+    chosen += [choices.SHAPING[str(knobs["shaping"])]] if "shaping" in knobs else []
     return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}

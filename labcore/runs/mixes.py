@@ -21,7 +21,7 @@ from labcore.files.paths import MIXES
 from labcore.spec.run_spec import RunSpec, knobs_of
 
 _KEPT = Kept(MIXES, "mixes", list, "Your saved mixes")
-_OF_ONE_MACHINE = ("reward_function",)  # what no mix can bring along
+_OF_ONE_MACHINE = ("reward_function", "reward_weights", "judge_url")  # what no mix can bring along
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,15 @@ def members(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
+def is_published(name: str) -> bool:
+    """Whether a reward model is a Hugging Face folder or a hub id, and no run's.
+
+    >>> is_published("Skywork/Skywork-Reward-V2-Qwen3-0.6B"), is_published("judge@60")
+    (True, False)
+    """
+    return may_be_hub_id(name) or (path_of(os.path.expanduser(name)).is_dir() and not _left_anything(name))
+
+
 def reward_model_of(name: str) -> Path:
     """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP.
 
@@ -161,7 +170,8 @@ def _reward_model(name: str) -> Path:
     found = read(name)
     if found is None or found.stage or found.sft or not _left_anything(found.run):
         raise LabError(f"There is no reward model {quoted(name)} here: set reward_model to the id of a run of the "
-                       "algorithm reward_model (RUN or RUN@STEP).")
+                       "algorithm reward_model (RUN or RUN@STEP), or to the folder or hub id of a Hugging Face model "
+                       "with one score.")
     there = dict(checkpoint.steps(run_folder(found.run)))
     step = found.pinned.step
     if step not in there:
@@ -188,6 +198,12 @@ def pinned_reward_models(names: str) -> str:
 
 def _pinned_reward_model(name: str) -> str:
     """One that has its step and whose run is not here is left as it is: checkpoints hold their own copy."""
+    if is_published(name):
+        folder = path_of(os.path.expanduser(name))
+        if folder.is_dir() and not (folder / "config.json").is_file():
+            raise LabError(f"The folder {name} has no config.json: give the folder of a Hugging Face model with one "
+                           "score.")
+        return str(folder.resolve()) if folder.is_dir() else name
     found = read(name)
     if found and found.step is not None and not _left_anything(found.run):
         return name

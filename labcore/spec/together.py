@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labcore.catalog import choices
+from labcore.catalog import choices, reward_terms
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -22,6 +22,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """
     _check_choices(row, knobs)
     _check_losses(row, knobs)
+    _check_rewards(knobs)
     if knobs.get("compile") and knobs.get("gradient_checkpointing"):
         raise LabError("compile and gradient_checkpointing do not go together: switch compile off to save memory, or "
                        "gradient_checkpointing to save time.")
@@ -73,6 +74,22 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                            "your own, which has every knob.")
 
 
+def _check_rewards(knobs: Mapping[str, Value]) -> None:
+    """Check that rewards of the user's own are named, with a weight each, and that a judge has an address and a name.
+    Whether this process may ask them is found out where they are asked."""
+    if knobs.get("reward_source") == reward_terms.SOURCE:
+        found = reward_terms.terms(str(knobs["reward_function"]))
+        if not found:
+            raise LabError("The reward source own_function adds up rewards of your own: choose them in "
+                           "reward_function, or start the run with --reward FILE:function.")
+        reward_terms.weights(str(knobs["reward_weights"]), len(found))
+    if reward_terms.JUDGE in choices.sources_of(knobs):
+        for key in ("judge_url", "judge_model"):
+            if not knobs[key]:
+                raise LabError(f"The reward source 'judge' needs {key}: set {key}, or give --judge URL --judge-model "
+                               "NAME.")
+
+
 def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """Check that a preference loss has the reference it compares with, and pairs where these are to be compared."""
     for name in choices.losses_of(knobs):
@@ -114,11 +131,12 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
 
 def pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
     """The reward model with its step, where the rewards come from one. Raises LabError where it is none."""
-    if "reward_source" not in knobs or not choices.REWARD[str(knobs["reward_source"])].scorer:
+    if not choices.needs_reward_model(knobs):
         return {}
     if not model_names.members(str(knobs["reward_model"])):
-        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: train one with the "
-                       "algorithm reward_model, then set reward_model to that run.")
+        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: set "
+                       "reward_model to a run of the algorithm reward_model, or to the folder of a Hugging Face model "
+                       "with one score.")
     pinned = model_names.pinned_reward_models(str(knobs["reward_model"]))
     if choices.REWARD[str(knobs["reward_source"])].ensemble and "," not in pinned:
         raise LabError(f"The reward source {knobs['reward_source']!r} compares several reward models, and {pinned} is "

@@ -75,7 +75,7 @@ def _step_seconds(measure: Measure, row: RunRow, trace: Trace) -> float:
 def _models(measure: Measure, row: RunRow, trace: Trace) -> float:
     """Networks in memory. A verifier counts as the reward model in whose place it stands."""
     spec = row.spec
-    scorer = choices.REWARD[str(spec.knobs["reward_source"])].scorer
+    scorer = choices.needs_reward_model(spec.knobs)
     return len(spec.row.models) + (len(str(spec.knobs["reward_model"]).split(",")) if scorer else 1)
 
 

@@ -83,6 +83,15 @@ def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> M
             **{name: value[own] for name, own in names.items()}}
 
 
+def is_conversation(value: Mapping[str, Any], names: Mapping[str, str]) -> bool:
+    """Whether the prompt of a row stands in its file as a list of turns, be it of one turn.
+
+    >>> is_conversation({"prompt": [{"role": "user", "content": "a"}]}, {}), is_conversation({"prompt": "a"}, {})
+    (True, False)
+    """
+    return any(isinstance(value.get(name), list) for name in (names.get("prompt", ""), *PROMPTS, *CONVERSATIONS))
+
+
 def names_of(knobs: Mapping[str, Any]) -> dict[str, str]:
     """The fields that the knob `fields` names, such as "prompt=question,answer=solution".
 

@@ -1,88 +1,216 @@
-"""A reward function of the user's own: Python in a file of theirs, named on the command line and nowhere else.
+"""Reward functions of the user's own: Python files in the folder `rewards` of the lab, or named on the command line.
 
-Nothing but the command that the user types can bring a function in: a spec, a link, an upload and a capsule hold its
-name and the hash of its file only. A run that wants a function which this process was not given ends with a sentence.
-
-The function gets copies of the lab's lists. What it prints goes to standard error, since standard output may be JSON
-that a program reads. It is called once for each batch of completions, all of them together, as a function may compare
-them with each other; pictures take what it gave then (`known`) and never call it.
+No spec, link, upload or capsule brings code: each holds a function's name and the hash of its file, and a run takes the
+function from a file that lies on this machine. The command `--reward FILE:function` keeps a copy of the file in
+`RL_LAB_HOME/rewards/HASH/`, so that runs in other processes and later forks find it; a file that is put into
+`RL_LAB_HOME/rewards` by hand is offered on the page. What a function is called with stands in `reward_call`.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
-import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from labcore.errors import LabError, quoted
-from labcore.files import given
-from labcore.files.paths import check_writable, path_of
+from labcore.catalog.reward_terms import BUILT_IN, Term, terms
+from labcore.errors import LabError, listed, os_reason, quoted
+from labcore.files import atomic, given
+from labcore.files.paths import check_writable, home, made, path_of
 
-Function = Callable[..., Sequence[float]]
-SOURCE = "own_function"  # the member of the family REWARD
-_MODULE = "own_reward_file"
+Function = Callable[..., Any]
+ORIGIN = "origin"  # beside a kept file: where it was given from
+DIGITS = 12  # of a file's SHA-256
 
-KNOWN = 2**17  # rewards that are remembered, the newest
+_given: dict[str, Function] = {}  # by the key of their term
+_modules: dict[str, ModuleType] = {}  # by the hash of their file
+_WEIGHED = re.compile(r"(?P<place>.+)=(?P<weight>[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", re.IGNORECASE)
 
-_given: dict[str, Function] = {}
-_known: dict[tuple[str, str, str, str], float] = {}  # by function, prompt, completion and answer
+
+def root() -> Path:
+    """The folder of reward files; not made here."""
+    return home() / "rewards"
+
+
+def weighed(word: str) -> tuple[str, float]:
+    """The place and the weight of an option FILE:function=WEIGHT; the weight is 1 where it has none.
+
+    >>> weighed("mine.py:right=0.5"), weighed("a=b.py:right")
+    (('mine.py:right', 0.5), ('a=b.py:right', 1.0))
+    """
+    found = _WEIGHED.fullmatch(word)
+    return (found["place"], float(found["weight"])) if found else (word, 1.0)
 
 
 def give(place: str) -> str:
-    """Load FILE:function for this process. Returns how specs call it: "FILE:function HASH", without the folder.
+    """Load FILE:function for this process, and keep the file for others. Returns how specs call it: "FILE:function
+    HASH", without the folder. Of a file with one reward function FILE is enough; a source of `BUILT_IN` is itself.
 
     Raises:
         LabError: there is no such file or function, the file cannot be run, or the lab is shared for reading.
     """
     check_writable()
+    if place in BUILT_IN:
+        return place
+    file, function = _parted(place)
+    path = path_of(file)
+    source = given.read(path)
+    if path.suffix != ".py":
+        raise LabError(f"The reward file {path} is no Python file: its name must end in .py.")
+    [term] = terms(f"{path.name}:{function or _only(path, source)} {_hash(source)}")
+    _given[term.key] = _function(term, path, source)
+    _keep(path, source)
+    return term.key
+
+
+def _parted(place: str) -> tuple[str, str]:
+    if place.endswith(".py"):
+        return place, ""
     file, _, function = place.rpartition(":")
     if not file or not function.isidentifier():
         raise LabError(f"--reward {quoted(place)} is no FILE:function: write for example --reward my_reward.py:score.")
-    path = path_of(file)
-    source = given.read(path)
+    return file, function
+
+
+def _only(path: Path, source: bytes) -> str:
+    """The one reward function of a file. Raises LabError where there is none, or several."""
+    found = functions_in(source)
+    if len(found) != 1:
+        there = f"has the functions {listed(found)}" if found else "has no function with a parameter completions"
+        raise LabError(f"The reward file {path.name} {there}: name one of its functions, for example "
+                       f"--reward {path.name}:{found[0] if found else 'score'}.")
+    return found[0]
+
+
+def _hash(source: bytes) -> str:
+    return hashlib.sha256(source).hexdigest()[:DIGITS]
+
+
+def _keep(path: Path, source: bytes) -> None:
+    """Keep a file under its hash, with where it came from."""
+    folder = made(root() / _hash(source))
+    try:
+        atomic.write_bytes(folder / path.name, source)
+        atomic.write_text(folder / ORIGIN, str(path.absolute()))
+    except OSError as error:
+        raise LabError(f"The reward file {path.name} cannot be kept in {folder} ({os_reason(error)}): free some space, "
+                       "or set RL_LAB_HOME to a folder that you may write to.") from error
+
+
+# ---- files that are there ------------------------------------------------------------------------------------------
+
+
+def offered() -> list[str]:
+    """The terms that a sum of rewards may have here: those that are built in, and the functions of all reward files,
+    of those with one name the newest. The files are read, not run."""
+    newest: dict[str, str] = {}
+    for path, source in _files():
+        for function in functions_in(source):
+            newest.setdefault(f"{path.name}:{function}", _hash(source))
+    return [*BUILT_IN, *(f"{name} {digits}" for name, digits in newest.items())]
+
+
+def _files() -> Iterator[tuple[Path, bytes]]:
+    """All reward files with what is in them, the newest first; one that cannot be read is none."""
+    paths = [*root().glob("*.py"), *root().glob("*/*.py")]
+    with suppress(OSError):  # one may go while it is looked at
+        paths.sort(key=lambda path: -path.stat().st_mtime_ns)
+    for path in paths:
+        with suppress(LabError):
+            yield path, given.read(path)
+
+
+@lru_cache(maxsize=256)
+def functions_in(source: bytes) -> list[str]:
+    """The functions of a Python file that can be called with completions; none where it is no Python."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and not node.name.startswith("_")
+            and "completions" in [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]]
+
+
+def check(key: str) -> None:
+    """Load the function of a term, unless this process has it or it is a source that is built in.
+
+    Raises:
+        LabError: no file on this machine has its hash, or the file cannot be run.
+    """
+    if key in _given or key in BUILT_IN:
+        return
+    [term] = terms(key)
+    for path, source in _files():
+        if _hash(source) == term.hash:
+            _given[key] = _function(term, path, source)
+            if path.parent == root():  # it may be changed while a run is not yet resumed
+                _keep(path, source)
+            return
+    raise LabError(f"The rewards of this run come from {term.file}:{term.function} with the hash {term.hash}, which no "
+                   f"file here has: put that very file into {root()}, or give it by --reward FILE:function.")
+
+
+def function(key: str) -> Function:
+    """The function of a term. Raises LabError as `check`."""
+    check(key)
+    return _given[key]
+
+
+# ---- running the user's code ---------------------------------------------------------------------------------------
+
+
+def _function(term: Term, path: Path, source: bytes) -> Function:
+    """The function that a term names, from the very bytes that were hashed: Python's cache may be older."""
     wrong = f"The reward file {path} cannot be run (", "): correct it."
     module = _loaded(path, source, wrong)
-    with _theirs(*wrong):  # it may have a __getattr__ of its own
-        found = getattr(module, function, None)
+    with quietly(), blamed(*wrong):  # it may have a __getattr__ of its own
+        found = getattr(module, term.function, None)
     if not callable(found):
-        raise LabError(f"The file {file} has no function {quoted(function)}: check the name after the colon.")
-    name = f"{path.name}:{function} {hashlib.sha256(source).hexdigest()[:12]}"
-    _given[name] = found
-    return name
+        raise LabError(f"The file {path} has no function {quoted(term.function)}: check the name after the colon.")
+    return found
 
 
 def _loaded(path: Path, source: bytes, wrong: tuple[str, str]) -> ModuleType:
-    """The module of the very bytes that were hashed: what Python has cached of the file may be older."""
-    if path.suffix != ".py":
-        raise LabError(f"The reward file {path} is no Python file: its name must end in .py.")
-    module = ModuleType(_MODULE)
-    module.__file__ = str(path)
-    sys.modules[_MODULE] = module  # where a dataclass looks for its annotations
-    with _theirs(*wrong):
-        exec(compile(source, str(path), "exec"), module.__dict__)
+    """The module of a file, run once in a process. Modules beside the file that was given can be imported."""
+    name = _hash(source)
+    if name in _modules:
+        return _modules[name]
+    origin = path.parent / ORIGIN
+    where = Path(origin.read_text("utf-8")) if origin.is_file() else path.absolute()
+    module = ModuleType(f"own_reward_{name}")
+    module.__file__ = str(where)
+    sys.modules[module.__name__] = module  # where a dataclass looks for its annotations
+    if str(where.parent) not in sys.path:
+        sys.path.append(str(where.parent))  # last: no file beside it takes the place of a library
+    with quietly(), blamed(*wrong):
+        exec(compile(source, str(where), "exec"), module.__dict__)
+    _modules[name] = module
     return module
 
 
 @contextmanager
-def _theirs(before: str, after: str) -> Iterator[None]:
-    """Run the user's code: what it prints goes to standard error.
-
-    Raises:
-        LabError: it raises anything, or would end the process: said between `before` and `after`.
-    """
+def blamed(before: str, after: str) -> Iterator[None]:
+    """Run the user's code. Raises LabError, between `before` and `after`, where it raises or would end the process."""
     try:
-        with redirect_stdout(_stream()), redirect_stderr(_stream()):
-            yield
+        yield
     except (Exception, SystemExit) as error:
         raise LabError(f"{before}{_words(error)}{after}") from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """What the user's code prints goes to standard error: standard output may be JSON that a program reads."""
+    with redirect_stdout(_stream()), redirect_stderr(_stream()):
+        yield
 
 
 class _Stream(io.TextIOWrapper):
@@ -100,63 +228,6 @@ def _stream() -> _Stream:
     except OSError:
         descriptor = os.open(os.devnull, os.O_WRONLY)
     return _Stream(os.fdopen(descriptor, "wb"), encoding="utf-8", errors="backslashreplace", line_buffering=True)
-
-
-def check(name: str) -> None:
-    """Raise LabError unless this process was given the function `name`."""
-    if name in _given:
-        return
-    if not name:
-        raise LabError("The reward source own_function takes a Python function from the command line only: start the "
-                       "run with python -m labcore run --reward FILE:function.")
-    other = f", not {next(iter(_given))}" if _given else ""
-    short, _, digits = name.rpartition(" ")
-    raise LabError(f"The rewards of this run come from {short} with the hash {digits}{other}: resume it "
-                   "on the command line with --reward FILE:function and that very file.")
-
-
-def rewards(name: str, prompts: list[str], completions: list[str], answers: list[str]) -> list[float]:
-    """What the function gives for some completions, called as TRL calls one.
-
-    Raises:
-        LabError: the function was not given, raises, ends the process, or returns anything but a finite number for
-            each completion.
-    """
-    check(name)
-    short = name.rpartition(" ")[0]
-    with _theirs(f"The reward function {short} raised ", ": correct it, then start a new run with it."):
-        returned = list(_given[name](prompts=[*prompts], completions=[*completions], answer=[*answers]))
-        found = [_number(reward) for reward in returned]
-    if len(found) != len(completions):
-        raise LabError(f"The reward function {short} returned {len(found)} rewards for {len(completions)} completions: "
-                       "return one number for each.")
-    for reward, number, completion in zip(returned, found, completions, strict=True):
-        if not math.isfinite(number):
-            raise LabError(f"The reward function {short} returned {quoted(reward)} for the completion "
-                           f"{quoted(completion)}: return a finite number.")
-    _remember(name, prompts, completions, answers, found)
-    return found
-
-
-def _number(reward: Any) -> float:
-    """A reward as a number; NaN where it is none. Numbers of other libraries raise what they like."""
-    try:
-        return math.nan if isinstance(reward, str) else float(reward)
-    except Exception:
-        return math.nan
-
-
-def _remember(name: str, prompts: list[str], completions: list[str], answers: list[str], found: list[float]) -> None:
-    for prompt, completion, answer, reward in zip(prompts, completions, answers, found, strict=True):
-        _known.pop(key := (name, prompt, completion, answer), None)
-        _known[key] = reward
-    while len(_known) > KNOWN:
-        del _known[next(iter(_known))]
-
-
-def known(name: str, prompts: list[str], completions: list[str], answers: list[str]) -> list[float]:
-    """What the function gave for each completion when it was last called with it; NaN where it was not, or long ago."""
-    return [_known.get((name, *each), math.nan) for each in zip(prompts, completions, answers, strict=True)]
 
 
 def _words(error: BaseException) -> str:

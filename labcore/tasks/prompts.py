@@ -11,9 +11,11 @@ from labcore.errors import LabError
 from labcore.files.rows import read_rows
 from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts
-from labcore.tasks.layouts import entry, names_of
+from labcore.tasks.layouts import entry, is_conversation, names_of
 from labcore.tasks.task import Problem, Score, draw
 from labcore.tasks.verifiers import answer_fault, verifier
+
+OWN = ("prompt", "answer")  # fields that a problem has itself
 
 
 class Prompts:
@@ -34,7 +36,8 @@ class Prompts:
                                "compares: add it, or choose a verifier that needs none, such as regex or length.")
             if fault:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
-            return Problem(row.prompt, answer, line, row.turns, row.columns, row.whole)
+            columns = {key: value[key] for key in value if key not in OWN}
+            return Problem(row.prompt, answer, line, row.turns, columns, row.whole, is_conversation(value, names))
 
         found = parts(knobs, data, lambda path: read_rows(path, partial(read, path)))
         self.rows, self.held, self.said = found.rows, found.held, found.said

@@ -35,8 +35,9 @@ class Problem:
     """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file.
 
     Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last. `columns` are
-    the other fields of its row in the file. Of a `whole` conversation, TRL's `messages`, SFT learns every turn of the
-    assistant.
+    the fields of its row in the file as they stand there, but for prompt and answer. Of a `whole` conversation, TRL's
+    `messages`, SFT learns every turn of the assistant. `talk`: the prompt stands in the file as a list of turns, be it
+    of one, as reward functions get it.
     """
 
     prompt: str
@@ -45,6 +46,7 @@ class Problem:
     turns: Turns = ()
     columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
     whole: bool = False
+    talk: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prom
 
 # What is refused: knob, its choices, and the rows in which they do not go together with the others.
 REFUSED_IN = (
-    ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function", "but"),
+    ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae", "but ppo"),
     ("ratio", "none", "but reinforce raft reinforce_average vespo"),

@@ -41,7 +41,19 @@ def test_pass_at_k_is_drawn_where_it_is_logged():
     assert with_switched(row, {"held_out": 0.1}, {"held_out/pass@2"}) == (*row, "pass_at_k")
 
 
+def test_rewards_of_one_s_own_are_drawn_and_so_is_what_they_do_not_score():
+    """`tests/llm/test_rewards.py` sees them logged."""
+    row, logged = ALGORITHMS["grpo"].panels, {"reward", "reward/right", "reward/brief", "unscored/brief"}
+    several = {"reward_source": "own_function", "reward_function": "a.py:right 12 + a.py:brief 12"}
+    assert with_switched(row, several) == (*row, "parts")
+    assert with_switched(row, several, logged) == (*row, "parts", "unscored")
+    assert with_switched(row, several | {"reward_function": "a.py:right 12"}) == row
+    assert PANELS["parts"].lines(logged)[-2:] == ("reward/brief", "reward/right")
+    assert PANELS["unscored"].lines(logged) == ("unscored/reward", "unscored/brief")
+    assert PANELS["reward"].lines(logged) == PANELS["reward"].metrics
+
+
 def test_every_switch_is_tried_and_comes_once():
-    assert {panel for panel, _ in ON} | {"spread", "pass_at_k"} == {*SWITCHED}
+    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored"} == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from labcore.catalog.reward_terms import BUILT_IN
 from labcore.errors import LabError
 from labcore.llm.generation import Generated
 from labcore.llm.rendering import encode_answers
 from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verified, verifier
+from labcore.spec.run_spec import with_knob
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
 from tests.llm.tools import Letters, records, session
@@ -116,15 +118,104 @@ def test_a_run_learns_from_steps_too(algorithm):
     assert 0 <= record.metrics["reward/steps"] <= 1 and "reward/gold" not in record.metrics
 
 
-def test_a_function_of_ones_own_gives_the_rewards(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_reward, "_given", {})
-    (tmp_path / "mine.py").write_text("def length(completions, **_):\n    return [len(c) for c in completions]\n")
-    name = own_reward.give(f"{tmp_path / 'mine.py'}:length")
-    given = {"reward_source": "own_function", "reward_function": name}
-    record = records(session("grpo", **given, steps=1))[0]
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The knobs of functions that are written into a file."""
+    for name in ("_given", "_modules"):
+        monkeypatch.setattr(own_reward, name, {})
+
+    def knobs(body, *names, **more):
+        (tmp_path / "mine.py").write_text(body)
+        keys = [name if name in BUILT_IN else own_reward.give(f"{tmp_path / 'mine.py'}:{name}") for name in names]
+        return {"reward_source": "own_function", "reward_function": " + ".join(keys), **more}
+
+    return knobs
+
+
+LENGTH = "def length(completions, **_):\n    return [len(c) for c in completions]\n"
+
+
+def test_a_function_of_ones_own_gives_the_rewards(own):
+    record = records(session("grpo", **own(LENGTH, "length"), steps=1))[0]
     plain = records(session("grpo", steps=1))[0]
     assert record.metrics["reward/gold"] == pytest.approx(plain.metrics["reward"])
-    assert 0 < record.metrics["reward"] <= 6
-    own_reward._given.clear()  # another process, such as a worker of the page
-    with pytest.raises(LabError, match=r"mine\.py:length with the hash .*: resume it on the command line"):
-        session("grpo", **given)
+    assert 0 < record.metrics["reward"] <= 6 and record.metrics["unscored/reward"] == 0
+    assert "reward/length" not in record.metrics  # the reward itself
+
+
+def test_several_are_summed_by_their_weights_and_each_is_a_part(own):
+    body = LENGTH + "def odd(completions, **_):\n    return [len(c) % 2 if c else None for c in completions]\n"
+    knobs = own(body, "length", "odd", "verifier", reward_weights="0.5 -2 1")
+    started, texts = session("grpo", **knobs), ["abc", "", "zzzz"]
+    generated = Generated(None, encode_answers(started.rendering, [Problem("q", "")] * 3, texts, 10,
+                                               torch.device("cpu"))[1], texts)
+    got = reward(started, [Problem("a=", "a")], generated)
+    true = [3 / 8, 0, 0]
+    assert got.total.tolist() == [0.5 * 3 - 2 * 1 + true[0], 0, 0.5 * 4]  # the empty one: of the other two alone
+    assert got.parts["length"].tolist() == [3, 0, 4] and got.parts["verifier"].tolist() == true
+    assert got.parts["odd"][1].isnan() and got.weights == {"length": 0.5, "odd": -2, "verifier": 1}
+    started.knobs["reward_weights"] = ""
+    assert reward(started, [Problem("a=", "a")], generated).total.tolist() == [3 + 1 + true[0], 0, 4]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "gdpo"])
+def test_each_of_several_is_a_curve_and_is_seen_in_the_pictures(own, algorithm):
+    """GDPO compares each by itself."""
+    body = LENGTH + "def odd(completions, **_):\n    return [len(c) % 2 for c in completions]\n"
+    started = session(algorithm, **own(body, "length", "odd", reward_weights="1 3"), steps=1)
+    record = records(started, pictures=True)[0]
+    metrics = record.metrics
+    assert metrics["reward"] == pytest.approx(metrics["reward/length"] + 3 * metrics["reward/odd"])
+    assert {"unscored/reward", "unscored/length", "unscored/odd", "reward/gold"} <= metrics.keys()
+    for completion in record.samples["groups"][0]["completions"]:
+        assert completion["parts"]["length"] == len(completion["text"])
+        assert completion["reward"] == completion["parts"]["length"] + 3 * completion["parts"]["odd"]
+    answers = [answer for group in record.samples["watched"] for answer in group["answers"] if "parts" in answer]
+    assert all(answer["parts"].keys() == {"length", "odd", "gold"} for answer in answers)
+
+
+def test_a_group_without_any_reward_teaches_nothing_and_says_so_once(own):
+    body = ("def f(prompts, completions):\n"
+            "    return [None if prompt == 'a' else len(text) for prompt, text in zip(prompts, completions)]")
+    started = session("grpo", **own(body, "f"), steps=3, prompts_per_step=8)
+    found = records(started)
+    silent = [record for record in found if record.metrics["unscored/reward"]]
+    assert silent and all(record.metrics["grad_norm"] > 0 for record in silent)
+    said = [note for record in found for note in record.notes]
+    assert len(said) <= len(silent) and "No reward scored any completion of" in said[0] and "None" in said[0]
+
+
+def test_a_batch_without_any_reward_is_no_update(own):
+    started = session("grpo", **own("def f(completions):\n    return [None] * len(completions)", "f"), steps=1)
+    [record] = records(started)
+    assert started.moves == 0 and record.metrics["unscored/reward"] == 1 and "reward" not in record.metrics
+
+
+def test_a_column_that_is_missing_is_said_before_the_first_step(own):
+    knobs = own("def f(completions, ground_truth): ...", "f")
+    with pytest.raises(LabError, match=r"mine\.py:f asks for the column 'ground_truth'.*The columns are answer\."):
+        session("grpo", **knobs)
+
+
+def test_a_function_knows_how_far_the_run_is(own):
+    body = ("seen = []\ndef f(completions, trainer_state):\n"
+            "    seen.append((trainer_state.global_step, trainer_state.max_steps)); return [1] * len(completions)\n")
+    knobs = own(body, "f", updates_per_batch=2)
+    records(session("grpo", **knobs, steps=3))
+    assert own_reward.function(knobs["reward_function"]).__globals__["seen"] == [(0, 6), (2, 6), (4, 6)]
+
+
+@pytest.mark.parametrize("wrong, match", [
+    ({"reward_function": ""}, "choose them in reward_function"), ({"reward_function": "os.system"}, "cannot be used"),
+    ({"reward_function": "verifier + verifier"}, "is named twice"), ({"reward_weights": "1 2"}, "has 2 numbers for 1"),
+    ({"reward_weights": "much"}, "write a number for each"), ({"reward_weights": "inf"}, "write a number for each")])
+def test_a_sum_that_cannot_be_is_said_in_words(wrong, match):
+    with pytest.raises(LabError, match=match):
+        session("grpo", **{"reward_source": "own_function", "reward_function": "verifier", **wrong})
+
+
+def test_weights_cannot_be_moved_to_what_they_cannot_be(own):
+    spec = session("grpo", **own(LENGTH, "length", "verifier"), steps=1).spec
+    assert with_knob(spec, "reward_weights", "1 0.5").knobs["reward_weights"] == "1 0.5"
+    with pytest.raises(LabError, match="has 3 numbers for 2 rewards"):
+        with_knob(spec, "reward_weights", "1 2 3")

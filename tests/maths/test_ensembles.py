@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from labcore.maths.ensembles import mean, spread, uncertainty_weighted, worst_case
+from labcore.maths.ensembles import mean, spread, uncertainty_weighted, weighted_sum, worst_case
 
 SCORES = torch.tensor([[1.0, 2.0, -1.0], [3.0, 2.0, 0.0], [2.0, 2.0, 4.0]], dtype=torch.float64)  # 3 models, 3 texts
 
@@ -33,3 +33,12 @@ def test_as_a_slow_loop():
         variance = sum((score - centre) ** 2 for score in column) / 4
         assert worst_case(scores)[place] == min(column)
         assert float(uncertainty_weighted(scores, 2.0)[place]) == pytest.approx(centre - 2 * variance)
+
+
+def test_a_weighted_sum_of_what_is_there():
+    """As TRL's: a reward that was not given counts nothing, and where none was there is none."""
+    nan = float("nan")
+    parts = torch.tensor([[1.0, nan, nan, 2.0], [3.0, 5.0, nan, nan]], dtype=torch.float64)
+    found = weighted_sum(parts, torch.tensor([0.5, -2.0], dtype=torch.float64))
+    assert found[:2].tolist() == [0.5 - 6, -10] and found[2].isnan() and found[3] == 1
+    assert weighted_sum(parts, torch.tensor([0.0, 1.0], dtype=torch.float64))[3] == 0

@@ -8,6 +8,7 @@ from math import exp
 from typing import Any
 
 from app import tokens
+from app.llm import reward_parts
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
 from app.llm.story_words import percent
@@ -58,7 +59,8 @@ def inside(kind: str, item: cards.Item, place: int, when: str, knobs: Knobs) -> 
 def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str:
     """A completion's reward, what it is compared with, and how the updates changed its probability."""
     reward, against = credit.earned(completion), credit.baseline(group, completion, knobs)
-    parts = [] if reward is None else [f"reward {tokens.number(reward, 3)}"]
+    made = reward_parts.said(completion)
+    parts = [] if reward is None else [f"reward {tokens.number(reward, 3)}" + (f" ({made})" if made else "")]
     parts += [] if against is None else [f"baseline {tokens.number(against, 3)}"]
     if completion.get("slope") and not arithmetic.has_met(completion):
         parts.append("kept after the step, without what its updates met")

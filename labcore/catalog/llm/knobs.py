@@ -74,6 +74,23 @@ PROMPT = (
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
+REWARDS = (
+    Knob("reward_function", "Your rewards", "", "The rewards that own_function adds up: functions of Python files in "
+         "the folder rewards of the lab, or given by --reward on the command line; the task's verifier, the reward "
+         "model and the judge can be among them.", advanced=True, forkable=True,
+         pick="labcore.tasks.own_reward:offered"),
+    Knob("reward_weights", "Weights of your rewards", "", "A number for each of your rewards, in their order, for "
+         "example 1 0.5. Higher: that reward counts for more. 0: it is only measured. Empty: 1 each.", "next batch",
+         advanced=True),
+    Knob("judge_url", "Judge URL", "", "The address of a language model that grades answers, in the form of OpenAI's "
+         "API, for example http://localhost:8000/v1. The lab asks it only where RL_LAB_JUDGE_URL or --judge has named "
+         "it. Its key is read from RL_LAB_JUDGE_KEY.", advanced=True, forkable=True),
+    Knob("judge_model", "Judge model", "", "The name of the model at that address.", advanced=True, forkable=True),
+    Knob("judge_instruction", "Instruction of the judge", "", "What the judge is to look at. It answers with a number "
+         "from 0 to 10, a tenth of which is the reward. Empty: how correct and helpful the answer is.", advanced=True,
+         forkable=True),
+)
+
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
          "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
@@ -101,15 +118,16 @@ ONLINE = (
          "verifier's and one for the form of the answer; order_only: a verifier of sort with a hole to exploit; "
          "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the score of a "
          "trained reward model, of several the mean; worst_case_ensemble and uncertainty_weighted_ensemble: of several "
-         "the lowest, or the mean less their variance; own_function: yours, from the command line only.",
+         "the lowest, or the mean less their variance; own_function: a weighted sum of Python functions of your own "
+         "and other rewards; judge: the grade that a language model behind a URL gives.",
          choices=choices.REWARD.names, advanced=True),
     Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-         "checkpoints; for an ensemble several of them, with commas between.", advanced=True, forkable=True),
+         "checkpoints; or the folder or hub id of a Hugging Face model with one score. For an ensemble several of "
+         "them, with commas between.", advanced=True, forkable=True),
     Knob("uncertainty_weight", "Weight of the uncertainty", 2.0, "What uncertainty_weighted_ensemble multiplies the "
          "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
          "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True),
-    Knob("reward_function", "Reward function", "", "Name and hash of a Python function of your own; set by --reward "
-         "FILE:function on the command line, and by nothing else.", advanced=True),
+    *REWARDS,
     Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
          "Higher: being right counts for more. Lower: the form does.", "next batch", 0.0, 100.0, (0.0, 2.0),
          advanced=True),

@@ -259,7 +259,8 @@ REWARD_RULES: Rules = {
         "verifier": ({}, ""),
         "order_only": ({}, "write the hole into score() below: letters in order, whichever they are"),
         "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
-        "own_function": ({}, "give your own function in place of score() below"),
+        "own_function": ({}, "give your own functions, summed by their weights, in place of score() below"),
+        "judge": ({}, "the script does not bring the judge: let score() below ask it"),
         "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
         "worst_case_ensemble": ({}, "the script does not bring the reward models: let score() below give the lowest of "
                                     "their scores"),
@@ -268,9 +269,12 @@ REWARD_RULES: Rules = {
         "correct_and_format": ({}, "score() below is the reward correct alone: add format to it, 1 where a completion "
                                    "ended by itself and is as long as the answer, and weigh the two"),
     }, "rewards are not flipped there: flip a share of what score() gives"),
-    "reward_function": only_with("reward_source", "own_function", missing(IN_SCORE)),
-    "reward_model": lambda plan, value: missing(IN_SCORE)(plan, value) if choices.REWARD[
-        plan["reward_source"]].scorer else Line("", value, {}, built_in=True),
+    **dict.fromkeys(("reward_function", "reward_weights"), only_with("reward_source", "own_function", switch(
+        missing(IN_SCORE), ""))),
+    "reward_model": lambda plan, value: (missing(IN_SCORE) if choices.needs_reward_model(plan.spec.knobs)
+                                         else built_in())(plan, value),
+    **dict.fromkeys(("judge_url", "judge_model", "judge_instruction"), lambda plan, value: (
+        switch(missing(IN_SCORE), "") if "judge" in choices.sources_of(plan.spec.knobs) else built_in())(plan, value)),
     "uncertainty_weight": only_with("reward_source", "uncertainty_weighted_ensemble", missing(IN_SCORE)),
     **dict.fromkeys(("correct_weight", "format_weight"), only_with("reward_source", "correct_and_format", missing(
         IN_SCORE))),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labcore.exports.handover import trl_online, trl_pairs
+from labcore.exports.handover import trl_online, trl_pairs, trl_rewards
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -90,13 +90,12 @@ def settings(plan: Plan) -> dict[str, Any]:
 def script(plan: Plan) -> str:
     """The whole script."""
     name, found = trainer(plan), mapped(plan)
+    code, rewards = trl_rewards.functions(plan) if plan.loop == "online" else ("", "")
     named = {key: line.knob for line in found for key in line.settings}
     width = max(len(f"{key}={value!r},") for key, value in settings(plan).items())
     arguments = "\n".join(f"        {f'{key}={value!r},':<{width}}  # {named[key]}" if key in named
                           else f"        {key}={value!r}," for key, value in settings(plan).items())
     steps = plan.steps * plan.passes * plan.parts
-    said = 'text[0]["content"]' if plan.chat else "text"
-    reward = _REWARD.format(said=said) if plan.loop == "online" else ""
     return _SCRIPT.format(
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
         needs=requirement("trl", VERSION, *_extras(plan)) + packages(plan),
@@ -105,8 +104,7 @@ def script(plan: Plan) -> str:
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "",
                             arguments=plan.loop != "online").strip(),
         per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
-        reward=reward,
-        given="reward, " if reward else "")
+        reward=code, given=f"{rewards}, " if rewards else "")
 
 
 def _extras(plan: Plan) -> list[str]:
@@ -159,12 +157,6 @@ def _rows(plan: Plan) -> str:
 _CAUSAL = 'AutoModelForCausalLM.from_pretrained(options.model, dtype="float32")'
 _SCORER = """AutoModelForSequenceClassification.from_pretrained(
         options.model, num_labels=1, dtype="float32", pad_token_id=tokenizer.pad_token_id)"""
-_REWARD = '''
-
-def reward(completions: list, answer: list[str], **_) -> list[float]:
-    """What TRL calls with the completions and the column `answer` of their rows."""
-    return [score({said}, right) for text, right in zip(completions, answer)]
-'''
 _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the run {run}
 # of RL Visual Lab as they were at its end.
 #

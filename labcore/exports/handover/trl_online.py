@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from labcore.exports.handover import trl_rewards
 from labcore.exports.handover.plan import (
-    REWARD_RULES,
     Line,
     Plan,
     Rules,
@@ -81,7 +81,7 @@ _ONLINE: Rules = {
         "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
     "rollouts": _ROLLOUTS, "importance_cap": _sampler,
     "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
-    **REWARD_RULES, **_SHAPING, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
+    **trl_rewards.RULES, **_SHAPING, "group_size": _GROUPS, "prompts_per_step": given(_per_update),
     "updates_per_batch": to("num_iterations"), "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
     "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),

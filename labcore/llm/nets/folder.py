@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,12 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
 WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # neither pickle nor code is ever fetched
 
+CheckKind = Callable[[Path | str, Mapping[str, Any]], None]
 
-def find(name_or_path: str | Path) -> Path:
-    """The folder of a local path, or of a hub id, fetched where the cache does not hold it.
+
+def find(name_or_path: str | Path, check_kind: CheckKind | None = None) -> Path:
+    """The folder of a local path, or of a hub id, fetched where the cache does not hold it. `check_kind` refuses what
+    is not wanted by its config.json: by default all but causal language models.
 
     Raises:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
@@ -44,7 +47,7 @@ def find(name_or_path: str | Path) -> Path:
     try:
         config = Path(snapshot_download(name, allow_patterns=[CONFIG])) / CONFIG
         if config.is_file():  # before the weights are fetched
-            _check_kind(name, described := config_of(config.parent))
+            (check_kind or _check_kind)(name, described := config_of(config.parent))
             check_size(name, described)
         return Path(snapshot_download(name, allow_patterns=list(WANTED)))
     except LabError:
@@ -62,8 +65,8 @@ def find(name_or_path: str | Path) -> Path:
                        f"reached ({type(error).__name__}): give a local folder, or connect to the network.") from error
 
 
-def check_folder(folder: Path) -> None:
-    """Check a model's folder by its file names and config.json.
+def check_folder(folder: Path, check_kind: CheckKind | None = None) -> None:
+    """Check a model's folder by its file names and config.json; `check_kind` as in `find`.
 
     Raises:
         LabError: no config, no tokenizer, no safetensors, no causal language model that runs without its own code, or
@@ -79,7 +82,7 @@ def check_folder(folder: Path) -> None:
             raise LabError(f"The folder {folder} has only pickle weights ({pickles[0]}), which can run any code: "
                            "convert them to model.safetensors with model.save_pretrained.")
         raise LabError(f"The folder {folder} has no weights: put model.safetensors into it.")
-    _check_kind(folder, config)
+    (check_kind or _check_kind)(folder, config)
     check_size(folder, config)
 
 

@@ -308,6 +308,10 @@ def sampled_groups(session: LlmSession, problems: list[Problem], generated: Gene
 
 
 def _score(rewards: Rewards, row: int) -> dict[str, Any]:
-    """The reward of a completion, None where it could not be scored, and whether it is wholly right."""
+    """The reward of a completion, None where it could not be scored, what it is made of, and whether the completion is
+    wholly right."""
     reward = float(rewards.total[row])
-    return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row])}
+    parts = {name: float(part[row]) for name, part in rewards.parts.items()}
+    return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row]),
+            **({"parts": {name: None if isnan(value) else round(value, 5) for name, value in parts.items()}}
+               if parts else {})}

@@ -302,7 +302,9 @@ def _shown(alone: LlmSession, problem: Problem, answer: Answer, pair: tuple[Answ
     role = "" if pair is None else {pair[1].key: "rejected", pair[0].key: "chosen"}.get(answer.key, "")
     return {"text": answer.text, "truncated": not answer.ended, "count": len(rows),
             "exact": alone.task.score(problem, answer.text).exact if judged else None,
-            "reward": _mean(rewards), "advantage": _mean(advantages), **({"role": role} if role else {})}
+            "reward": _mean(rewards), "advantage": _mean(advantages), **({"role": role} if role else {}),
+            **({"parts": parts} if rewards and (parts := {name: _mean([float(part[row]) for row in rows])
+                                                          for name, part in drawn.rewards.parts.items()}) else {})}
 
 
 def _mean(values: list[float]) -> float | None:

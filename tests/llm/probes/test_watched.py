@@ -252,7 +252,8 @@ def test_answers_fit_beside_the_longest_prompt(monkeypatch):
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
 def test_a_function_of_the_users_is_called_once_a_step_whatever_is_drawn(algorithm, tmp_path, monkeypatch):
     """With its whole batch: pictures take what it gave then, and show no reward where it gave none."""
-    monkeypatch.setattr(own_reward, "_given", {})
+    for name in ("_given", "_modules"):
+        monkeypatch.setattr(own_reward, name, {})
     file = tmp_path / "mine.py"
     file.write_text("calls = []\ndef score(completions, **_):\n    calls.append(len(completions))\n"
                     "    return [len(each) % 3 for each in completions]\n")
