@@ -155,6 +155,12 @@ class Rendering:
             return self._plain(row) + self.begins_with
         return self._conversation(row, self._turns(row), add_generation_prompt=True) + self.begins_with
 
+    def shown(self, row: Asked) -> dict[str, str]:
+        """A row's prompt for the pictures of a step: `rendered` is what the model reads, where that is something else.
+        """
+        text = self.text(row)
+        return {"prompt": row.prompt, **({"rendered": text} if text != row.prompt else {})}
+
     def _answered(self, row: Asked, answer: str, ended: bool) -> str:
         if self.template is None or not ended:  # an answer that was cut stands where the model wrote it
             return self.text(row) + answer

@@ -85,6 +85,14 @@ def test_plain_text_has_the_tokenizers_own_encoding(tokenizer):
         assert prompt[0] == tokenizer.convert_tokens_to_ids("<s>") and "<s>" not in tokenizer.decode(answer)
 
 
+def test_pictures_have_the_prompt_as_the_model_reads_it_where_that_is_another_text():
+    plain, chat = rendering(character_tokenizer()), rendering(CHATS["byte level"])
+    assert plain.shown(Problem("ba=", "")) == {"prompt": "ba="}
+    shown = chat.shown(Problem("and 6?", "", turns=TURNS))
+    assert shown["prompt"] == "and 6?" and shown["rendered"] == chat.text(Problem("and 6?", "", turns=TURNS))
+    assert shown["rendered"].startswith("<|im_start|>")
+
+
 def test_the_system_prompt_is_the_first_turn_unless_there_is_one():
     tokenizer = CHATS["byte level"]
     brief, own = {"role": "system", "content": "Be brief."}, {"role": "system", "content": "Hello"}

@@ -215,7 +215,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     shown = []
     for place, prompt in enumerate(prompts):
         problem, members = batch.problems[prompt], range(place * size, (place + 1) * size)
-        shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [
+        shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [
             _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) for at in members]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
     wrong = batch.completions.lengths.cpu()[~batch.rewards.exact]
@@ -299,7 +299,7 @@ def sampled_groups(session: LlmSession, problems: list[Problem], generated: Gene
     shown = []
     for prompt, problem in enumerate(problems[:GROUPS]):
         rows = range(prompt * group_size, (prompt + 1) * group_size)
-        shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [{
+        shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [{
             "text": generated.texts[row], **_score(rewards, row), "advantage": None,
             "truncated": bool(completions.truncated[row]),
             "tokens": pieces(session.tokenizer, completions.ids[row, :length].tolist()),
