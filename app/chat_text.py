@@ -31,7 +31,7 @@ class Part(NamedTuple):
 def last_turn(text: str) -> str:
     """What the user said last in a prompt that a template wrote; a text without a template as it is.
 
-    >>> last_turn("<|im_start|>system\\nBe brief.<|im_end|>\\n<|im_start|>user\\n3 + 4?<|im_end|>\\n<|im_start|>assistant\\n")
+    >>> last_turn("<|im_start|>user\\n3 + 4?<|im_end|>\\n<|im_start|>assistant\\n")
     '3 + 4?'
     >>> last_turn("ba=")
     'ba='

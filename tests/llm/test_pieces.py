@@ -1,4 +1,4 @@
-"""What each token adds to a text: characters of several tokens, spaces of SentencePiece, bytes that are no character."""
+"""What each token adds to a text: characters of several tokens, spaces of SentencePiece, bytes of no character."""
 
 import pytest
 from hypothesis import given
@@ -16,8 +16,8 @@ def ids_of(tokenizer, text):
 
 
 @pytest.mark.parametrize("text, found", [
-    ("a🎉b", ["a", "🎉", "", "", "", "b"]), ("日本", ["日", "", "", "本", "", ""]), ("é<|im_end|>", ["é", "", "<|im_end|>"]),
-    ("", [])])
+    ("a🎉b", ["a", "🎉", "", "", "", "b"]), ("日本", ["日", "", "", "本", "", ""]),
+    ("é<|im_end|>", ["é", "", "<|im_end|>"]), ("", [])])
 def test_a_character_of_several_tokens_stands_at_its_first(text, found):
     assert pieces(BYTES, ids_of(BYTES, text)) == found
 

@@ -222,8 +222,10 @@ def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
 
 
 def _of_reference(alone: LlmSession, problems: list[Problem]) -> list[list[Answer]]:
-    """The answers that the reference gives most often to each problem, the most frequent first; none where no two of many
-    are alike: long answers are as good as never seen again."""
+    """The answers that the reference gives most often to each problem, the most frequent first.
+
+    None where no two of many are alike: a long answer is never seen again.
+    """
     count = max(_samples(alone), min(REFERENCE_SAMPLES, _batch(alone) * _samples(alone) // (2 * len(problems))))
     generated = generate(alone, alone.reference, problems, count, Sampling.of(alone.spec.knobs))
     return [_frequent([_sampled(generated, row) for row in range(place * count, (place + 1) * count)])
