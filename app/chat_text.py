@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 TEXT, TOKEN, THINKING = "text", "token", "thinking"
+SHOWN = 160  # characters of a prompt that is not unfolded
 OPEN, CLOSE = "<think>", "</think>"
 _TOKEN = re.compile(r"<\|[^|<>\s]{1,40}\|>|<｜[^｜<>]{1,40}｜>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>"
                     r"|\[/?INST\]|<</?SYS>>")
@@ -90,10 +91,20 @@ def ends(text: str) -> tuple[str, str]:
 
 
 def asked(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item's prompt for the browser: its last user turn, and the whole as parts where there is more to it.
+    """An item's prompt for the browser: its last user turn, cut where it is long, and the whole as parts where that is
+    more.
 
     `rendered` of an item is its prompt as the model read it; one without was read as it stands.
     """
     whole = str(item.get("rendered") or item["prompt"])
-    turn = last_turn(str(item["prompt"]))
+    turn = shortened(last_turn(str(item["prompt"])), SHOWN)
     return {"turn": turn, "parts": [] if whole == turn else [*map(list, parts(whole))]}
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters, and a sign that there are more.
+
+    >>> shortened("abcdef", 4), shortened("abcd", 4)
+    ('abcd…', 'abcd')
+    """
+    return text if len(text) <= most else f"{text[:most].rstrip()}…"

@@ -188,7 +188,8 @@ def test_a_prompt_is_chosen_by_its_last_user_turn():
     shown = story.payload(groups, "w0", [], 5, 5)
     assert [option[2] for option in shown["options"]] == ["What is 3 + 4?", "What is 1 + 1?", "x" * story.LINE + "…"]
     assert shown["asked"]["turn"] == "What is\n3 + 4?" and ["token", "<|im_end|>"] in shown["asked"]["parts"]
-    assert story.payload(groups, "b0", [], 5, 5)["asked"] == {"turn": "x" * 200, "parts": []}
+    assert story.payload(groups, "b0", [], 5, 5)["asked"] == {
+        "turn": "x" * 160 + "…", "parts": [["text", "x" * 200]]}
 
 
 # ---- files -----------------------------------------------------------------------------------------------------
