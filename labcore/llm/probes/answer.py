@@ -20,10 +20,10 @@ from labcore.errors import LabError, listed, quoted
 from labcore.llm.batch import Prompts
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.nets.forward import completion_outputs, precision
-from labcore.llm.pieces import alternative, pieces
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.rendering import USER
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import alternative, token_texts
 from labcore.spec.model_names import BASE, Model, parse
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Problem, Score, Turn, draw, held_of
@@ -164,7 +164,7 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
     top, chosen = zip(*(_likeliest(session, own[at], other[at], written[:at], token)
                         for at, token in enumerate(written)), strict=True)
     return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
-            "tokens": pieces(session.tokenizer, written),
+            "tokens": token_texts(session.tokenizer, written),
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
             "logprobs": [round(value, 4) for value in logprobs],
             "base_logprobs": [round(value, 4) for value in base_logprobs],

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from labcore.llm.batch import Completions
-from labcore.llm.pieces import pieces
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import token_texts
 from labcore.maths.masked import masked_mean
 
 
@@ -79,7 +79,7 @@ def given(met: Met, session: LlmSession, completions: Completions, rows: int) ->
     lists = {name: values[:rows].double().cpu().numpy().round(digits).tolist()
              for name, (values, digits) in columns.items()}
     lengths, ids = completions.extents[:rows].tolist(), completions.ids[:rows].tolist()
-    return [{"tokens": pieces(session.tokenizer, ids[row][:length]),
+    return [{"tokens": token_texts(session.tokenizer, ids[row][:length]),
              **{name: values[row][:length] for name, values in lists.items()}} for row, length in enumerate(lengths)]
 
 

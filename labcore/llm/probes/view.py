@@ -22,11 +22,11 @@ from labcore.llm.generation import Generated, policy_logprobs_and_entropy
 from labcore.llm.measures import signal_first
 from labcore.llm.objective import cut, ratio_of
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
-from labcore.llm.pieces import pieces
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
 from labcore.llm.session import LlmSession, learnt
+from labcore.llm.token_texts import token_texts
 from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments
 from labcore.maths.diagram import curve, sides
@@ -284,7 +284,7 @@ def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, 
     """A row of the batch, with what the lists hold at its place among those that are kept."""
     completions = batch.completions
     length = int(completions.lengths[row])
-    tokens = pieces(session.tokenizer, completions.ids[row, :length].tolist())
+    tokens = token_texts(session.tokenizer, completions.ids[row, :length].tolist())
     columns, met = ({name: values[at][:length] for name, values in each.items()} for each in (lists, met))
     met = {name: values for name, values in met.items() if not (name == "gap" and any(map(isnan, values)))}
     mean = sum(columns["advantages"]) / length
@@ -302,7 +302,7 @@ def sampled_groups(session: LlmSession, problems: list[Problem], generated: Gene
         shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [{
             "text": generated.texts[row], **_score(rewards, row), "advantage": None,
             "truncated": bool(completions.truncated[row]),
-            "tokens": pieces(session.tokenizer, completions.ids[row, :length].tolist()),
+            "tokens": token_texts(session.tokenizer, completions.ids[row, :length].tolist()),
             "logprobs": completions.logprobs[row, :length].double().cpu().numpy().round(5).tolist()}
             for row, length in zip(rows, completions.lengths[rows.start: rows.stop].tolist(), strict=True)]})
     return {"groups": shown}

@@ -18,7 +18,7 @@ CONTEXT = 8  # tokens before an alternative: enough for a whole character and on
 _BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
-def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """The text that each token adds. A character of several tokens stands at the first of them; the others add "".
 
     Bytes that never become a character are written as `bytes_of` does.

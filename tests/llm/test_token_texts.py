@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.pieces import alternative, bytes_of, pieces
+from labcore.llm.token_texts import alternative, bytes_of, token_texts
 from tests.llm.tokenizers import byte_level, sentencepiece
 
 BYTES, WORDS, LETTERS = byte_level(), sentencepiece(), character_tokenizer()
@@ -19,20 +19,20 @@ def ids_of(tokenizer, text):
     ("a🎉b", ["a", "🎉", "", "", "", "b"]), ("日本", ["日", "", "", "本", "", ""]),
     ("é<|im_end|>", ["é", "", "<|im_end|>"]), ("", [])])
 def test_a_character_of_several_tokens_stands_at_its_first(text, found):
-    assert pieces(BYTES, ids_of(BYTES, text)) == found
+    assert token_texts(BYTES, ids_of(BYTES, text)) == found
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\ufffd"), max_size=12))
 def test_the_pieces_are_the_text(text):
     ids = ids_of(BYTES, text)
-    found = pieces(BYTES, ids)
+    found = token_texts(BYTES, ids)
     assert len(found) == len(ids) and "".join(found) == BYTES.decode(ids)
     assert sum(map(bool, found)) == len(BYTES.decode(ids)), "one piece a character"
 
 
 @given(st.lists(st.integers(0, 262), max_size=12))
 def test_bytes_that_are_no_character_are_named_and_none_is_lost(ids):
-    found = pieces(BYTES, ids)
+    found = token_texts(BYTES, ids)
     assert len(found) == len(ids) and "\ufffd" not in "".join(found)
     whole = [piece for piece in found if piece and not piece.startswith("‹")]
     assert "".join(whole) == BYTES.decode(ids).replace("\ufffd", "")
@@ -40,19 +40,19 @@ def test_bytes_that_are_no_character_are_named_and_none_is_lost(ids):
 
 def test_an_unfinished_character_is_shown_by_its_bytes():
     cut = ids_of(BYTES, "a🎉")[:-1]
-    assert pieces(BYTES, cut) == ["a", "‹F0›", "‹9F›", "‹8E›"]
-    assert pieces(BYTES, [*cut, *ids_of(BYTES, "b")]) == ["a", "‹F0›", "‹9F›", "‹8E›", "b"]
+    assert token_texts(BYTES, cut) == ["a", "‹F0›", "‹9F›", "‹8E›"]
+    assert token_texts(BYTES, [*cut, *ids_of(BYTES, "b")]) == ["a", "‹F0›", "‹9F›", "‹8E›", "b"]
 
 
 def test_words_keep_the_space_before_them():
     ids = ids_of(WORDS, "Hello the sum")
-    assert pieces(WORDS, ids) == ["Hello", " the", " sum"]
+    assert token_texts(WORDS, ids) == ["Hello", " the", " sum"]
     assert [WORDS.decode([each]) for each in ids] == ["Hello", "the", "sum"], "each alone has lost it"
     assert alternative(WORDS, ids[:1], ids[2]) == " sum"
 
 
 def test_one_character_a_token_as_ever():
-    assert pieces(LETTERS, ids_of(LETTERS, "ab 1")) == ["a", "b", " ", "1"]
+    assert token_texts(LETTERS, ids_of(LETTERS, "ab 1")) == ["a", "b", " ", "1"]
 
 
 def test_an_alternative_is_what_it_would_make_of_the_text():
