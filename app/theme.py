@@ -116,7 +116,7 @@ sub,sup{line-height:0}
 .rl-fold{display:inline;vertical-align:1px}
 .rl-fold>summary{display:inline-block;cursor:pointer;list-style:none;font-size:12px;line-height:16px;padding:0 7px;
   border-radius:9px;border:1px solid color-mix(in srgb,currentColor 28%,transparent);white-space:nowrap;
-  color:color-mix(in srgb,currentColor 80%,transparent)}
+  font-weight:400;color:color-mix(in srgb,currentColor 80%,transparent)}
 .rl-fold>summary::-webkit-details-marker{display:none}
 .rl-fold>summary::before{content:"+ "}.rl-fold[open]>summary::before{content:"− "}
 .rl-fold>summary:hover{border-color:var(--st-primary-color);color:var(--st-primary-color)}
