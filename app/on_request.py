@@ -7,8 +7,15 @@ from typing import Any
 import streamlit as st
 
 from app.tokens import literal
+from labcore.catalog.llm.models import MODELS
 from labcore.files.paths import read_only
 from labcore.jobs import jobs
+from labcore.spec.run_spec import RunSpec
+
+
+def large(spec: RunSpec) -> bool:
+    """Whether a run is on a model from a folder or the Hub: what a built-in one answers is there in a second or two."""
+    return spec.model not in MODELS and "/" in spec.model
 
 
 def requested(view: str, choice: Any, spec: jobs.Spec, cost: str) -> jobs.Spec | None:
@@ -23,7 +30,7 @@ def requested(view: str, choice: Any, spec: jobs.Spec, cost: str) -> jobs.Spec |
     found: jobs.Spec | None = asked if of == choice else None
     if found != spec:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"request:{view}"):
-            st.button("Compute" if found is None else "Compute for this step", key=f"compute:{view}",
+            st.button("Compute" if found is None else "Compute again", key=f"compute:{view}",
                       icon=":material/calculate:", on_click=st.session_state.__setitem__, args=(key, (choice, spec)),
                       disabled=read_only())
             st.markdown(literal(cost), width="stretch")

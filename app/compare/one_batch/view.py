@@ -28,6 +28,7 @@ from app.compare.one_batch.batch import (
 from app.components.figure_chart import figure_chart
 from app.held import Held, held
 from app.link import Param
+from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -37,6 +38,7 @@ from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
 BATCH = Param("batch", "")
+DOING = "Sampling the batch; each algorithm computes its gradient and a step"
 CSS = """
 <style>
 .st-key-one_batch_stale{opacity:.45}
@@ -70,8 +72,9 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
     batch = of(link.get(BATCH), models, compared)
     above = st.container()
     choice = tuple(run.id for run in runs), asked.spec()
-    found, fresh = jobs.result(batch.spec(), "Sampling the batch; each algorithm computes its gradient and a step",
-                               "one_batch", choice, parse(batch.model).run, polled)
+    wanted = not any(large(run.spec) for run in runs) or requested("one_batch", choice, batch.spec(), f"{DOING}.")
+    found, fresh = jobs.result(batch.spec(), DOING, "one_batch", choice, parse(batch.model).run,
+                               polled) if wanted else (None, False)
     batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
 
     def to(**changes: Any) -> None:
