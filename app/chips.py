@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from app.chat_text import THINKING, TOKEN, Part
+from app.chat_text import CLOSE, OPEN, THINKING, TOKEN, Part
 
 
 def chipped(parts: Iterable[Part]) -> str:
@@ -13,6 +13,8 @@ def chipped(parts: Iterable[Part]) -> str:
 
     >>> chipped([Part("token", "<s>"), Part("text", "a < b")])
     '<span class="rl-chip">&lt;s&gt;</span><span class="rl-said">a &lt; b</span>'
+    >>> chipped([Part("thinking", "<think>\\nso it is</think>")])
+    '<details class="rl-fold"><summary>thinking, 3 words</summary><div class="rl-said">so it is</div></details>'
     """
     return "".join(_chip(part) for part in parts)
 
@@ -22,7 +24,8 @@ def _chip(part: Part) -> str:
     if part.kind == TOKEN:
         return f'<span class="rl-chip">{text}</span>'
     if part.kind == THINKING:
-        return folded(f"thinking, {len(part.text.split()):,} words", text)
+        thought = part.text.replace(OPEN, "").replace(CLOSE, "").strip()
+        return folded(f"thinking, {len(thought.split()):,} words", html.escape(thought))
     return f'<span class="rl-said">{text}</span>'
 
 

@@ -22,7 +22,9 @@ function fold(label, ...inside) {
 
 const chipped = (parts) => parts.map(([kind, text]) => {
   if (kind === "token") return node("span", "rl-chip", text);
-  return kind === "thinking" ? fold(`thinking, ${counted(text)}`, text) : node("span", "rl-said", text);
+  if (kind !== "thinking") return node("span", "rl-said", text);
+  const thought = text.replace(/<\/?think>/g, "").trim();
+  return fold(`thinking, ${counted(thought)}`, thought);
 });
 
 // A prompt: what the user asked last, and the whole of it where that is more.
