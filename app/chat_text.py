@@ -101,6 +101,15 @@ def asked(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"turn": turn, "parts": [] if whole == turn else [*map(list, parts(whole))]}
 
 
+def one_line(text: str, most: int) -> str:
+    """`shortened`, without line breaks.
+
+    >>> one_line(" a\\n b ", 9)
+    'a b'
+    """
+    return shortened(" ".join(text.split()), most)
+
+
 def shortened(text: str, most: int) -> str:
     """At most so many characters, and a sign that there are more.
 

@@ -12,7 +12,7 @@ from app import jobs, naming
 from app.lab import lab
 from app.on_request import large, requested
 from app.playground.models import title
-from app.tokens import readable
+from app.tokens import written
 from labcore.catalog.right import check
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
@@ -120,7 +120,7 @@ def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: 
     colours are by run.
     """
     models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
-    rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
+    rows = "".join(f"<tr><td><code>{written(question['prompt'])}</code></td>"
                    + "".join(f"<td>{_cell(column['answers'][row], said)}</td>" for column in found["columns"]) + "</tr>"
                    for row, question in enumerate(found["questions"][:SHOWN]))
     shares = "".join(f"<td>{share(column, _colour(column['model'], colours))}</td>" for column in found["columns"])
@@ -147,7 +147,7 @@ def _cell(answer: dict[str, Any], said: str) -> str:
     mark = {None: "", True: f'<span class="rl-pos" title="right (check: {said})">✓</span> ',
             False: f'<span class="rl-muted" title="wrong (check: {said})">✗</span> '}[answer["exact"]]
     cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if answer["truncated"] else ""
-    return f"{mark}<code>{readable(answer['text'])}</code>{cut}"
+    return f"{mark}<code>{written(answer['text'])}</code>{cut}"
 
 
 def share(column: dict[str, Any], colour: str) -> str:

@@ -207,3 +207,11 @@ def test_a_link_opens_the_same_completion_and_nonsense_in_it_does_no_harm(page, 
     run_id = seed(lab.store, "finished")
     for place in ("1", "9", "-1", "x", "9" * 5000):
         page("llm", run=run_id, prompt=place, completion=place, colour=place, sort=place, filter=place, moment=place)
+
+
+def test_of_very_many_tokens_some_are_drawn_and_the_widest_gaps_always():
+    many = [scatter.Dot("a", "p", -0.5, gap=1.0 if place == 7777 else 1e-6 * (place % 97)) for place in range(20_000)]
+    some = scatter.thinned(many)
+    assert len(some) <= scatter.MOST and many[7777] in some and scatter.thinned(many[:9]) == many[:9]
+    assert f"20,000 tokens ({len(some):,} drawn) before" in scatter.caption(many, {})
+    assert len(scatter.figure(many).data[1].x) == len(some)

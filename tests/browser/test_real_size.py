@@ -82,7 +82,8 @@ def test_long_answers_are_grouped_by_verdict_and_unfold(page: Page, server: Serv
     strip = page.locator(".rl-story-strip")
     bands = strip.locator(".rl-story-band")
     expect(bands).to_have_count(2, timeout=SLOW)
-    expect(bands.first).to_have_attribute("aria-label", "right, 1 sample, reward 1.00, advantage +0.70, log-prob +0.50 nats")
+    expect(bands.first).to_have_attribute("aria-label", "right, 1 sample, reward 1.00, advantage +0.70, log-prob +0.50 "
+                                                        "nats")
     expect(strip.locator(".rl-story-says")).to_contain_text("the right ones rises by 0.50 nats")
     answer = strip.locator(".rl-story-answer").first
     answer.press("Enter")
