@@ -134,16 +134,17 @@ def sentence(group: Group, found: Sequence[Band]) -> str:
     """How the samples were judged, and what the updates did to their log-probs in the highest and the lowest band."""
     answers = [answer for answer in group["answers"] if answer["count"]]
     said = judged(answers, sum(answer["count"] for answer in answers))
-    moves = [(band, change) for band in found if (change := _change(_of(band, group))) is not None]
+    moves = [f"that of the {_named(band, some)} {_moved(change)}" for band in found
+             if (change := _change(some := _of(band, group))) is not None]
     if not moves:
         return said
-    told = [f"that of the {_named(band)} {_moved(change)}" for band, change in dict.fromkeys((moves[0], moves[-1]))]
-    return f"{said} After the update the mean log-prob{', '.join(told).removeprefix('that')}.".strip()
+    told = ", ".join(dict.fromkeys((moves[0], moves[-1]))).removeprefix("that")
+    return f"{said} After the update the mean log-prob{told}.".strip()
 
 
-def _named(band: Band) -> str:
+def _named(band: Band, answers: Sequence[dict]) -> str:
     if band.exact is not None:
-        return f"{band.label} ones"
+        return f"{band.label} one{'s' * (sum(answer['count'] for answer in answers) != 1)}"
     return f"answers {'' if band.label == UNSCORED else 'with '}{band.label}"
 
 

@@ -43,7 +43,7 @@ def test_the_bands_are_the_verdicts_of_what_was_sampled():
     assert first["first"] == "To add them, count on." and first["said"] == ["−80.0", "−79.6"]
     assert shown["reach"] == pytest.approx(0.4) and shown["rows"] == []
     assert shown["sentence"] == ("2 of 3 answers are right. After the update the mean log-prob of the right ones rises "
-                                 "by 0.30 nats, that of the wrong ones falls by 0.10 nats.")
+                                 "by 0.30 nats, that of the wrong one falls by 0.10 nats.")
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
 
 

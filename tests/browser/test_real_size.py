@@ -84,7 +84,7 @@ def test_long_answers_are_grouped_by_verdict_and_unfold(page: Page, server: Serv
     expect(bands).to_have_count(2, timeout=SLOW)
     expect(bands.first).to_have_attribute("aria-label", "right, 1 sample, reward 1.00, advantage +0.70, log-prob +0.50 "
                                                         "nats")
-    expect(strip.locator(".rl-story-says")).to_contain_text("the right ones rises by 0.50 nats")
+    expect(strip.locator(".rl-story-says")).to_contain_text("the right one rises by 0.50 nats")
     answer = strip.locator(".rl-story-answer").first
     answer.press("Enter")
     expect(strip.locator(".rl-story-text")).to_contain_text("thinking, 99 words")

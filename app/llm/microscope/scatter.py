@@ -65,8 +65,8 @@ def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
     only = f" ({len(thinned(found)):,} drawn)" if len(found) > MOST else ""
     return (f"{len(found):,} tokens{part}{only} before the step's first update, mean |difference| {short(mean)} "
             f"nats/token, the largest {short(abs(widest.gap))}. One set of weights, two computations: token by token "
-            "with a cache, "
-            f"and whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
+            f"with a cache, and whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the "
+            "start.")
 
 
 def short(value: float) -> str:
