@@ -167,6 +167,9 @@ class Rendering:
         return self._conversation(row, [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}])
 
     def _plain(self, row: Asked) -> str:
+        if row.turns and _own_template(self.tokenizer) is not None:
+            raise LabError(f"The prompt{_place(row)} is a conversation, and the model's chat template is off: set "
+                           "template=auto.")
         if row.turns:
             raise LabError(f"The prompt{_place(row)} is a conversation, and this model has no chat template: set "
                            "template=chatml, or choose an instruct model.")

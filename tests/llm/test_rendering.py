@@ -281,3 +281,8 @@ def test_a_prompt_that_just_fits(plain):
 def test_the_end_token_spelt_out_is_text(plain):
     got = answers(plain, ["<eos>"], 9)
     assert got.lengths.tolist() == [6] and decode(PLAIN, got, END) == ["<eos>"]
+
+
+def test_a_conversation_with_the_template_off_says_to_turn_it_on():
+    with pytest.raises(LabError, match="is a conversation, and the model's chat template is off: set template=auto"):
+        rendering(CHATS["byte level"], template="off").prompts([Problem("and 6?", "", 3, TURNS)])
