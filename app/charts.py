@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 from app import theme
 from labcore.catalog.metrics import METRICS
 
+MOST = 2000  # dots of a picture
 EARLIER = ("An earlier version of the lab wrote this file, without the surrogate's curve and the tokens that it cuts "
            "off: a later step or a new run has them.")
 
@@ -50,6 +51,7 @@ def surrogate_figure(dots: Sequence[Dot], curve: dict[str, list[float]], kind: s
         figure.add_scatter(x=grid, y=curve[side], mode="lines", line={"color": colour, "width": 2}, name="surrogate",
                            row=1, col=column, hovertemplate="ratio %{x:.2f}<br>L/|A| %{y:.2f}<extra></extra>")
         ours = [dot for dot in dots if dot.advantage * sign > 0 and grid[0] <= dot.ratio <= grid[-1]]
+        ours = ours[::1 + len(ours) // MOST]
         ratios = [dot.ratio for dot in ours]
         figure.add_scatter(x=ratios, y=np.interp(ratios, grid, curve[side]).tolist(), mode="markers",
                            marker={"color": colour, "size": 9, "opacity": 0.4,

@@ -109,6 +109,20 @@ sub,sup{line-height:0}
 .rl-code .keyword{color:light-dark(#00609A,#6FBDF0)}.rl-code .string{color:light-dark(#00704F,#3FC79A)}
 .rl-code .number{color:light-dark(#A63D00,#F08A4B)}.rl-code .name{color:light-dark(#8A3A6E,#E3A0C4)}
 .rl-code .comment{opacity:.72}
+.rl-chip{display:inline-block;font:12px/16px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;padding:0 5px;
+  border-radius:8px;border:1px solid color-mix(in srgb,currentColor 28%,transparent);opacity:.75;white-space:nowrap;
+  vertical-align:1px}
+.rl-said{white-space:pre-wrap;overflow-wrap:anywhere}
+.rl-fold{display:inline;vertical-align:1px}
+.rl-fold>summary{display:inline-block;cursor:pointer;list-style:none;font-size:12px;line-height:16px;padding:0 7px;
+  border-radius:9px;border:1px solid color-mix(in srgb,currentColor 28%,transparent);white-space:nowrap;
+  font-weight:400;color:color-mix(in srgb,currentColor 80%,transparent)}
+.rl-fold>summary::-webkit-details-marker{display:none}
+.rl-fold>summary::before{content:"+ "}.rl-fold[open]>summary::before{content:"− "}
+.rl-fold>summary:hover{border-color:var(--st-primary-color);color:var(--st-primary-color)}
+.rl-fold>summary:focus-visible{outline:2px solid var(--st-primary-color);outline-offset:1px}
+.rl-fold>div{margin:4px 0 6px;padding:6px 10px;border-radius:6px;max-height:300px;overflow:auto;font-size:13px;
+  line-height:1.45;background:color-mix(in srgb,currentColor 5%,transparent)}
 .rl-strip{display:flex;flex-wrap:wrap;gap:4px}
 .rl-strip span{padding:2px 5px 3px;border-radius:5px;text-align:center;
   border:1px solid color-mix(in srgb,currentColor 14%,transparent);font-size:15px}

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from app.chat_text import ends, parts, shortened
+from app.chips import chipped, folded
 from app.theme import number
 
+LONG = 80  # characters of a text that a table shows whole
 WORD_JOINER = "\u2060"  # takes no room and breaks no line
 VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
@@ -87,6 +90,20 @@ def readable(text: str) -> str:
     return "·" * lead + visible(inner).replace("·", " ") + "·" * tail
 
 
+def written(text: str) -> str:
+    """What a model or a person wrote, as safe HTML for a table: a long text by its first and last line, and whole when
+    it is unfolded.
+
+    >>> written("abc "), written("So.\\nIt is\\n7").partition(" <details")[0]
+    ('abc·', 'So. … 7')
+    """
+    if len(text) <= LONG and "\n" not in text.strip():
+        return readable(text)
+    first, last = (readable(shortened(line, LONG)) if line else "" for line in ends(text))
+    return (f"{first}{' … ' if last else ''}{last} "
+            f"{folded(f'whole, {len(text.split()):,} words', chipped(parts(text)))}")
+
+
 def signed(value: float | None) -> str:
     """An advantage: sign, number, blue above zero and orange below.
 
@@ -103,8 +120,8 @@ def signed(value: float | None) -> str:
 def pair_table(pairs: list[dict[str, Any]]) -> str:
     """Preference pairs with the policy's log-probs and the margin, as HTML."""
     rows = "".join(
-        f'<tr><td><code>{readable(pair["prompt"])}</code></td>'
-        + "".join(f'<td><code>{readable(pair[side]["text"])}</code></td><td>{number(pair[side]["logprob"], 1)}</td>'
+        f'<tr><td><code>{written(pair["prompt"])}</code></td>'
+        + "".join(f'<td><code>{written(pair[side]["text"])}</code></td><td>{number(pair[side]["logprob"], 1)}</td>'
                   for side in ("chosen", "rejected"))
         + f"<td>{signed(pair['margin'])}</td></tr>" for pair in pairs)
     return ('<div class="rl-scroll"><table class="rl-table"><tr><th>prompt</th><th>chosen</th><th>log π, nats</th>'
@@ -115,8 +132,8 @@ def scored_table(pairs: list[dict[str, Any]]) -> str:
     """Held-out pairs with the reward model's scores, and the gold score where the task has one, as HTML."""
     gold = any("gold" in pair["chosen"] for pair in pairs)
     rows = "".join(
-        f'<tr><td><code>{readable(pair["prompt"])}</code></td>'
-        + "".join(f'<td><code>{readable(pair[side]["text"])}</code></td><td>{number(pair[side]["score"], 2)}</td>'
+        f'<tr><td><code>{written(pair["prompt"])}</code></td>'
+        + "".join(f'<td><code>{written(pair[side]["text"])}</code></td><td>{number(pair[side]["score"], 2)}</td>'
                   + (f"<td>{number(pair[side]['gold'], 2)}</td>" if gold else "") for side in ("chosen", "rejected"))
         + f"<td>{signed(pair['chosen']['score'] - pair['rejected']['score'])}</td></tr>" for pair in pairs)
     side = "<th>score</th>" + ("<th>gold</th>" if gold else "")
@@ -139,6 +156,7 @@ def strip(completion: dict[str, Any], view: View) -> str:
     reach = max((abs(value - view.centre) for value in values if value is not None), default=0.0) or 1.0
     boxes = []
     for place, (token, value) in enumerate(zip(tokens, values, strict=False)):
+        letters = visible(token) or ("∅" if place == 0 else "&nbsp;")  # a further part of the character before it
         share = 0.0 if value is None else (value - view.centre) / reach
         hue = "light-dark(#E69F00,#F2B84B)" if view.signed and share < 0 else "light-dark(#0072B2,#4FA8E0)"
         ground = f"color-mix(in srgb,{hue} {abs(share) * 45:.0f}%,transparent)"
@@ -146,7 +164,7 @@ def strip(completion: dict[str, Any], view: View) -> str:
         shown = "–" if value is None else plus + number(value, 2)
         edge = f";outline:2px dashed {hue}" if _cut(completion, place) else ""
         boxes.append(f'<span style="background:{ground}{edge}" title="{_arithmetic(completion, place)}">'
-                     f'<span class="rl-mono" style="border:0;padding:0">{visible(token) or "∅"}</span>'
+                     f'<span class="rl-mono" style="border:0;padding:0">{letters}</span>'
                      f"<small>{shown}</small></span>")
     return f'<div class="rl-strip">{"".join(boxes)}</div>'
 

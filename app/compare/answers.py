@@ -10,11 +10,13 @@ import streamlit as st
 
 from app import jobs, naming
 from app.lab import lab
+from app.on_request import large, requested
 from app.playground.models import title
-from app.tokens import readable
+from app.tokens import written
 from labcore.catalog.right import check
 from labcore.compare.proportion import interval
 from labcore.errors import LabError
+from labcore.jobs.jobs import Spec
 from labcore.jobs.models import source, steps
 from labcore.runs.titles import title as title_of
 from labcore.spec.model_names import BASE, Model, parse
@@ -57,11 +59,15 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
     limit = int(runs[0].spec.knobs["max_new_tokens"])
     ids = tuple(run.id for run in runs)
     above, below = st.container(), st.container()
+    doing = f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions"
+    spec: Spec | None = {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
+                              "temperature": TEMPERATURE, "max_new_tokens": limit}
     with below:  # so that the table stays where it is while newer checkpoints answer
-        found, _ = jobs.result(
-            {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED, "temperature": TEMPERATURE,
-             "max_new_tokens": limit}, f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} "
-            "questions", "answers", ids, ids, polled)
+        if any(large(run.spec) for run in runs):
+            spec = requested("answers", ids, spec, f"{doing}, with up to {limit:,} tokens each.")
+        if spec is None:
+            return
+        found, _ = jobs.result(spec, doing, "answers", ids, ids, polled)
     if found is None:
         return
     heads = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
@@ -114,7 +120,7 @@ def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: 
     colours are by run.
     """
     models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
-    rows = "".join(f"<tr><td><code>{readable(question['prompt'])}</code></td>"
+    rows = "".join(f"<tr><td><code>{written(question['prompt'])}</code></td>"
                    + "".join(f"<td>{_cell(column['answers'][row], said)}</td>" for column in found["columns"]) + "</tr>"
                    for row, question in enumerate(found["questions"][:SHOWN]))
     shares = "".join(f"<td>{share(column, _colour(column['model'], colours))}</td>" for column in found["columns"])
@@ -141,7 +147,7 @@ def _cell(answer: dict[str, Any], said: str) -> str:
     mark = {None: "", True: f'<span class="rl-pos" title="right (check: {said})">✓</span> ',
             False: f'<span class="rl-muted" title="wrong (check: {said})">✗</span> '}[answer["exact"]]
     cut = ' <span class="rl-muted" title="cut at the length limit">(cut)</span>' if answer["truncated"] else ""
-    return f"{mark}<code>{readable(answer['text'])}</code>{cut}"
+    return f"{mark}<code>{written(answer['text'])}</code>{cut}"
 
 
 def share(column: dict[str, Any], colour: str) -> str:

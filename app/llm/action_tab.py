@@ -9,7 +9,9 @@ from app.components.figure_chart import figure_chart
 from app.lab import active
 from app.llm import action_figures as figures
 from app.llm.proxy_tab import nearest
+from app.on_request import requested
 from app.playground.models import title
+from app.status import duration
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.jobs.models import steps
@@ -19,6 +21,7 @@ from labcore.store.rows import RunRow
 
 NAME = "Action space"
 COUNT, SEED = 128, 0  # prompts
+LENGTH, SPEED = "completions/mean_length", "tokens_per_second"  # metrics
 MEANS = ("Before each token the model has a probability for every token of its vocabulary. How much of it do the k "
          "likeliest tokens hold together? Near 1 the model has hardly a choice left there: its effective action space "
          "is small, and a sampled completion can differ only where the mass is spread.")
@@ -33,13 +36,17 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     at = nearest(there, step)
     names = [Model(run.id, BASE).name, *([Model(run.id, step=at).name] if at else [])]
     looked = step if step < feed.last_step else None
-    found, fresh = jobs.result({"job": "action_space", "models": names, "count": COUNT, "seed": SEED},
-                               f"{len(names)} models answer {COUNT} prompts" if at else f"The base answers {COUNT} "
-                               "prompts", "action_space", (run.id, looked), run.id, polled=active(run))
+    st.caption(MEANS)
+    spec = requested("action_space", (run.id, looked), {"job": "action_space", "models": names, "count": COUNT,
+                                                        "seed": SEED}, cost(run, feed, len(names)))
+    if spec is None:
+        return
+    found, fresh = jobs.result(spec, f"{len(spec['models'])} models answer {COUNT} prompts" if at else
+                               f"The base answers {COUNT} prompts", "action_space", (run.id, spec), run.id,
+                               polled=active(run))
     if found is None:
         return
     titles = [title(column["model"]) for column in found["columns"]]
-    st.caption(MEANS)
     st.markdown(literal(figures.words(found, titles)))
     figure_chart(figures.mass_figure(found, titles, theme.ground()), "action_space", title="Effective action space",
                  caption=f"{title_of(run)}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "
@@ -50,6 +57,18 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     st.caption(f"{titles[-1]}{nearby}. {figures.about(found)}{newer}")
     with st.expander("The numbers", key="action_space_numbers"):
         st.html(figures.table(found, titles))
+
+
+def cost(run: RunRow, feed: Feed, models: int) -> str:
+    """What it takes to sample from so many models: from the run's own steps, where these sample too."""
+    last = feed.steps[-1].metrics if feed.steps else {}
+    count, length, speed = models * COUNT, last.get(LENGTH), last.get(SPEED)
+    limit = int(run.spec.knobs["max_new_tokens"])
+    said = f"{'Two models write' if models > 1 else 'The base writes'} {COUNT} completions{' each' * (models > 1)}"
+    if not length or not speed:
+        return f"{said}, of up to {limit:,} tokens."
+    seconds = duration(count * length / speed)
+    return f"{said}, of about {length:,.0f} tokens: about {seconds} at the speed of the run's last step."
 
 
 def _nearest(at: int, step: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -15,13 +15,25 @@ MOST = 60  # columns
 Key = tuple[str, bool]  # an answer: its text, and whether it was cut at the length limit
 
 
+class Sample(NamedTuple):
+    """An answer that was sampled so many `times`, and how it was judged."""
+
+    exact: bool | None
+    reward: float | None
+    times: int
+
+
 @dataclass(frozen=True)
 class Column:
-    """The log-probs (nats) of the answers after the updates of `step` (0: before the first), and which are right."""
+    """The log-probs (nats) of the answers after the updates of `step` (0: before the first), and which are right.
+
+    `sampled` is how the step's samples were judged; empty before the first step.
+    """
 
     step: int
     logprobs: dict[Key, float]
     exact: dict[Key, bool | None]
+    sampled: tuple[Sample, ...] = ()
 
 
 def key_of(answer: dict[str, Any]) -> Key:
@@ -67,4 +79,6 @@ def _read(run_id: str, step: int, written: int) -> list[list[Column]]:
 def _column(group: dict[str, Any], step: int, field: str) -> Column:
     answers = {key_of(answer): answer for answer in group["answers"] if answer[field] is not None}
     return Column(step, {key: answer[field] for key, answer in answers.items()},
-                  {key: answer["exact"] for key, answer in answers.items()})
+                  {key: answer["exact"] for key, answer in answers.items()},
+                  tuple(Sample(answer["exact"], answer["reward"], answer["count"]) for answer in group["answers"]
+                        if answer["count"] and step))

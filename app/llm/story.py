@@ -12,10 +12,11 @@ from typing import Any
 import streamlit as st
 
 from app import link
+from app.chat_text import asked, last_turn, one_line
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
-from app.llm import probes, reward_parts
+from app.llm import probes, reward_parts, verdicts
 from app.llm.history import Column, Key, history, key_of, thinned
 from app.llm.story_words import SMALL, likelihood, percent, sentence
 from app.theme import number
@@ -28,6 +29,7 @@ WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
 ROWS = 6  # of single answers
 LOOKED_BACK = 5  # files of samples
+LINE = 90  # characters of a prompt where it is chosen
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
 APART = "No history: this prompt was only in this step's batch."
@@ -167,37 +169,52 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
     Bars and cells have shares of the scale, from 0 to 1; None where nothing is known.
     """
     group = groups[chosen]
+    drawn = verdicts.payload(group, columns) if verdicts.grouped(group) else _answers(group, columns)
+    return {
+        "step": at, "late": step - at, "chosen": chosen,
+        "options": [[name, "watched" if name in WATCHED else "batch", _line(each["prompt"])]
+                    for name, each in groups.items()],
+        "prompt": _line(group["prompt"]), "asked": asked(group), "answer": group.get("answer") or "",
+        **{f"{earned}s": any(answer[earned] is not None for answer in group["answers"])
+           for earned in ("reward", "advantage")},
+        "apart": "" if chosen in WATCHED else APART, **drawn,
+        "sentence": f"{drawn['sentence']} {reward_parts.sentence(group)}".strip()}
+
+
+def _line(prompt: str) -> str:
+    """A prompt's last user turn in one line."""
+    return one_line(last_turn(prompt), LINE)
+
+
+def _answers(group: dict[str, Any], columns: list[Column]) -> dict[str, Any]:
+    """Short answers: one a row, with how likely each is."""
     answers, left_out = rows(group, columns)
     known = [value for answer in answers for value in _known(answer, columns)]
     low = 0.0 if max(known, default=0.0) > log(SMALL) else floor(min(known))
     drawn = [_row(answer, columns, low) for answer in answers]
     rest = [] if low else [_rest(drawn, left_out)]
-    return {
-        "step": at, "late": step - at, "sentence": f"{sentence(group)} {reward_parts.sentence(group)}".strip(),
-        "chosen": chosen,
-        "options": [[name, "watched" if name in WATCHED else "batch", each["prompt"]]
-                    for name, each in groups.items()],
-        "prompt": group["prompt"], "answer": group.get("answer") or "",
-        **{f"{earned}s": any(answer[earned] is not None for answer in answers) for earned in ("reward", "advantage")},
-        "apart": "" if chosen in WATCHED else APART, "columns": [column.step for column in columns],
-        "low": low, "rows": [*drawn, *rest]}
+    return {"sentence": sentence(group), "columns": [column.step for column in columns], "low": low,
+            "rows": [*drawn, *rest]}
 
 
 def rows(group: dict[str, Any], columns: list[Column]) -> tuple[list[dict[str, Any]], int]:
     """The answers to show, the pair and the right one first, then the likeliest ever; and how many samples are of
     others.
 
-    This step's samples come before those of other steps where there is no room for all.
+    This step's samples come before those of other steps where there is no room for all. A right answer that is
+    neither sampled nor likely, such as that of the file, is shown only where no other right one is.
     """
     found = {key_of(answer): answer for answer in group["answers"]}
     for column in columns:
         for key, exact in column.exact.items():
             found.setdefault(key, _elsewhere(key, exact))
     best = {key: max(_known(answer, columns), default=-inf) for key, answer in found.items()}
+    seen = {key for key, answer in found.items() if answer["count"] or best[key] > log(SEEN)}
+    right = {key for key, answer in found.items() if answer["exact"]}
 
     def first(key: Key) -> int:
-        return FIRST.get(found[key].get("role", ""), int(bool(found[key]["exact"])))
-    telling = [key for key, answer in found.items() if first(key) or answer["count"] or best[key] > log(SEEN)]
+        return FIRST.get(found[key].get("role", ""), int(key in (right & seen or right)))
+    telling = [key for key in found if first(key) or key in seen]
     wanted = sorted(telling, key=lambda key: (-first(key), -found[key]["count"], -best[key]))
     shown = sorted(wanted[:ROWS], key=lambda key: (-first(key), -best[key]))
     return [found[key] for key in shown], sum(found[key]["count"] for key in wanted[ROWS:])

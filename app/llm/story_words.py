@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import exp, log
 from typing import Any
 
@@ -35,15 +36,18 @@ def likelihood(logprob: float) -> str:
     return percent(exp(max(min(logprob, 0.0), log(1e-300))))
 
 
-def moved(before: float, after: float) -> str:
+def moved(before: float, after: float, several: bool = False) -> str:
     """"rises from 31 % to 47 %", or that it stays, by the log-probs (nats). Where both probabilities are too small to
-    be told apart it is the log-prob that moves.
+    be told apart it is the log-prob that moves. `several`: of more than one answer, "rise from …".
 
     >>> moved(log(0.31), log(0.47)), moved(log(0.2), log(0.1)), moved(log(0.5), log(0.5002))
     ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
     >>> moved(-255.2, -1400.0), moved(-255.2, -255.21), moved(log(0.2), -1400.0)
     ('falls from log-prob −255.2 to −1,400.0', 'stays at log-prob −255.2', 'falls from 20 % to <0.1 %')
+    >>> moved(log(0.31), log(0.47), several=True)
+    'rise from 31 % to 47 %'
     """
+    one = "" if several else "s"
     shares = [exp(min(each, 0.0)) for each in (before, after)]
     kind, words = "", [likelihood(each) for each in (before, after)]
     if max(shares) < SMALL:
@@ -51,8 +55,8 @@ def moved(before: float, after: float) -> str:
     elif abs(shares[1] - shares[0]) < STILL:
         words = words[1:]
     if words[0] == words[-1]:
-        return f"stays at {kind}{words[-1]}"
-    return f"{'rises' if after > before else 'falls'} from {kind}{words[0]} to {words[1]}"
+        return f"stay{one} at {kind}{words[-1]}"
+    return f"{'rise' if after > before else 'fall'}{one} from {kind}{words[0]} to {words[1]}"
 
 
 def sentence(group: dict[str, Any]) -> str:
@@ -63,10 +67,10 @@ def sentence(group: dict[str, Any]) -> str:
         return _of_pair(group, chosen, rejected)
     sampled = [answer for answer in answers if answer["count"]]
     count = sum(answer["count"] for answer in sampled)
-    return " ".join(filter(None, (_rewards(sampled, count), _right(answers) or _favoured(sampled))))
+    return " ".join(filter(None, (judged(sampled, count), _right(answers) or _favoured(sampled))))
 
 
-def _rewards(sampled: list[dict], count: int) -> str:
+def judged(sampled: list[dict], count: int) -> str:
     """How many answers are right, or that nothing tells them apart."""
     rewards = {answer["reward"] for answer in sampled}
     if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
@@ -82,15 +86,32 @@ def _rewards(sampled: list[dict], count: int) -> str:
 
 
 def _right(answers: list[dict]) -> str:
-    """What the update does to the right answer, and to the other ones that were sampled."""
-    right = next((answer for answer in answers if answer["exact"] and answer["after"] is not None), None)
-    if right is None:
+    """What the update does to the right answers together, and to the wrong ones that were sampled.
+
+    The right ones are those among the samples that the verifier accepts; where it accepts none, those that are followed
+    without being sampled, such as the answer of a file.
+    """
+    known = [answer for answer in answers if answer["after"] is not None]
+    right = [answer for answer in known if answer["exact"]]
+    right = [answer for answer in right if answer["count"]] or right
+    if not right:
         return ""
-    others = [answer for answer in answers if answer["count"] and answer is not right and not answer["exact"]
-              and answer["after"] is not None]
-    change = sum(answer["after"] - answer["before"] for answer in others)
+    change = sum(answer["after"] - answer["before"] for answer in known if answer["count"] and not answer["exact"])
     rest = "" if abs(change) < STILL else f", the wrong ones together {'rise' if change > 0 else 'fall'}"
-    return f"After the update the right one {_of(right)}{rest}."
+    which = "right one" if len(right) == 1 else f"{len(right)} right ones together"
+    before, after = (_together(answer[f"logprob_{when}"] for answer in right) for when in ("before", "after"))
+    return f"After the update the {which} {moved(before, after, several=len(right) > 1)}{rest}."
+
+
+def _together(logprobs: Iterable[float]) -> float:
+    """The log-prob of any of some answers, nats.
+
+    >>> round(_together([log(0.25), log(0.5)]), 6) == round(log(0.75), 6), round(_together([-900.0]), 6)
+    (True, -900.0)
+    """
+    found = [*logprobs]
+    most = max(found)
+    return most + log(sum(exp(each - most) for each in found))
 
 
 def _favoured(sampled: list[dict]) -> str:

@@ -18,6 +18,7 @@ from labcore.tasks.look import Look
 
 MOST = 0.8  # of the answers that look alike, from where a setting is proposed
 SFT_STEPS = 400  # that are proposed
+CUT = 0.25  # of the completions: from there a longer limit is proposed
 _FITS = {"numeric": "All answers are numbers. The numeric verifier also accepts “The answer is 5.” and 5.0.",
          "math": "Some answers have TeX or are fractions. The math verifier also accepts 0.75 for 3/4.",
          "choice": "All answers are letters of a choice. The choice verifier also accepts “The answer is (B).”"}
@@ -114,7 +115,10 @@ def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Fin
     if spec.model not in MODELS and result["longest"]:
         found.append(_fits(result["longest"], int(spec.knobs["max_new_tokens"]), result["context"]))
     if not answers:
-        return found
+        return [*found, Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
+                                f"completion of {int(spec.knobs['max_new_tokens']):,} tokens.")]
+    causes = [cause for cause in (_untemplated(result, spec), _limited(result, spec, taught)) if cause]
+    found += causes
     right, count = sum(answer["exact"] for answer in answers), len(answers)
     sft = None if taught else base_spec(spec)
     passed = f" ({check(spec.task_row, spec.knobs)})" if right else ""
@@ -128,9 +132,33 @@ def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Fin
         mean = sum(answer["reward"] for answer in answers) / count
         found.append(Finding("good", f"{said}, but the rewards differ (mean {mean:.2f}): there is something to "
                              "reinforce."))
+    elif causes:
+        found.append(Finding("warning", f"{said}. Change what is said above first, then try again."))
     else:
         found.append(_nothing(said, spec, sft))
     return found
+
+
+def _untemplated(result: Mapping[str, Any], spec: RunSpec) -> Finding | None:
+    """An instruct model that is asked in plain text."""
+    if not result.get("has_template") or result["templated"]:
+        return None
+    return Finding("warning", f"{_model(spec)} has a chat template, but the template is off: it reads the prompts as "
+                   "plain text, unlike those of its training.", (Proposal("Use the chat template", (
+                       ("template", "auto"),)),))
+
+
+def _limited(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> Finding | None:
+    """Completions that the length limit cut. A built-in model that nobody taught does not know how to end."""
+    cut, count = sum(bool(each.get("truncated")) for each in result["answers"]), len(result["answers"])
+    if cut < CUT * count or (spec.model in MODELS and not taught):
+        return None
+    limit, knob = int(spec.knobs["max_new_tokens"]), every_knob()["max_new_tokens"]
+    wanted = min(limit * (4 if 2 * cut >= count else 2), result["context"] - result["longest"], int(knob.high or limit))
+    use = (Proposal(f"Length limit {wanted:,}", (("max_new_tokens", wanted),)),) if wanted > limit else ()
+    room = "" if use else " The context has no room for longer ones."
+    return Finding("warning", f"{cut} of {count} completions were cut at the length limit of {limit:,} tokens, before "
+                   f"the answer may have come.{room}", use)
 
 
 def _nothing(said: str, spec: RunSpec, sft: RunSpec | None) -> Finding:

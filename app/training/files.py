@@ -42,6 +42,14 @@ def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
         return None
 
 
+def written(run_id: str, kind: str, step: int) -> int:
+    """When a file was written, nanoseconds; 0 where it is not there."""
+    try:
+        return path_of(run_id, kind, step).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 @st.cache_data(max_entries=32, show_spinner=False)
 def _read(path: str, written: int) -> dict[str, Any]:
     return json.loads(Path(path).read_text(encoding="utf-8"))

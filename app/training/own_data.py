@@ -17,6 +17,7 @@ from app.training import data_words
 from app.training.data_words import Finding, Proposal
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.tasks import MEASURED
 from labcore.errors import LabError
 from labcore.files import bases
@@ -118,7 +119,7 @@ def _sft(spec: RunSpec) -> str:
 
 def _counting(spec: RunSpec) -> dict[str, Value]:
     counting = {"dtype", "temperature", "top_k", "top_p", "max_new_tokens"} | {
-        knob.key for knob in spec.task_row.knobs} - MEASURED
+        knob.key for knob in (*PROMPT, *spec.task_row.knobs)} - MEASURED
     return {key: value for key, value in spec.knobs.items() if key in counting}
 
 

@@ -155,12 +155,21 @@ class Rendering:
             return self._plain(row) + self.begins_with
         return self._conversation(row, self._turns(row), add_generation_prompt=True) + self.begins_with
 
+    def shown(self, row: Asked) -> dict[str, str]:
+        """A row's prompt for the pictures of a step: `rendered` is what the model reads, where that is something else.
+        """
+        text = self.text(row)
+        return {"prompt": row.prompt, **({"rendered": text} if text != row.prompt else {})}
+
     def _answered(self, row: Asked, answer: str, ended: bool) -> str:
         if self.template is None or not ended:  # an answer that was cut stands where the model wrote it
             return self.text(row) + answer
         return self._conversation(row, [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}])
 
     def _plain(self, row: Asked) -> str:
+        if row.turns and _own_template(self.tokenizer) is not None:
+            raise LabError(f"The prompt{_place(row)} is a conversation, and the model's chat template is off: set "
+                           "template=auto.")
         if row.turns:
             raise LabError(f"The prompt{_place(row)} is a conversation, and this model has no chat template: set "
                            "template=chatml, or choose an instruct model.")

@@ -3,8 +3,11 @@
 import pytest
 
 from app.llm import action_figures as figures
+from app.llm import action_tab as tab
+from app.training.feed import Feed
+from labcore.store.rows import Step
 from tests.app.asking import trained
-from tests.app.seeding import html
+from tests.app.seeding import html, ran, seed
 
 
 def row(samples, *mass):
@@ -59,6 +62,26 @@ def test_the_checkpoint_nearest_to_the_step_is_asked_beside_the_base(page, asked
     run = trained(lab.store, steps=(0, 2, 5))
     asked.reply = lambda spec: found(*spec["models"])
     test = page("llm", run=run, tab="Action space")
+    assert asked.asked == [], "nothing is computed that nobody asked for"
+    press(test, "Compute")
     assert asked.asked[-1]["models"] == [f"base:{run}", f"{run}@5"]
     assert any("GRPO, step 5, the checkpoint nearest to step 6." in each.value for each in test.caption)
     assert "<td>GRPO, step 5</td>" in html(test)
+    again = page("llm", run=run, tab="Action space")
+    assert len(asked.asked) == 1 and "<td>GRPO, step 5</td>" in html(again), "what is there is shown at once"
+
+
+def press(test, label):
+    button, = [each for each in test.button if each.label == label]
+    button.click()
+    ran(test)
+
+
+@pytest.mark.parametrize("metrics, words", [
+    ({"completions/mean_length": 100.0, "tokens_per_second": 200.0},
+     "of about 100 tokens: about 2 min 8 s at the speed of the run's last step."),
+    ({"tokens_per_second": 200.0}, "of up to 8 tokens.")])
+def test_the_cost_is_said_before(metrics, words, lab):
+    run = lab.find(seed(lab.store, "finished"))
+    feed = Feed(run.spec, [Step(1, 10, 0, 1.0, metrics)])
+    assert tab.cost(run, feed, 2) == f"Two models write 128 completions each, {words}"

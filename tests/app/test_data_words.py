@@ -121,4 +121,33 @@ def test_some_right_all_right_and_rewards_that_differ(spec):
     assert "5 of 16 (exact match): some answers are right" in said(of_trial(result(5), spec(), True), "good")
     assert "nothing left to learn" in said(of_trial(result(16), spec(), True), "note")
     assert "rewards differ (mean 0.25)" in said(of_trial(result(0, rewards=(0.0, 0.5)), spec(), True), "good")
-    assert of_trial(result(0, 0), spec(), True) == []
+
+
+def test_no_prompt_that_fits_is_said(spec):
+    assert "No prompt was tried, because none fits" in said(of_trial(result(0, 0), spec(), True), "warning")
+
+
+def instruct(right=0, cut=0, **more):
+    found = result(right, context=2048, has_template=True, templated=True, **more)
+    return found | {"answers": [each | {"truncated": place < cut} for place, each in enumerate(found["answers"])]}
+
+
+def test_an_instruct_model_without_its_template_is_told_to_use_it(spec):
+    found = of_trial(instruct() | {"templated": False}, spec(model="org/model", template="off"), False)
+    assert "org/model has a chat template, but the template is off" in said(found, "warning")
+    assert "org/model answered 0 of 16. Change what is said above first" in said(found, "warning")
+    assert {*proposals(found)} == {"Use the chat template"}
+    assert proposals(found)["Use the chat template"].knobs == (("template", "auto"),)
+    assert "template" not in said(of_trial(instruct(5), spec(model="org/model"), False))
+
+
+def test_completions_that_the_limit_cuts_propose_a_longer_one(spec):
+    found = of_trial(instruct(3, cut=12), spec(model="org/model", max_new_tokens=64), False)
+    assert "12 of 16 completions were cut at the length limit of 64 tokens" in said(found, "warning")
+    assert proposals(found)["Length limit 256"].knobs == (("max_new_tokens", 256),)
+    few = of_trial(instruct(3, cut=5), spec(model="org/model", max_new_tokens=64), False)
+    assert "Length limit 128" in proposals(few)
+    assert "were cut" not in said(of_trial(instruct(3, cut=2), spec(model="org/model"), False))
+    full = of_trial(instruct(3, cut=16) | {"context": 104}, spec(model="org/model", max_new_tokens=64), False)
+    assert "no room for longer ones" in said(full, "warning") and "Length limit" not in str(proposals(full))
+    assert "were cut" not in said(of_trial(instruct(0, cut=16), spec(), taught=False)), "it was not taught to end"

@@ -66,8 +66,13 @@ def test_pairs_examples_and_answers_are_kinds_of_their_own():
     assert [*found] == ["pairs", "answers"] and cards.ordered("pairs", found["pairs"], "low") == [1, 0]
     assert cards.kept("pairs", found["pairs"], "wrong") == [1]
     inside = payload.inside("answers", answer, 0, MET, knobs("dpo"))
-    assert [each["name"] for each in inside["sides"][0]["tokens"][0]["lines"]] == ["Log-prob"]
+    assert names_of(inside["sides"][0], 0) == ["Log-prob"]
     assert not payload.inside("pairs", pair, 0, MET, knobs("dpo"))["sides"][0]["tokens"]  # of an earlier version
+
+
+def names_of(side, place):
+    """The lines of a token, by the names of their shapes."""
+    return [side["shapes"][shape]["name"] for shape, *_ in side["lines"][place]]
 
 
 def knobs(algorithm="grpo", **more):
@@ -162,11 +167,28 @@ def test_the_two_moments_and_a_file_of_an_earlier_version():
     old = samples(ratio=1.5)
     shown = payload.inside("groups", old["groups"][0], 0, MET, knobs())
     assert not shown["moments"] and "share" not in [view[0] for view in shown["views"]]
-    names = [line["name"] for line in shown["sides"][0]["tokens"][0]["lines"]]
+    names = names_of(shown["sides"][0], 0)
     assert {"Ratio", "Surrogate", "KL, k3"} <= {*names} and not {"Gradient", "Gradient share"} & {*names}
     bare = {"prompt": "a", "completions": [{"text": "b", "reward": 1.0, "advantage": 0.5}]}
     assert payload.inside("groups", bare, 0, MET, knobs())["sides"][0]["tokens"] == [] and not scatter.dots(old)
     json.dumps([payload.shelf("groups", old["groups"], knobs()), shown], allow_nan=False)
+
+
+def test_all_tokens_of_a_long_completion_are_there_and_thinking_is_marked():
+    text = ["<", "think>", *["hm "] * 400, "</think>", *["so "] * 96, "7"]
+    one = {"prompt": "What is 3 + 4?", "completions": [completion("a" * 500) | {"tokens": text}, completion("b", 0.0)]}
+    side = payload.inside("groups", one, 0, AFTER, knobs())["sides"][0]
+    assert len(side["tokens"]) == len(side["lines"]) == len(side["values"]["ratio"]) == 500
+    assert side["thought"] == (0, 403) and len(side["shapes"]) < 30, "constant parts are sent once"
+    assert len(json.dumps(side)) < 600_000
+
+
+def test_a_row_has_the_ends_of_a_long_completion_and_the_prompt_its_last_turn():
+    one = group(1, 0) | {"prompt": "<|im_start|>user\nWhat is 3 + 4?<|im_end|>\n<|im_start|>assistant\n"}
+    one["completions"][1]["text"] = "First this.\nThen that.\nSo 8."
+    card = cards.card("groups", one, knobs())
+    assert card["asked"]["turn"] == "What is 3 + 4?" and card["asked"]["parts"][0] == ["token", "<|im_start|>"]
+    assert [(row["text"], row["ends"]) for row in card["rows"]] == [("ab", []), ("", ["First this.", "So 8."])]
 
 
 def test_the_scatter_says_how_far_sampler_and_trainer_are_apart():
@@ -185,3 +207,11 @@ def test_a_link_opens_the_same_completion_and_nonsense_in_it_does_no_harm(page, 
     run_id = seed(lab.store, "finished")
     for place in ("1", "9", "-1", "x", "9" * 5000):
         page("llm", run=run_id, prompt=place, completion=place, colour=place, sort=place, filter=place, moment=place)
+
+
+def test_of_very_many_tokens_some_are_drawn_and_the_widest_gaps_always():
+    many = [scatter.Dot("a", "p", -0.5, gap=1.0 if place == 7777 else 1e-6 * (place % 97)) for place in range(20_000)]
+    some = scatter.thinned(many)
+    assert len(some) <= scatter.MOST and many[7777] in some and scatter.thinned(many[:9]) == many[:9]
+    assert f"20,000 tokens ({len(some):,} drawn) before" in scatter.caption(many, {})
+    assert len(scatter.figure(many).data[1].x) == len(some)

@@ -80,6 +80,20 @@ def test_the_sentence_is_the_picture_s(before, after, said, wrong):
         assert len(words) == (1 if "stays" in said else 2)
 
 
+def test_right_is_what_the_verifier_accepts_not_the_text_of_the_file():
+    """The file says "3"; the model says it in three ways, and never as the file does."""
+    ways = [answer(text, *likely, exact=True, count=count, reward=1.0, advantage=0.4) for text, likely, count in (
+        ("The answer is 3.", (0.5, 0.52), 4), ("It is 3.", (0.25, 0.24), 2), ("3.", (0.12, 0.13), 1))]
+    shown = {"prompt": "1 + 2?", "answer": "3", "answers": [
+        answer("3", 1e-5, 1e-5, exact=True), *ways, answer("4", 0.1, 0.05, count=1, reward=0.0, advantage=-2.0)]}
+    assert sentence(shown) == ("7 of 8 answers are right. After the update the 3 right ones together rise from 87 % to "
+                               "89 %, the wrong ones together fall.")
+    texts = [row["text"] for row in story.payload({"w0": shown}, "w0", [], 5, 5)["rows"]]
+    assert texts == ["The answer is 3.", "It is 3.", "3.", "4", ""], "the file's own text is as good as never written"
+    alone = {**shown, "answers": [shown["answers"][0], shown["answers"][-1]]}
+    assert "the right one stays at log-prob −11.5" in sentence(alone), "where no sample is right it is followed"
+
+
 def test_a_pair_that_stays_is_not_said_to_move():
     shown = pair(chosen=(0.2, 0.2), rejected=(0.3, 0.1)) | {"margin_before": 0.101, "margin_after": 0.102}
     assert sentence(shown) == ("The margin stays at 0.10: chosen becomes neither likelier nor less likely, rejected "
@@ -165,6 +179,17 @@ def test_unlikely_answers_are_shown_by_their_log_probs():
     assert shown["low"] == -70 and not any(row["rest"] for row in shown["rows"])
     assert shown["rows"][0]["said"] == ["−69.1", "−68.4"] and not shown["advantages"] and not shown["rewards"]
     assert 0 < shown["rows"][0]["before"] < shown["rows"][0]["after"] < shown["rows"][1]["after"] < 1
+
+
+def test_a_prompt_is_chosen_by_its_last_user_turn():
+    written = ("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is\n3 + 4?<|im_end|>\n"
+               "<|im_start|>assistant\n")
+    groups = {"w0": group(written), "w1": group("What is 1 + 1?") | {"rendered": written}, "b0": group("x" * 200)}
+    shown = story.payload(groups, "w0", [], 5, 5)
+    assert [option[2] for option in shown["options"]] == ["What is 3 + 4?", "What is 1 + 1?", "x" * story.LINE + "…"]
+    assert shown["asked"]["turn"] == "What is\n3 + 4?" and ["token", "<|im_end|>"] in shown["asked"]["parts"]
+    assert story.payload(groups, "b0", [], 5, 5)["asked"] == {
+        "turn": "x" * 160 + "…", "parts": [["text", "x" * 200]]}
 
 
 # ---- files -----------------------------------------------------------------------------------------------------

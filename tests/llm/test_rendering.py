@@ -85,6 +85,14 @@ def test_plain_text_has_the_tokenizers_own_encoding(tokenizer):
         assert prompt[0] == tokenizer.convert_tokens_to_ids("<s>") and "<s>" not in tokenizer.decode(answer)
 
 
+def test_pictures_have_the_prompt_as_the_model_reads_it_where_that_is_another_text():
+    plain, chat = rendering(character_tokenizer()), rendering(CHATS["byte level"])
+    assert plain.shown(Problem("ba=", "")) == {"prompt": "ba="}
+    shown = chat.shown(Problem("and 6?", "", turns=TURNS))
+    assert shown["prompt"] == "and 6?" and shown["rendered"] == chat.text(Problem("and 6?", "", turns=TURNS))
+    assert shown["rendered"].startswith("<|im_start|>")
+
+
 def test_the_system_prompt_is_the_first_turn_unless_there_is_one():
     tokenizer = CHATS["byte level"]
     brief, own = {"role": "system", "content": "Be brief."}, {"role": "system", "content": "Hello"}
@@ -273,3 +281,8 @@ def test_a_prompt_that_just_fits(plain):
 def test_the_end_token_spelt_out_is_text(plain):
     got = answers(plain, ["<eos>"], 9)
     assert got.lengths.tolist() == [6] and decode(PLAIN, got, END) == ["<eos>"]
+
+
+def test_a_conversation_with_the_template_off_says_to_turn_it_on():
+    with pytest.raises(LabError, match="is a conversation, and the model's chat template is off: set template=auto"):
+        rendering(CHATS["byte level"], template="off").prompts([Problem("and 6?", "", 3, TURNS)])

@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, link, theme, typed
+from app.chat_text import last_turn, one_line, shortened
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import (
@@ -28,6 +29,7 @@ from app.compare.one_batch.batch import (
 from app.components.figure_chart import figure_chart
 from app.held import Held, held
 from app.link import Param
+from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -37,6 +39,7 @@ from labcore.spec.model_names import BASE, Model, parse
 from labcore.store.rows import RunRow
 
 BATCH = Param("batch", "")
+DOING = "Sampling the batch; each algorithm computes its gradient and a step"
 CSS = """
 <style>
 .st-key-one_batch_stale{opacity:.45}
@@ -70,8 +73,9 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
     batch = of(link.get(BATCH), models, compared)
     above = st.container()
     choice = tuple(run.id for run in runs), asked.spec()
-    found, fresh = jobs.result(batch.spec(), "Sampling the batch; each algorithm computes its gradient and a step",
-                               "one_batch", choice, parse(batch.model).run, polled)
+    wanted = not any(large(run.spec) for run in runs) or requested("one_batch", choice, batch.spec(), f"{DOING}.")
+    found, fresh = jobs.result(batch.spec(), DOING, "one_batch", choice, parse(batch.model).run,
+                               polled) if wanted else (None, False)
     batch = replace(batch, model=jobs.asked_for("one_batch", batch.spec())["model"])
 
     def to(**changes: Any) -> None:
@@ -176,7 +180,8 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
     """Two completions, token by token: at first a right one and a wrong one."""
     st.subheader("−∂L/∂log π per token", anchor=False)
     rows = found["completions"]
-    words = [f"{each['prompt']} → {each['text']!r} · {'right' if each['exact'] else 'wrong'}" for each in rows]
+    words = [f"{one_line(last_turn(each['prompt']), 60)} → {shortened(repr(each['text']), 60)} · "
+             f"{'right' if each['exact'] else 'wrong'}" for each in rows]
     other = next((place for place, each in enumerate(rows) if each["exact"] != rows[0]["exact"]), len(rows) - 1)
     for column, which, usual in zip(st.columns(2, gap="large"), LOOKED, (0, other), strict=True):
         with column:

@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.components.component import Component
+from app.components.component import HERE, Component
 
-SCOPE = Component(Path(__file__).parent)
+SCOPE = Component(Path(__file__).parent, HERE / "chips.js")
 EQUATION = "scope_equation"  # key of the container with the LaTeX, whose terms light up
 
 

@@ -1,5 +1,6 @@
-// The microscope: cards of groups on the left, one completion token by token on the right (scope_tokens.js). Served as
-// one with component.js. Sorting, filtering and reading tokens need no server; what is chosen goes into the link.
+// The microscope: cards of groups on the left, one completion token by token on the right (scope_tokens.js, drawn by
+// scope_strip.js). Served as one with component.js and chips.js. Sorting, filtering and reading tokens need no server;
+// what is chosen goes into the link.
 
 const scopes = new WeakMap();
 
@@ -27,8 +28,8 @@ function build(scope) {
   [scope.sort, scope.colour] = find("select");
   [scope.kinds, scope.filters, scope.moments] = find(".rl-scope-chips");
   [scope.summary, scope.lines] = find("table");
-  [[scope.heads], [scope.cards], [scope.title], [scope.of], [scope.said], [scope.sides], [scope.key], [scope.source]] =
-    [".rl-scope-heads", ".rl-scope-cards", "h4", ".rl-scope-of", ".rl-scope-said", ".rl-scope-sides", ".rl-scope-key",
+  [[scope.left], [scope.heads], [scope.cards], [scope.title], [scope.of], [scope.said], [scope.sides], [scope.key], [scope.source]] =
+    [".rl-scope-left", ".rl-scope-heads", ".rl-scope-cards", "h4", ".rl-scope-of", ".rl-scope-said", ".rl-scope-sides", ".rl-scope-key",
       ".rl-scope-source"].map(find);
   scope.sort.addEventListener("change", () => view(scope, { sort: scope.sort.value }));
   scope.colour.addEventListener("change", () => view(scope, { colour: scope.colour.value }));
@@ -84,6 +85,7 @@ function draw(scope) {
   scope.sort.value = now(scope, "sort");
   scope.of.textContent = data.of;
   scope.heads.hidden = data.kind !== "groups";
+  scope.left.classList.toggle("rl-scope-long", data.cards.some(({ rows }) => rows.some(({ ends }) => ends?.length)));
   list(scope);
   drawTokens(scope);
 }
@@ -114,9 +116,9 @@ function list(scope) {
 }
 
 function cardOf(scope, place) {
-  const { prompt, answer, facts, mark, rows } = scope.data.cards[place];
+  const { asked: told, answer, facts, mark, rows } = scope.data.cards[place];
   const card = made("article", "rl-scope-card"), head = made("header");
-  head.append(made("code", "", visible(prompt)));
+  head.append(...asked(told, visible(told.turn)));
   if (answer) {
     const right = made("span", "", "answer ");
     right.append(made("code", "", visible(answer)));
@@ -143,7 +145,7 @@ function rowOf(scope, place, row) {
     scope.pinned = null;
     sendChoice(scope, { prompt: place, completion: row.at });
   });
-  const text = made("code", "", visible(row.text) + (row.cut ? "…" : ""));
+  const text = writtenOf(row);
   if (row.cut) text.title = "Cut at the length limit";
   if (kind !== "groups") {
     button.classList.add("rl-scope-plain");
@@ -158,10 +160,20 @@ function rowOf(scope, place, row) {
     row.left_out ? "left out" : level ? "0" : plus(row.advantage, 2));
   button.append(mark, text, made("i", "", row.count > 1 ? `×${row.count}` : ""), made("span", "", format(row.earned, 2)),
     barOf(row, scope.data.range), advantage);
-  button.setAttribute("aria-label", [visible(row.text), mark.title, row.count > 1 && `${row.count} times`,
+  button.setAttribute("aria-label", [text.textContent, mark.title, row.count > 1 && `${row.count} times`,
     `reward ${format(row.earned, 2)}`, row.baseline !== null && `baseline ${format(row.baseline, 2)}`,
     `advantage ${advantage.textContent}`].filter(Boolean).join(", "));
   return button;
+}
+
+// A completion: a short one whole, of a long one its first and last line.
+function writtenOf({ text, ends: [first, last] = [], cut }) {
+  const code = made("code", first === undefined ? "" : "rl-scope-ends");
+  const more = cut ? "…" : "";
+  if (first === undefined) code.textContent = visible(text) + more;
+  else code.append(made("span", "", visible(first) + (last ? "" : more)),
+    ...(last ? [made("span", "", `… ${visible(last)}${more}`)] : []));
+  return code;
 }
 
 const sign = (exact) => (exact === null || exact === undefined ? "" : exact ? "✓" : "✗");
@@ -204,4 +216,7 @@ export function update({ data, parentElement, setTriggerValue }) {
   draw(scope);
 }
 
-export const dispose = disposing(scopes, (scope) => lightTerms(scope, []));
+export const dispose = disposing(scopes, (scope) => {
+  lightTerms(scope, []);
+  scope.resized.disconnect();
+});

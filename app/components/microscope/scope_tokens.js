@@ -1,8 +1,9 @@
-// One completion (or the two of a pair) token by token: boxes coloured by a number, and the arithmetic of the one that
-// is looked at, whose lines light up the equation's terms and open the source of what computes them.
+// One completion (or the two of a pair) token by token: boxes coloured by a number (scope_strip.js), and the arithmetic
+// of the one that is looked at, whose lines light up the equation's terms and open the source of what computes them.
 
 function listenTokens(scope) {
   const keyOf = ({ target }) => target.closest?.("[data-token]")?.dataset.token ?? null;
+  scope.strips = [];
   scope.sides.addEventListener("pointerover", (event) => event.pointerType !== "touch" && look(scope, keyOf(event)));
   scope.sides.addEventListener("pointerleave", () => look(scope, null));
   scope.sides.addEventListener("focusin", (event) => event.target.matches(":focus-visible") && look(scope, keyOf(event)));
@@ -10,16 +11,13 @@ function listenTokens(scope) {
   scope.sides.addEventListener("click", (event) => {
     const key = keyOf(event);
     if (!key) return;
+    if (key.endsWith("fold")) { unfold(scope.strips[Number(key.split(".")[0])]); return; }
     scope.pinned = scope.pinned === key ? null : key;
     drawToken(scope);
   });
-  scope.sides.addEventListener("keydown", (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key], boxes = [...scope.sides.querySelectorAll("[data-token]")];
-    if (!by || !event.target.dataset.token) return;
-    event.preventDefault();
-    event.stopPropagation(); // the page's own arrow keys move its step
-    boxes[Math.max(0, Math.min(boxes.length - 1, boxes.indexOf(event.target) + by))].focus();
-  });
+  scope.sides.addEventListener("keydown", (event) => walk(scope, event));
+  scope.resized = new ResizeObserver(() => scope.strips.forEach((strip) => lay(strip)));
+  scope.resized.observe(scope.sides);
   for (const table of [scope.lines, scope.summary]) {
     const termsOf = ({ target }) => (target.closest?.("tr")?.dataset.terms ?? "").split(" ").filter(Boolean);
     table.addEventListener("pointerover", (event) => lightTerms(scope, termsOf(event)));
@@ -63,9 +61,7 @@ function drawSource(scope) {
 
 function drawTokens(scope) {
   const { one, chosen, cards } = scope.data, { views, sides } = one;
-  scope.title.textContent = "";
-  if (sides.length === 1) scope.title.append(made("code", "", visible(cards[chosen[0]].prompt + sides[0].text)));
-  else scope.title.append("Pair of ", made("code", "", visible(cards[chosen[0]].prompt)));
+  entitle(scope, cards[chosen[0]].asked, sides);
   scope.said.textContent = one.said;
   const keys = views.map(([key]) => key), wished = now(scope, "colour");
   const seen = keys.includes(wished) ? wished : keys[0];
@@ -77,16 +73,8 @@ function drawTokens(scope) {
   chips(scope.moments, one.moments ? [["update", "In the last update", null], ["after", "After the step", null]] : [],
     one.when, (key) => sendChoice(scope, { moment: key }));
   const view = views.find(([key]) => key === seen);
-  const reach = Math.max(1e-12, ...sides.flatMap((side) => side.tokens.map(({ values }) =>
-    Math.abs((values[seen] ?? view?.[4] ?? 0) - (view?.[4] ?? 0)))));
-  const focused = document.activeElement?.dataset?.token;
-  const said = JSON.stringify([sides, seen]);
-  if (scope.stripped !== said) {
-    scope.sides.replaceChildren(...sides.map((side, i) => sideOf(side, i, view, reach, sides.length > 1)));
-    if (focused) scope.sides.querySelector(`[data-token="${focused}"]`)?.focus();
-  }
-  scope.stripped = said;
-  const cut = sides.some((side) => side.tokens.some((token) => token.cut));
+  drawSides(scope, sides, view, seen);
+  const cut = sides.some((side) => side.cut.some(Boolean));
   scope.key.textContent = view ? `${view[1]}${view[2] ? `, ${view[2]}` : ""}, of each token.` +
     (cut ? " Dashed: the surrogate cuts the token off." : "") : "This file holds no numbers per token.";
   fillLines(scope.summary, one.summary, scope.data.sources);
@@ -94,57 +82,76 @@ function drawTokens(scope) {
   drawSource(scope);
 }
 
-function sideOf(side, index, view, reach, named) {
-  const box = made("div", "rl-scope-side"), strip = made("div", "rl-scope-strip");
-  if (named) {
-    const head = made("p");
-    head.append(made("b", "", side.role), made("code", "", visible(side.text)));
-    box.append(head);
-  }
-  strip.append(...side.tokens.map((token, place) => tokenOf(token, `${index}.${place}`, place, view, reach)));
-  box.append(strip);
-  if (side.more) box.append(made("p", "rl-scope-key", `The first ${side.tokens.length} tokens; ${side.more} more.`));
-  return box;
+const SHORT = 60; // characters of a completion that stands in the title, behind its prompt
+
+function entitle(scope, told, sides) {
+  const said = JSON.stringify([told, sides.map(({ text }) => text)]);
+  if (scope.entitled === said) return;
+  scope.entitled = said;
+  const [{ text }] = sides, short = !told.parts.length && text.length <= SHORT;
+  scope.title.replaceChildren(...(sides.length > 1 ? ["Pair of ", ...asked(told, visible(told.turn))]
+    : short ? [made("code", "", visible(told.turn + text))] : asked(told, visible(told.turn))));
 }
 
-function tokenOf({ text, values, cut }, key, place, view, reach) {
-  const button = made("button"), value = view ? values[view[0]] : undefined;
-  button.type = "button";
-  button.dataset.token = key;
-  if (cut) button.dataset.cut = cut;
-  const [, label = "", unit = "", signed = false, centre = 0] = view ?? [];
-  const share = value === undefined ? 0 : (value - centre) / reach;
-  const hue = signed && share < 0 ? "light-dark(#E69F00,#F2B84B)" : "light-dark(#0072B2,#4FA8E0)";
-  button.style.background = `color-mix(in srgb,${hue} ${Math.round(Math.abs(share) * 45)}%,transparent)`;
-  const number = value === undefined ? "–" : (signed && !centre ? plus(value, 2) : format(value, 2));
-  button.append(made("code", "", text), made("small", "", number + (unit === "%" ? " %" : "")));
-  button.setAttribute("aria-label", `token ${place + 1}, ${text}, ${label} ${number}${cut ? ", cut off" : ""}`);
-  return button;
+function drawSides(scope, sides, view, seen) {
+  const middle = view?.[4] ?? 0;
+  const reach = Math.max(1e-12, ...sides.map((side) => (side.values[seen] ?? []).reduce((most, value) =>
+    Math.max(most, Math.abs(value - middle)), 0)));
+  const said = JSON.stringify([sides, seen]), text = JSON.stringify(sides.map(({ tokens }) => tokens));
+  if (scope.stripped === said) return;
+  scope.stripped = said;
+  const focused = scope.sides.contains(document.activeElement) ? document.activeElement.dataset.token : null;
+  const before = scope.stripText === text ? scope.strips : [];
+  scope.stripText = text;
+  scope.strips = sides.map((side, i) => stripOf(scope, side, i, { view, reach }, before[i]));
+  scope.sides.replaceChildren(...scope.strips.map((strip, i) => sideOf(sides[i], strip, sides.length > 1)));
+  scope.strips.forEach((strip, i) => lay(strip, before[i]?.top));
+  if (focused) focusOn(scope, focused);
+}
+
+function sideOf(side, strip, named) {
+  const box = made("div", "rl-scope-side");
+  if (named) {
+    const head = made("p");
+    head.append(made("b", "", side.role), made("code", "rl-scope-clamped", visible(side.text)));
+    box.append(head);
+  }
+  box.append(strip.box);
+  return box;
 }
 
 // ---- the arithmetic --------------------------------------------------------------------------------------------
 
-// The token that is looked at, else the one that was clicked, else the one with the largest share of the gradient.
+// The key of the token that is looked at, else of the one that was clicked, else of the one with the largest share of
+// the gradient among those that are not folded; null where there is none.
 function tokenAt(scope) {
   const { sides } = scope.data.one;
-  const at = (key) => { const [side, place] = (key ?? "").split("."); return sides[side]?.tokens[place]; };
-  for (const key of [scope.over, scope.pinned]) if (at(key)) return [key, at(key)];
-  const all = sides.flatMap((side, i) => side.tokens.map((token, place) => [`${i}.${place}`, token]));
-  const weight = ([, { values }]) => values.share ?? values.loss ?? Math.abs(values.advantages ?? 0);
-  return all.reduce((best, each) => (best && weight(best) >= weight(each) ? best : each), null) ?? [null, null];
+  const found = [scope.over, scope.pinned].find((key) => {
+    const [side, place] = (key ?? "").split(".");
+    return sides[side]?.tokens[place] !== undefined;
+  });
+  if (found) return found;
+  let best = null, most = -Infinity;
+  sides.forEach(({ tokens, values }, side) => tokens.forEach((_, place) => {
+    if (isFolded(scope.strips[side], place)) return;
+    const weight = values.share?.[place] ?? values.loss?.[place] ?? Math.abs(values.advantages?.[place] ?? 0);
+    if (weight > most) [best, most] = [`${side}.${place}`, weight];
+  }));
+  return best;
 }
 
 function drawToken(scope) {
-  const [key, token] = tokenAt(scope);
-  scope.sides.querySelectorAll("[data-token]").forEach((each) => {
-    each.setAttribute("aria-pressed", String(each.dataset.token === (scope.pinned ?? key)));
-    each.toggleAttribute("data-over", each.dataset.token === key);
-    each.tabIndex = each.dataset.token === key ? 0 : -1;
-  });
-  const [side, place] = (key ?? "0.0").split("."), { sides } = scope.data.one;
-  fillLines(scope.lines, token ? token.lines : [], scope.data.sources, token &&
-    `Token ${Number(place) + 1} of ${sides[side].role || sides[side].tokens.length}: ${token.text}`);
+  const key = tokenAt(scope);
+  scope.looked = key;
+  markTokens(scope);
+  const [side, place] = (key ?? "0.0").split(".").map(Number), { sides } = scope.data.one;
+  fillLines(scope.lines, key ? linesOf(sides[side], place) : [], scope.data.sources, key &&
+    `Token ${place + 1} of ${sides[side].role || sides[side].tokens.length}: ${nameOf(sides[side], place)}`);
 }
+
+// The lines of a token: their constant parts with what is the token's own.
+const linesOf = ({ lines, shapes }, place) => lines[place].map(([shape, worked, result, note]) =>
+  ({ ...shapes[shape], worked, result, note }));
 
 // Letters with a subscript, as in log π_old.
 function written(text) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from app.chat_text import thought
 from app.components.component import Component
 from app.theme import DARK, LIGHT, on
 from labcore.spec.model_names import BASE, parse
@@ -23,8 +24,8 @@ def payload(found: dict[str, Any], titles: list[str], stale: bool = False) -> di
     """What the browser draws of the answers `found` by the job "answer"; `stale`: newer ones are on their way."""
     columns = [{"letter": "ABC"[place], "title": title, "name": column["model"], "colour": [LIGHT[place], DARK[place]],
                 "ink": [on(LIGHT[place]), on(DARK[place])], "ends": column["ends"], "base": is_base(column),
-                "answers": column["answers"]} for place, (column, title) in enumerate(
-                    zip(found["columns"], titles, strict=True))]
+                "answers": [each | {"thought": thought(each["tokens"])} for each in column["answers"]]}
+               for place, (column, title) in enumerate(zip(found["columns"], titles, strict=True))]
     return {"columns": columns, "reach": reach(found), "stale": stale}
 
 

@@ -17,6 +17,20 @@ const make = (tag, text, name) => {
 };
 const named = (column, token) => (column.ends.includes(token) ? "end" : visible(token));
 const visible = (text) => [...text].map((letter) => SIGNS[letter] ?? letter).join("") || "∅";
+
+// The first and the last token of the character that a token is a part of: further parts of one are empty.
+function partsOf({ tokens }, place) {
+  let first = place, last = place;
+  while (first > 0 && tokens[first] === "") first -= 1;
+  while (tokens[last + 1] === "") last += 1;
+  return [first, last];
+}
+
+// A token in words; of a part of a character which one it is of.
+function wordOf(column, answer, place) {
+  const [first, last] = partsOf(answer, place), word = named(column, answer.tokens[first]);
+  return first === last ? word : `${word}, part ${place - first + 1} of ${last - first + 1}`;
+}
 const signed = (value, digits = 2) => (value > 0 ? "+" : "") + format(value, digits);
 const percent = (value) => (value < 0.0005 ? "<0.1 %" : `${format(100 * value, value < 0.1 ? 1 : 0)} %`);
 
@@ -35,12 +49,12 @@ function numbers(answer, place) {
 }
 
 function chip(view, column, answer, place) {
-  const token = answer.tokens[place], word = named(column, token);
-  const button = make("button", undefined, column.ends.includes(token) ? "rl-end" : "");
+  const token = answer.tokens[place], word = wordOf(column, answer, place), part = token === "" && place > 0;
+  const button = make("button", undefined, column.ends.includes(token) ? "rl-end" : part ? "rl-part" : "");
   button.type = "button";
   button.tabIndex = place ? -1 : 0;
   button.style.background = tint(ratioOf(answer, place), view.data.reach, view.dark);
-  button.append(make("code", word), make("small", signed(ratioOf(answer, place))));
+  button.append(make("code", part ? " " : named(column, token)), make("small", signed(ratioOf(answer, place))));
   button.setAttribute("aria-label", `${word}, token ${place + 1} of ${answer.tokens.length}, ` +
     numbers(answer, place));
   const open = () => panel(view, button, column, answer, place);
@@ -53,7 +67,7 @@ function chip(view, column, answer, place) {
 }
 
 function walk(view, button, event) {
-  const all = [...button.parentElement.children], place = all.indexOf(button);
+  const all = [...button.closest(".rl-chips").querySelectorAll("button:not([hidden])")], place = all.indexOf(button);
   const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: all.length - 1 }[event.key];
   if (event.key === "Escape") close(view);
   if (all[next]) {
@@ -79,11 +93,12 @@ function panel(view, button, column, answer, place) {
   button.setAttribute("aria-describedby", tip.id);
   const bars = make("div", undefined, `rl-asked-bars${column.base ? " rl-alone" : ""}`);
   bars.append(make("span"), make("em", `π of ${column.letter}`), ...(column.base ? [] : [make("em", "π of the base")]));
-  for (const [token, p, q] of answer.top[place]) {
-    bars.append(make("code", named(column, token), token === answer.tokens[place] ? "rl-chosen" : ""), bar(p, own),
+  answer.top[place].forEach(([token, p, q], at) => {
+    const chosen = answer.chosen ? answer.chosen[place] === at : token === answer.tokens[place];
+    bars.append(make("code", named(column, token), chosen ? "rl-chosen" : ""), bar(p, own),
       make("span", percent(p)), ...(column.base ? [] : [bar(q, base), make("span", percent(q))]));
-  }
-  tip.append(make("h5", `${named(column, answer.tokens[place])} · token ${place + 1} of ${answer.tokens.length}`),
+  });
+  tip.append(make("h5", `${wordOf(column, answer, place)} · token ${place + 1} of ${answer.tokens.length}`),
     make("p", numbers(answer, place)), bars);
   box.append(tip);
   const at = button.getBoundingClientRect(), root = box.getBoundingClientRect();
@@ -132,9 +147,20 @@ function cell(view, column, answer) {
   const chips = make("div", undefined, "rl-chips");
   chips.setAttribute("role", "group");
   chips.setAttribute("aria-label", `${column.letter}, ${column.title}: ${answer.text}`);
-  answer.tokens.forEach((_, place) => chips.append(chip(view, column, answer, place)));
+  const boxes = answer.tokens.map((_, place) => chip(view, column, answer, place));
+  const [start, stop] = answer.thought ?? [0, 0];
+  if (stop) chips.append(thinkingOf(boxes.slice(start, stop)));
+  chips.append(...boxes.slice(stop));
   element.append(line, chips);
   return element;
+}
+
+// The tokens of the thinking, folded until they are asked for.
+function thinkingOf(boxes) {
+  const fold = make("details", undefined, "rl-fold"), inside = make("div", undefined, "rl-chips");
+  inside.append(...boxes);
+  fold.append(make("summary", `thinking, ${format(boxes.length, 0)} tokens`), inside);
+  return fold;
 }
 
 function legend(view) {

@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.components.component import Component
+from app.components.component import HERE, Component
 
-STRIP = Component(Path(__file__).parent)
+STRIP = Component(Path(__file__).parent, HERE / "chips.js")
 
 
 def story_strip(data: dict[str, Any], key: str, on_chosen: Callable[[str], None]) -> None:

@@ -1,5 +1,5 @@
 // A prompt's answers with their bars, and beside them how likely each was over the steps. The heat map is in
-// story_heat.js; served as one with component.js (theme, format).
+// story_heat.js, long answers are in story_verdicts.js; served as one with component.js (theme, format) and chips.js.
 //
 // Rows are kept by their answer, so that their bars move: at a new step each begins where it was before the update.
 
@@ -17,7 +17,7 @@ function element(name, className, text = "") {
 function build(strip) {
   strip.root.innerHTML = `<div class="rl-story-head"><label><span>Prompt</span><select></select></label>
     <button type="button" class="rl-story-pin" aria-label="Keep showing this prompt">${PIN}</button>
-    <span class="rl-story-right"></span><span class="rl-story-step"></span></div>
+    <span class="rl-story-right"></span><span class="rl-story-step"></span></div><div class="rl-story-asked"></div>
     <div class="rl-story-body"><div class="rl-story-answers"><div class="rl-story-names" aria-hidden="true"><i></i>
       <span>answer</span><i></i><span class="rl-story-reward">reward</span><span class="rl-story-adv">advantage</span>
       <span class="rl-story-what"></span></div><ol></ol></div>
@@ -30,9 +30,9 @@ function build(strip) {
   const find = (selector) => strip.root.querySelector(selector);
   Object.assign(strip, { select: find("select"), pin: find(".rl-story-pin"), right: find(".rl-story-right"),
     step: find(".rl-story-step"), list: find("ol"), names: find(".rl-story-what"), heat: find(".rl-story-heat"),
-    canvas: find("canvas"), output: find("output"), says: find(".rl-story-says"), spoken: find(".rl-story-unseen"),
+    canvas: find("canvas"), asked: find(".rl-story-asked"), output: find("output"), says: find(".rl-story-says"), spoken: find(".rl-story-unseen"),
     empty: find(".rl-story-empty"), ends: find(".rl-story-axis").children, scale: find(".rl-story-scale").children,
-    rows: new Map() });
+    rows: new Map(), open: new Set() });
   strip.select.addEventListener("change", () => choose(strip, strip.select.value));
   strip.pin.addEventListener("click", () => choose(strip, strip.data.pinned ? "" : strip.data.chosen));
   listen(strip);
@@ -67,6 +67,15 @@ function prompts(strip) {
   strip.pin.setAttribute("aria-pressed", String(pinned));
   strip.pin.disabled = !strip.data.lasting; // a prompt of a batch is in the next one no more
   strip.pin.title = pinned ? "Let the strip choose the prompt whose rewards differ most" : "Keep showing this prompt";
+}
+
+// The last user turn, with the whole prompt behind it; of a prompt that the list above shows in full nothing.
+function showPrompt(strip) {
+  const { asked: told, prompt } = strip.data, said = JSON.stringify(told);
+  strip.asked.hidden = !told.parts.length && told.turn === prompt;
+  if (strip.told === said) return;
+  strip.told = said;
+  strip.asked.replaceChildren(...asked(told, shown(told.turn)));
 }
 
 // ---- the answers -----------------------------------------------------------------------------------------------
@@ -124,9 +133,7 @@ function place({ base, change, tick }, before, after) {
 }
 
 function answers(strip, moved) {
-  const { rows, advantages, rewards, low } = strip.data;
-  strip.root.classList.toggle("rl-story-plain", !advantages);
-  strip.root.classList.toggle("rl-story-unjudged", !rewards);
+  const { rows, low } = strip.data;
   strip.names.textContent = low ? "log-prob before → after, nats" : "probability before → after";
   const kept = new Map(rows.map((row) => {
     const key = JSON.stringify([row.text, row.cut, row.rest]);
@@ -138,6 +145,7 @@ function answers(strip, moved) {
     fill(parts, rows[i], strip.data.check);
   });
   strip.rows = kept;
+  for (const row of [...strip.list.children].slice(kept.size)) row.remove(); // of long answers
   const bars = [...kept.values()].map((parts, i) => [parts, rows[i]]).filter(([, row]) => row.before !== null);
   if (moved) {
     strip.list.classList.add("rl-story-still");
@@ -171,7 +179,13 @@ export function update({ data, parentElement, setTriggerValue }) {
   if (data.answer) strip.right.append("right answer ", element("code", "", shown(data.answer)));
   strip.step.title = data.late ? `The newest that are kept up to step ${format(data.step + data.late, 0)}` : "";
   strip.step.textContent = `answers of step ${format(data.step, 0)}`;
-  answers(strip, before?.run !== data.run || before.step !== data.step || before.chosen !== data.chosen);
+  showPrompt(strip);
+  strip.root.classList.toggle("rl-story-plain", !data.advantages);
+  strip.root.classList.toggle("rl-story-unjudged", !data.rewards);
+  strip.root.classList.toggle("rl-story-long", Boolean(data.verdicts));
+  if (before?.run !== data.run || before.chosen !== data.chosen) strip.open.clear();
+  if (data.verdicts) verdicts(strip);
+  else answers(strip, before?.verdicts || before?.run !== data.run || before.step !== data.step || before.chosen !== data.chosen);
   strip.says.textContent = data.sentence;
   paint(strip);
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from app.chat_text import SHOWN, asked, ends, shortened
 from app.llm.microscope import credit
 from app.llm.story_words import percent
 from app.theme import number
@@ -18,6 +19,7 @@ from labcore.catalog.knob import Value
 
 Item = Mapping[str, Any]
 STILL = 1e-9  # an advantage that is 0
+LONG = 20  # characters of a completion that a row shows whole
 
 
 @dataclass(frozen=True)
@@ -180,14 +182,20 @@ def telling(kind: str, items: Sequence[Item]) -> tuple[int, int]:
 def card(kind: str, item: Item, knobs: Mapping[str, Value]) -> dict[str, Any]:
     """A card for the browser."""
     if kind == "pairs":
-        sides = [{"role": side, "text": item[side]["text"], "at": 0} for side in ("chosen", "rejected")]
-        return {"prompt": item["prompt"], "answer": "", "facts": f"margin {number(item['margin'], 2)}", "rows": sides,
+        sides = [{"role": side, **_written(item[side]["text"]), "at": 0} for side in ("chosen", "rejected")]
+        return {"asked": asked(item), "answer": "", "facts": f"margin {number(item['margin'], 2)}", "rows": sides,
                 "mark": "", "sign": (item["margin"] > 0) - (item["margin"] < 0)}
     if kind == "examples":
-        return {"prompt": item["prompt"], "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",
-                "rows": [{"text": item["text"], "at": 0}], "mark": ""}
-    return {"prompt": item["prompt"], "answer": item.get("answer") or "", "facts": _facts(item),
+        return {"asked": asked(item), "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",
+                "rows": [{**_written(item["text"]), "at": 0}], "mark": ""}
+    return {"asked": asked(item), "answer": shortened(item.get("answer") or "", SHOWN), "facts": _facts(item),
             "rows": _rows(item, knobs), "mark": "zero variance" if equal_rewards(item) else ""}
+
+
+def _written(text: str) -> dict[str, Any]:
+    """A completion in a row: a short one whole, of a long one the first and the last line."""
+    long = len(text) > LONG or "\n" in text
+    return {"text": "" if long else text, "ends": list(ends(text)) if long else []}
 
 
 def _facts(group: Item) -> str:
@@ -213,7 +221,7 @@ def _rows(group: Item, knobs: Mapping[str, Value]) -> list[dict[str, Any]]:
 
 def _row(group: Item, places: list[int], knobs: Mapping[str, Value]) -> dict[str, Any]:
     completion = group["completions"][places[0]]
-    return {"at": places[0], "same": places, "count": len(places), "text": completion["text"],
+    return {"at": places[0], "same": places, "count": len(places), **_written(completion["text"]),
             "cut": bool(completion.get("truncated")), "exact": completion.get("exact"),
             "earned": credit.earned(completion), "baseline": credit.baseline(group, completion, knobs),
             "advantage": completion.get("advantage"), "change": change(completion),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from math import exp
 from typing import Any
 
 from app import tokens
+from app.chat_text import thought
 from app.llm import reward_parts
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
@@ -15,7 +16,7 @@ from app.llm.story_words import percent
 from labcore.catalog.knob import Value
 
 Knobs = Mapping[str, Value]
-MOST = 96  # tokens of a completion that are shown
+DIGITS = 7  # of a token's number
 SMALL = -7.0  # nats: a tenth of a percent
 # How tokens can be coloured: name, unit, whether a number has two sides, and what lies between them.
 VIEWS: Mapping[str, tuple[str, str, bool, float]] = {
@@ -85,8 +86,7 @@ def _moved(before: float, after: float) -> str:
 
 
 def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    keys = [key for key in VIEWS if any(token["values"].get(key) is not None for side in sides
-                                        for token in side["tokens"])]
+    keys = [key for key in VIEWS if any(side["values"].get(key) for side in sides)]
     return {"sides": sides, "summary": summary, "said": said, "moments": False, "when": "",
             "views": [[key, *VIEWS[key]] for key in sorted(keys, key=_wanted(sides))]}
 
@@ -97,15 +97,25 @@ def _wanted(sides: list[dict[str, Any]]) -> Any:
 
 
 def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
-    """One completion's tokens."""
+    """One completion: its tokens, and by token their numbers and their lines, whose constant parts are `shapes`.
+
+    An empty token is a further part of the character before it. `thought` are the tokens of its thinking.
+    """
     texts = completion.get("tokens") or []
-    views = _values(completion, order)
-    cut = completion.get("cut") or []
-    return {"role": role, "text": completion["text"], "more": max(0, len(texts) - MOST), "order": list(order),
-            "cut_off": bool(completion.get("truncated")), "tokens": [
-                {"text": tokens.signs(text) or "∅", "cut": cut[place] if place < len(cut) else "",
-                 "values": {key: values[place] for key, values in views.items()}, "lines": _plainly(lines(place))}
-                for place, text in enumerate(texts[:MOST])]}
+    shapes: dict[Line, int] = {}
+    packed = [[_packed(line, shapes) for line in lines(place)] for place in range(len(texts))]
+    return {"role": role, "text": completion["text"], "order": list(order),
+            "cut_off": bool(completion.get("truncated")), "thought": thought(texts),
+            "tokens": [tokens.signs(text) for text in texts], "cut": completion.get("cut") or [],
+            "values": {key: [round(value, DIGITS) for value in values]
+                       for key, values in _values(completion, order).items()},
+            "lines": packed, "shapes": _plainly(shapes)}
+
+
+def _packed(line: Line, shapes: dict[Line, int]) -> list[Any]:
+    """A line as the number of its shape, and what changes from token to token; a new shape is added to `shapes`."""
+    shape = replace(line, worked="", result="", note="")
+    return [shapes.setdefault(shape, len(shapes)), line.worked, line.result, line.note]
 
 
 def _values(completion: Mapping[str, Any], order: Sequence[str]) -> dict[str, list[float]]:
@@ -122,6 +132,6 @@ def _values(completion: Mapping[str, Any], order: Sequence[str]) -> dict[str, li
     return {key: found[key] for key in order if key in found}
 
 
-def _plainly(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def _plainly(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Lines without what is empty."""
     return [{key: value for key, value in asdict(line).items() if value} for line in lines]

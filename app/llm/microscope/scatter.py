@@ -14,8 +14,12 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import charts, theme, tokens
+from app.chat_text import last_turn, one_line
 from app.training import files
 from labcore.doctor.updates import MISMATCH
+
+MOST = 2000  # tokens that are drawn
+PROMPT = 60  # characters of the prompt that are said of a token
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,22 @@ def dots(samples: Mapping[str, Any]) -> list[Dot]:
     """The tokens of a file that have both; earlier files have none."""
     found = []
     for group in samples.get("groups") or []:
+        prompt = one_line(last_turn(group["prompt"]), PROMPT)
         for each in group["completions"]:
             sampler = each.get("sampler_logprobs") or each.get("old_logprobs") or []
             gaps = (each.get("met") or {}).get("gap") or []
-            found += [Dot(tokens.signs(text), group["prompt"], logprob, gap)
+            found += [Dot(tokens.signs(text), prompt, logprob, gap)
                       for text, logprob, gap in zip(each["tokens"], sampler, gaps, strict=False)]
     return found
+
+
+def thinned(found: Sequence[Dot]) -> list[Dot]:
+    """At most MOST of the tokens: half of them those with the widest gaps, the others evenly from the rest."""
+    if len(found) <= MOST:
+        return [*found]
+    order = sorted(range(len(found)), key=lambda place: -abs(found[place].gap))
+    rest = sorted(order[MOST // 2:])
+    return [found[place] for place in (*order[:MOST // 2], *rest[::1 + len(rest) // (MOST // 2)])]
 
 
 def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
@@ -48,9 +62,11 @@ def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
                                        f"{tokens.literal(repr(widest.prompt))}: the sampler has "
                                        f"{theme.number(widest.sampler, 4)} nats.")
     part = f" of {groups}" if (groups := files.of_groups(samples)) else ""
-    return (f"{len(found):,} tokens{part} before the step's first update, mean |difference| {short(mean)} nats/token, "
-            f"the largest {short(abs(widest.gap))}. One set of weights, two computations: token by token with a cache, "
-            f"and whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
+    only = f" ({len(thinned(found)):,} drawn)" if len(found) > MOST else ""
+    return (f"{len(found):,} tokens{part}{only} before the step's first update, mean |difference| {short(mean)} "
+            f"nats/token, the largest {short(abs(widest.gap))}. One set of weights, two computations: token by token "
+            f"with a cache, and whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the "
+            "start.")
 
 
 def short(value: float) -> str:
@@ -64,7 +80,7 @@ def short(value: float) -> str:
 
 def figure(found: Sequence[Dot], kind: str = "light") -> go.Figure:
     """Left both log-probs with the diagonal, right their difference."""
-    drawn = make_subplots(1, 2, horizontal_spacing=0.12)
+    found, drawn = thinned(found), make_subplots(1, 2, horizontal_spacing=0.12)
     colour = theme.palette(kind)[0]
     sampler = [dot.sampler for dot in found]
     low = min(sampler)

@@ -66,9 +66,17 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
     return payload.shelf(kind, items, knobs) | {
         "kinds": [[key, cards.KINDS[key].label, len(each)] for key, each in found.items()], "kind": kind, "sort": sort,
         "filter": kept, "chosen": [item, completion], "colour": link.get(COLOUR),
-        "one": payload.inside(kind, items[item], completion, link.get(WHEN), knobs),
+        "one": _inside((run.id, samples["step"], files.written(run.id, "samples", samples["step"]), kind, item),
+                       completion, link.get(WHEN), tuple(knobs.items()), items[item]),
         "terms": {term.key: terms.colour(place) for place, term in enumerate(terms.of(row))},
         "sources": {family: vars(source) for family, source in equation.named_sources(row, knobs).items()}}
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _inside(of: tuple, completion: int, when: str, knobs: tuple[tuple[str, Value], ...], _item: cards.Item,
+            ) -> dict[str, Any]:
+    """`payload.inside`, once for a completion of a file: of hundreds of tokens it takes a while."""
+    return payload.inside(of[-2], _item, completion, when, dict(knobs))
 
 
 def _chosen(kind: str, items: Any) -> tuple[int, int]:

@@ -114,6 +114,8 @@ def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[d
     if found.singles:
         return metrics | _single_metrics(sides, beta), {"pairs": [], "beta": beta}
     shown = _shown(found.pairs, sides, beta)
+    for pair, asked in zip(shown["pairs"], found.pairs if met else (), strict=False):
+        pair |= session.rendering.shown(asked)
     for row, side in enumerate(given(met, session, taken.completions, 2 * len(shown["pairs"])) if met else ()):
         shown["pairs"][row // 2][("chosen", "rejected")[row % 2]] |= side
     return metrics | _pair_metrics(sides, beta), shown

@@ -86,7 +86,7 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     session.updates += 1
     shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
     return measured | {"grad_norm": norm, "learning_rate": rate}, [
-        {"prompt": problem.prompt, "text": problem.answer, **each}
+        {**session.rendering.shown(problem), "text": problem.answer, **each}
         for problem, each in zip(problems, shown, strict=False)]
 
 

@@ -23,6 +23,7 @@ from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.rendering import USER
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import alternative, token_texts
 from labcore.spec.model_names import BASE, Model, parse
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Problem, Score, Turn, draw, held_of
@@ -164,13 +165,15 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
     ids = completions.ids[row: row + 1, :length]
     own, other = (log_probabilities(each, generated.prompts, ids) for each in (session, base))  # (T, V)
     logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].tolist() for table in (own, other))
+    written = ids[0].tolist()
+    top, chosen = zip(*(_likeliest(session, own[at], other[at], written[:at], token)
+                        for at, token in enumerate(written)), strict=True)
     return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
-            "tokens": [session.tokenizer.decode([token]) for token in ids[0].tolist()],
+            "tokens": token_texts(session.tokenizer, written),
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
             "logprobs": [round(value, 4) for value in logprobs],
             "base_logprobs": [round(value, 4) for value in base_logprobs],
-            "top": [_likeliest(session, *tables, token)
-                    for *tables, token in zip(own, other, ids[0].tolist(), strict=True)]}
+            "top": list(top), "chosen": list(chosen)}
 
 
 @torch.no_grad()
@@ -181,9 +184,11 @@ def log_probabilities(session: LlmSession, prompts: Prompts, ids: Tensor) -> Ten
     return (logits.float() / session.knobs["temperature"]).log_softmax(-1)
 
 
-def _likeliest(session: LlmSession, own: Tensor, other: Tensor, chosen: int) -> list[list[Any]]:
-    """[token, π, π_base] of the model's TOP tokens, the base's first, and the chosen one. (V,), (V,)"""
+def _likeliest(session: LlmSession, own: Tensor, other: Tensor, before: list[int],
+               chosen: int) -> tuple[list[list[Any]], int]:
+    """[token, π, π_base] of the model's TOP tokens, the base's first, and the chosen one, and the place of that one.
+    (V,), (V,); `before` are the answer's tokens before it."""
     wanted = dict.fromkeys([*own.topk(min(TOP, len(own))).indices.tolist(), int(other.argmax()), chosen])
-    rows = [[session.tokenizer.decode([token]), float(own[token].exp()), float(other[token].exp())]
-            for token in wanted]
-    return [[token, round(p, 5), round(q, 5)] for token, p, q in sorted(rows, key=lambda each: -each[1])]
+    order = sorted(wanted, key=lambda token: -float(own[token]))
+    return [[alternative(session.tokenizer, before, token), round(float(own[token].exp()), 5),
+             round(float(other[token].exp()), 5)] for token in order], order.index(chosen)

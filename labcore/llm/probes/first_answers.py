@@ -28,7 +28,7 @@ def first_answers(spec: Mapping[str, Any]) -> dict[str, Any]:
     """One answer to each of `count` prompts of the file of `spec` (a RunSpec as JSON), on the base named `base`.
 
     `longest` is the longest prompt in tokens of the model, `context` the tokens that a prompt and its completion may
-    take together. Prompts that do not fit are left out.
+    take together. Prompts that do not fit are left out. An answer is `truncated` where it was cut at the length limit.
 
     Raises:
         LabError: the model, the file or the device cannot be used.
@@ -38,11 +38,18 @@ def first_answers(spec: Mapping[str, Any]) -> dict[str, Any]:
     given = None if run.model in MODELS else run.model
     session = session_on(Source(run, weights=str(base / "model") if base else given), {}, run.seed)
     problems = _fitting(session, int(spec["count"]))
-    texts = generate(session, session.policy, problems, 1, Sampling.of(session.knobs)).texts if problems else []
+    found = generate(session, session.policy, problems, 1, Sampling.of(session.knobs)) if problems else None
+    texts, cut = (found.texts, found.completions.truncated.tolist()) if found else ([], [])
     scores = [session.task.score(problem, text) for problem, text in zip(problems, texts, strict=True)]
-    return {"context": session.context, "longest": _longest(session), "answers": [
-        {"prompt": problem.prompt, "answer": problem.answer, "text": text, "reward": score.reward, "exact": score.exact}
-        for problem, text, score in zip(problems, texts, scores, strict=True)]}
+    return {"context": session.context, "longest": _longest(session), **_template(session), "answers": [
+        {"prompt": problem.prompt, "answer": problem.answer, "text": text, "reward": score.reward, "exact": score.exact,
+         "truncated": truncated} for problem, text, score, truncated in zip(problems, texts, scores, cut, strict=True)]}
+
+
+def _template(session: LlmSession) -> dict[str, bool]:
+    """Whether the model has a chat template, and whether the prompts are written by one."""
+    return {"has_template": bool(getattr(session.tokenizer, "chat_template", None)),
+            "templated": session.rendering.template is not None}
 
 
 def _fitting(session: LlmSession, count: int) -> list[Problem]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from labcore.llm.batch import Completions
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import token_texts
 from labcore.maths.masked import masked_mean
 
 
@@ -78,7 +79,7 @@ def given(met: Met, session: LlmSession, completions: Completions, rows: int) ->
     lists = {name: values[:rows].double().cpu().numpy().round(digits).tolist()
              for name, (values, digits) in columns.items()}
     lengths, ids = completions.extents[:rows].tolist(), completions.ids[:rows].tolist()
-    return [{"tokens": [session.tokenizer.decode([token]) for token in ids[row][:length]],
+    return [{"tokens": token_texts(session.tokenizer, ids[row][:length]),
              **{name: values[row][:length] for name, values in lists.items()}} for row, length in enumerate(lengths)]
 
 

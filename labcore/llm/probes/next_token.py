@@ -11,6 +11,7 @@ from torch import Tensor
 from labcore.llm.probes.answer import check_known, log_probabilities
 from labcore.llm.probes.answer_session import reader
 from labcore.llm.rendering import encode_prompts
+from labcore.llm.token_texts import alternative
 from labcore.spec.model_names import parse
 from labcore.tasks.task import Problem
 
@@ -34,7 +35,7 @@ def next_token(spec: Mapping[str, Any]) -> dict[str, Any]:
     logs = log_probabilities(session, prompts, torch.zeros_like(prompts.ids[:, :1]))[0].double()  # (V,)
     likeliest = logs.topk(min(TOP, len(logs))).indices
     return {"model": name, "prompt": str(spec["prompt"]), "vocabulary": len(logs),
-            "tokens": [session.tokenizer.decode([token]) for token in likeliest.tolist()],
+            "tokens": [alternative(session.tokenizer, prompts.ids[0].tolist(), token) for token in likeliest.tolist()],
             "tempered": [_at(temperature, logs, likeliest) for temperature in TEMPERATURES]}
 
 

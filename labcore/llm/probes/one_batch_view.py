@@ -15,6 +15,7 @@ from labcore.llm.generation import token_logprobs
 from labcore.llm.measures import signal_first, zero_variance
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import token_texts
 from labcore.maths.masked import masked_mean
 from labcore.spec.run_spec import RunSpec
 
@@ -68,7 +69,7 @@ def _completion(session: LlmSession, batch: Sampled, rollout: Rollout, row: int)
     return {"prompt": problem.prompt, "text": batch.texts[row], "reward": _number(rewards.total[row]),
             "exact": bool(rewards.exact[row]),
             "truncated": bool(batch.completions.truncated[row]), "ratio": [round(value, 4) for value in ratio.tolist()],
-            "tokens": [session.tokenizer.decode([token]) for token in batch.completions.ids[row, :length].tolist()]}
+            "tokens": token_texts(session.tokenizer, batch.completions.ids[row, :length].tolist())}
 
 
 def _algorithm(seen: Inspected, rows: list[int]) -> dict[str, Any]:

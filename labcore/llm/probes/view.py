@@ -26,6 +26,7 @@ from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
 from labcore.llm.session import LlmSession, learnt
+from labcore.llm.token_texts import token_texts
 from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments
 from labcore.maths.diagram import curve, sides
@@ -214,7 +215,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     shown = []
     for place, prompt in enumerate(prompts):
         problem, members = batch.problems[prompt], range(place * size, (place + 1) * size)
-        shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [
+        shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [
             _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) for at in members]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
     wrong = batch.completions.lengths.cpu()[~batch.rewards.exact]
@@ -283,7 +284,7 @@ def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, 
     """A row of the batch, with what the lists hold at its place among those that are kept."""
     completions = batch.completions
     length = int(completions.lengths[row])
-    tokens = [session.tokenizer.decode([token]) for token in completions.ids[row, :length].tolist()]
+    tokens = token_texts(session.tokenizer, completions.ids[row, :length].tolist())
     columns, met = ({name: values[at][:length] for name, values in each.items()} for each in (lists, met))
     met = {name: values for name, values in met.items() if not (name == "gap" and any(map(isnan, values)))}
     mean = sum(columns["advantages"]) / length
@@ -298,10 +299,10 @@ def sampled_groups(session: LlmSession, problems: list[Problem], generated: Gene
     shown = []
     for prompt, problem in enumerate(problems[:GROUPS]):
         rows = range(prompt * group_size, (prompt + 1) * group_size)
-        shown.append({"prompt": problem.prompt, "answer": problem.answer, "completions": [{
+        shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [{
             "text": generated.texts[row], **_score(rewards, row), "advantage": None,
             "truncated": bool(completions.truncated[row]),
-            "tokens": [session.tokenizer.decode([id]) for id in completions.ids[row, :length].tolist()],
+            "tokens": token_texts(session.tokenizer, completions.ids[row, :length].tolist()),
             "logprobs": completions.logprobs[row, :length].double().cpu().numpy().round(5).tolist()}
             for row, length in zip(rows, completions.lengths[rows.start: rows.stop].tolist(), strict=True)]})
     return {"groups": shown}

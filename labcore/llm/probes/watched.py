@@ -137,7 +137,7 @@ def before(session: LlmSession, step: int) -> Before:
         answers = list({answer.key: answer for answer in (*each.known, *_by_count(texts))}.values())[:MOST_ANSWERS]
         pair = each.pair or _pair_of(alone, drawn.rewards, texts, rows)
         candidates.append(answers)
-        groups.append({"prompt": each.problem.prompt, "answer": each.problem.answer, "answers": [
+        groups.append({**alone.rendering.shown(each.problem), "answer": each.problem.answer, "answers": [
             _shown(alone, each.problem, answer, pair, drawn, [rows[at] for at, text in enumerate(texts)
                                                                if text.key == answer.key]) for answer in answers]})
     prompts, completions = drawn.generated.prompts, _padded(candidates, session.device)
@@ -222,11 +222,19 @@ def _asked(alone: LlmSession, count: int) -> list[tuple[Problem, Pair | None]]:
 
 
 def _of_reference(alone: LlmSession, problems: list[Problem]) -> list[list[Answer]]:
-    """The answers that the reference gives most often to each problem, the most frequent first."""
+    """The answers that the reference gives most often to each problem, the most frequent first.
+
+    None where no two of many are alike: a long answer is never seen again.
+    """
     count = max(_samples(alone), min(REFERENCE_SAMPLES, _batch(alone) * _samples(alone) // (2 * len(problems))))
     generated = generate(alone, alone.reference, problems, count, Sampling.of(alone.spec.knobs))
-    return [_by_count([_sampled(generated, row) for row in range(place * count, (place + 1) * count)])
-            [:REFERENCE_ANSWERS] for place in range(len(problems))]
+    return [_frequent([_sampled(generated, row) for row in range(place * count, (place + 1) * count)])
+            for place in range(len(problems))]
+
+
+def _frequent(answers: list[Answer]) -> list[Answer]:
+    found = _by_count(answers)
+    return [] if REFERENCE_ANSWERS < len(answers) == len(found) else found[:REFERENCE_ANSWERS]
 
 
 def _samples(session: LlmSession) -> int:

@@ -189,3 +189,8 @@ def test_they_are_jobs(run):
     """By the name that the page uses, and JSON through and through."""
     assert jobs.compute({"job": "answer", "models": [run], **ASKED})["columns"][0]["model"] == f"{run}@2"
     assert len(jobs.compute({"job": "quiz", "models": [run], **QUIZ})["questions"]) == 12
+
+
+def test_the_chosen_token_is_found_among_the_likeliest(run):
+    for each in answer({"models": [run], **ASKED})["columns"][0]["answers"]:
+        assert [top[place][0] for top, place in zip(each["top"], each["chosen"], strict=True)] == each["tokens"]

@@ -32,6 +32,7 @@ def test_the_model_answers_prompts_of_the_file_and_the_verifier_judges(file):
     assert len({answer["prompt"] for answer in found["answers"]}) == 16
     for answer in found["answers"]:
         assert answer["exact"] == (answer["reward"] == 1) == (1 <= len(answer["text"]) <= 40)
+        assert answer["truncated"] == (len(answer["text"]) == 6) and not found["has_template"]
     assert json.loads(json.dumps(found)) == found == jobs.do(asked), "the same again"
 
 
@@ -56,3 +57,5 @@ def test_the_job_is_that_of_the_file_the_model_and_the_knobs_that_count(file):
     assert asked == jobs.job_id(asked_of(spec(file, beta=0.5, group_size=4, sft_steps=9)))
     assert asked != jobs.job_id(asked_of(spec(file, verifier="exact")))
     assert asked != jobs.job_id(asked_of(spec(file, temperature=0.5)))
+    for knob, value in (("template", "off"), ("system_prompt", "Be brief."), ("begins_with", "So")):
+        assert asked != jobs.job_id(asked_of(spec(file, **{knob: value}))), "the prompt that the model reads"

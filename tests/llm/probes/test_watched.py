@@ -10,6 +10,7 @@ import torch
 
 from labcore.llm.loops import online
 from labcore.llm.probes import view, watched
+from labcore.llm.probes.watched import Answer
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.session import LlmSession
 from labcore.tasks import own_reward
@@ -267,3 +268,9 @@ def test_a_function_of_the_users_is_called_once_a_step_whatever_is_drawn(algorit
     assert {None} < {reward for _, reward in rewards}
     assert all(reward in (None, len(text) % 3) for text, reward in rewards)
     assert all(answer["advantage"] is None for group in shown for answer in group["answers"])
+
+
+def test_answers_of_the_reference_are_followed_only_where_some_come_again():
+    once = [Answer(str(place), (place,)) for place in range(9)]
+    assert watched._frequent(once) == [] and watched._frequent(once[:8]) == once[:8]
+    assert watched._frequent([*once, once[3]])[0] == once[3] and len(watched._frequent([*once, once[3]])) == 8

@@ -1,0 +1,35 @@
+"""The look of `app/components/chips.js` as HTML for pages: template tokens as chips, thinking folded. Pure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+from app.chat_text import CLOSE, OPEN, THINKING, TOKEN, Part
+
+
+def chipped(parts: Iterable[Part]) -> str:
+    """Parts of a text as safe HTML.
+
+    >>> chipped([Part("token", "<s>"), Part("text", "a < b")])
+    '<span class="rl-chip">&lt;s&gt;</span><span class="rl-said">a &lt; b</span>'
+    >>> chipped([Part("thinking", "<think>\\nso it is</think>")])
+    '<details class="rl-fold"><summary>thinking, 3 words</summary><div class="rl-said">so it is</div></details>'
+    """
+    return "".join(_chip(part) for part in parts)
+
+
+def _chip(part: Part) -> str:
+    text = html.escape(part.text)
+    if part.kind == TOKEN:
+        return f'<span class="rl-chip">{text}</span>'
+    if part.kind == THINKING:
+        thought = part.text.replace(OPEN, "").replace(CLOSE, "").strip()
+        return folded(f"thinking, {len(thought.split()):,} words", html.escape(thought))
+    return f'<span class="rl-said">{text}</span>'
+
+
+def folded(label: str, inside: str) -> str:
+    """HTML that is unfolded by a click or by Enter; `inside` is HTML too."""
+    return (f'<details class="rl-fold"><summary>{html.escape(label)}</summary>'
+            f'<div class="rl-said">{inside}</div></details>')

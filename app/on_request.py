@@ -1,0 +1,37 @@
+"""What takes long is computed only when somebody asks for it, and says beforehand what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app.tokens import literal
+from labcore.catalog.llm.models import MODELS
+from labcore.files.paths import read_only
+from labcore.jobs import jobs
+from labcore.spec.run_spec import RunSpec
+
+
+def large(spec: RunSpec) -> bool:
+    """Whether a run is on a model from a folder or the Hub: what a built-in one answers is there in a second or two."""
+    return spec.model not in MODELS and "/" in spec.model
+
+
+def requested(view: str, choice: Any, spec: jobs.Spec, cost: str) -> jobs.Spec | None:
+    """The job that the view shows: `spec` where that is done, else the one that was asked for under this `choice`.
+
+    Where `spec` is neither, a button asks for it, beside the sentence `cost`. None while nothing was asked for.
+    """
+    if (done := jobs.outcome(jobs.job_id(spec))) and done.result is not None:
+        return spec
+    key = f"requested:{view}"
+    of, asked = st.session_state.get(key, (None, None))
+    found: jobs.Spec | None = asked if of == choice else None
+    if found != spec:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"request:{view}"):
+            st.button("Compute" if found is None else "Compute again", key=f"compute:{view}",
+                      icon=":material/calculate:", on_click=st.session_state.__setitem__, args=(key, (choice, spec)),
+                      disabled=read_only())
+            st.markdown(literal(cost), width="stretch")
+    return found
