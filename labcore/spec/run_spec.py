@@ -19,7 +19,7 @@ from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.llm.knobs import ENGINE, PROMPT
 from labcore.catalog.llm.models import MODELS
-from labcore.catalog.llm.tasks import FIELDS
+from labcore.catalog.llm.tasks import ROWS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
@@ -121,10 +121,10 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of prompts and of field names where they are off: they came
+    """`spec` without the knobs of LoRA, of the engine, of prompts and of a file's rows where they are off: they came
     after the first bases had got their names."""
     lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, FIELDS)}
+    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, *ROWS)}
     return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
         (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
 

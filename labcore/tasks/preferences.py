@@ -11,9 +11,9 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
-from labcore.files.rows import read_rows
 from labcore.tasks.layouts import Entry, entry, names_of, renamed
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
+from labcore.tasks.usable import usable_rows
 
 _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 
@@ -21,6 +21,9 @@ _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 class Preferences:
     """Every line is a pair, or in a file whose first line has one, a completion and its label. SFT learns the chosen or
     desired sides. No verifier: only that text itself counts as right."""
+
+    rows: list[Pair | Single]
+    size: int
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
@@ -35,15 +38,21 @@ class Preferences:
                 self.unpaired = _unpaired(value, data, line)
             return (_single if self.unpaired else _pair)(value, data, line)
 
-        self.rows = read_rows(data, read)
-        self._pairs = [row for row in self.rows if isinstance(row, Pair)]
-        self._singles = [row for row in self.rows if isinstance(row, Single)]
+        self.every, self.left_out = usable_rows(data, read, knobs)
+        self._file = data
+        self.take(self.every)
+        if self.unpaired:
+            _check_loss(knobs, data)
+        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row)) for row in self.rows))))
+
+    def take(self, rows: Sequence[Pair | Single]) -> None:
+        """Use these of the file's rows, and no others. Raises LabError where all labels are the same."""
+        self.rows, self.size = [*rows], len(rows)
+        self._pairs = [row for row in rows if isinstance(row, Pair)]
+        self._singles = [row for row in rows if isinstance(row, Single)]
         self._desired = [row for row in self._singles if row.label]
         if self.unpaired:
-            _check_labels(self._singles, data)
-            _check_loss(knobs, data)
-        self.size = len(self.rows)
-        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row)) for row in self.rows))))
+            _check_labels(self._singles, self._file)
 
     def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]:
         return draw(self._pairs, count, rng)

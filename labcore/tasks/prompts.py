@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.rows import read_rows
 from labcore.tasks.layouts import entry, names_of
 from labcore.tasks.task import Problem, Score, draw
+from labcore.tasks.usable import usable_rows
 from labcore.tasks.verifiers import answer_fault, verifier
 
 
 class Prompts:
     """Every line of the file is a problem; the reward is 1 where the verifier accepts, else 0."""
+
+    rows: list[Problem]
+    size: int
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
@@ -35,9 +38,13 @@ class Prompts:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
             return Problem(row.prompt, answer, line, row.turns, row.columns)
 
-        self.rows = read_rows(data, read)
-        self.size = len(self.rows)
+        self.every, self.left_out = usable_rows(data, read, knobs)
+        self.take(self.every)
         self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
+
+    def take(self, rows: Sequence[Problem]) -> None:
+        """Use these of the file's rows, and no others."""
+        self.rows, self.size = [*rows], len(rows)
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
         return draw(self.rows, count, rng)

@@ -26,6 +26,15 @@ _VERIFIER = (
 FIELDS = Knob("fields", "Field names", "", "Which fields of your file stand for prompt, answer, chosen, rejected, "
               "completion, label and system, such as prompt=question,answer=solution. Empty: the usual names.",
               advanced=True)
+ROWS = (
+    FIELDS,
+    Knob("unusable_rows", "Unusable rows", "stop", "What happens to rows of your file that cannot be read, or that the "
+         "chat template refuses. stop: the run does not start. skip: they are left out, and an event names them.",
+         choices=("stop", "skip"), advanced=True),
+    Knob("long_prompts", "Prompts longer than the context", "stop", "Prompts that leave no room for a completion of "
+         "the length limit. stop: the run does not start. skip: they are left out, and an event names them. cut: they "
+         "lose their beginning.", choices=("stop", "skip", "cut"), advanced=True),
+)
 
 # Real text: SFT stops at its step limit, and sampling long completions takes too long for many evaluation prompts.
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}
@@ -70,11 +79,11 @@ TASKS: dict[str, Task] = {
              right="Fluent"),
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",
-             "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, FIELDS), data="prompts",
+             "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, *ROWS), data="prompts",
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A file with prompt, chosen and rejected (JSONL, JSON, CSV or "
              "Parquet); for KTO also with prompt, completion and label (true or false).",
-             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), (FIELDS,),
+             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), ROWS,
              data="preferences", verifiable=False, pairs=True,
              defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,
              example="a prompt → the chosen answer → the rejected one"),

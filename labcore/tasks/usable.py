@@ -1,0 +1,57 @@
+"""The rows of the user's file that a run can use: what becomes of the others is the knob `unusable_rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from labcore.catalog.knob import Value
+from labcore.errors import listed
+from labcore.files.jsonl import Fault
+from labcore.files.rows import read_rows
+
+STOP, SKIP, CUT = "stop", "skip", "cut"
+REMEDY = "Correct them, or leave them out with unusable_rows=skip."
+Row = TypeVar("Row")
+
+
+@runtime_checkable
+class OfFile(Protocol):
+    """A task whose rows are those of a file: `every` usable row, those that are in use, and `left_out` with why."""
+
+    every: Sequence[Any]
+    rows: list[Any]
+    left_out: Sequence[Fault]
+
+    def take(self, rows: Sequence[Any]) -> None: ...
+
+
+def usable_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row],
+                knobs: Mapping[str, Value]) -> tuple[list[Row], list[Fault]]:
+    """What `read` makes of each row, and the rows that are left out.
+
+    Raises:
+        LabError: as `read_rows`.
+    """
+    left_out: list[Fault] = []
+    skips = knobs.get("unusable_rows") == SKIP
+    return read_rows(path, read, left_out if skips else None, REMEDY), left_out
+
+
+def rows_named(lines: Sequence[int]) -> str:
+    """Rows by their lines, in a sentence.
+
+    >>> rows_named([3]), rows_named([3, 5])
+    ('row 3', 'rows 3, 5')
+    """
+    return f"row{'s' if len(lines) > 1 else ''} {listed([f'{line:,}' for line in lines])}"
+
+
+def said_of(left_out: Sequence[Fault]) -> str:
+    """The sentence of an event that says which rows were left out, and why the first of them.
+
+    >>> said_of([(3, "Line 3 of x.jsonl is not JSON: correct it.")])
+    'Left out: row 3. Line 3 of x.jsonl is not JSON: correct it.'
+    """
+    return f"Left out: {rows_named([line for line, _ in left_out])}. {left_out[0][1]}"
