@@ -39,19 +39,19 @@ def usable_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row],
     return read_rows(path, read, left_out if skips else None, REMEDY), left_out
 
 
-def rows_named(lines: Sequence[int]) -> str:
+def lines_named(lines: Sequence[int]) -> str:
     """Rows by their lines, in a sentence.
 
-    >>> rows_named([3]), rows_named([3, 5])
-    ('row 3', 'rows 3, 5')
+    >>> lines_named([3]), lines_named([3, 5])
+    ('line 3', 'lines 3, 5')
     """
-    return f"row{'s' if len(lines) > 1 else ''} {listed([f'{line:,}' for line in lines])}"
+    return f"line{'s' if len(lines) > 1 else ''} {listed([f'{line:,}' for line in lines])}"
 
 
 def said_of(left_out: Sequence[Fault]) -> str:
     """The sentence of an event that says which rows were left out, and why the first of them.
 
     >>> said_of([(3, "Line 3 of x.jsonl is not JSON: correct it.")])
-    'Left out: row 3. Line 3 of x.jsonl is not JSON: correct it.'
+    'Left out: line 3. Line 3 of x.jsonl is not JSON: correct it.'
     """
-    return f"Left out: {rows_named([line for line, _ in left_out])}. {left_out[0][1]}"
+    return f"Left out: {lines_named([line for line, _ in left_out])}. {left_out[0][1]}"
