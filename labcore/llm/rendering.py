@@ -72,7 +72,7 @@ class Rendering:
     @staticmethod
     def of(tokenizer: PreTrainedTokenizerBase, model: Ending, knobs: Mapping[str, Any]) -> Rendering:
         """The rendering that a run's knobs ask for, on its model."""
-        how, own = knobs.get("template", "auto"), _own_template(tokenizer)
+        how, own = knobs.get("template", "auto"), own_template(tokenizer)
         template = None if how == "off" else own if how == "auto" else CHATML
         thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
         found = Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
@@ -167,6 +167,18 @@ class Rendering:
         turns = [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}]
         return self._conversation(row, turns, **({} if ended else {"continue_final_message": True}))
 
+    def with_answer(self, row: Asked, answer: str) -> str:
+        """A prompt and its answer as the model reads them; of plain text without the end token."""
+        return self._answered(row, answer, True)
+
+    def encoded(self, text: str) -> list[int]:
+        """The ids of a rendered text."""
+        return self._ids([text])[0]
+
+    def contents(self, row: Asked) -> list[str]:
+        """The texts that a template is given, in their order; of plain text the prompt."""
+        return [row.prompt] if self.template is None else [turn["content"] for turn in self._turns(row)]
+
     def _plain(self, row: Asked) -> str:
         if row.turns:
             raise LabError(f"The prompt{_place(row)} is a conversation, and this model has no chat template: set "
@@ -255,7 +267,7 @@ def ends_of(tokenizer: PreTrainedTokenizerBase, model: Ending) -> tuple[int, ...
     return tuple(dict.fromkeys((int(tokenizer.eos_token_id), *more)))
 
 
-def _own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
+def own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """The tokenizer's chat template; of several the one without tools."""
     found = getattr(tokenizer, "chat_template", None)
     return (found.get("default") or next(iter(found.values()))) if isinstance(found, dict) else found

@@ -24,11 +24,13 @@ CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
-WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # neither pickle nor code is ever fetched
+DESCRIBING = ("*.json", "*.model", "*.txt", "*.jinja")
+WANTED = (*DESCRIBING, "*.safetensors")  # neither pickle nor code is ever fetched
 
 
-def find(name_or_path: str | Path) -> Path:
-    """The folder of a local path, or of a hub id, fetched where the cache does not hold it.
+def find(name_or_path: str | Path, weights: bool = True) -> Path:
+    """The folder of a local path, or of a hub id, fetched where the cache does not hold it; of a hub id only what
+    describes the model where its `weights` are not wanted.
 
     Raises:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
@@ -46,7 +48,7 @@ def find(name_or_path: str | Path) -> Path:
         if config.is_file():  # before the weights are fetched
             _check_kind(name, described := config_of(config.parent))
             check_size(name, described)
-        return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+        return Path(snapshot_download(name, allow_patterns=list(WANTED if weights else DESCRIBING)))
     except LabError:
         raise
     except HFValidationError as error:
