@@ -126,14 +126,14 @@ def _waiting(asked: Asked, doing: str) -> None:
 def _line(asked: Asked, doing: str) -> None:
     """What is waited for and since when, and a way to stop it."""
     job, seconds = asked.job, time.time() - asked.begun
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_waiting"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_waiting:{job}"):
         st.html(f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'
                 f"<span><b>{doing}</b> · {duration(seconds)}</span></div>", width="stretch")
         st.button("Stop", icon=":material/stop:", key=f"stop:{job}", on_click=_try, args=(lab().launcher.cancel, job))
 
 
 def _failed(asked: Asked, sentence: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="job_failed"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_failed:{asked.job}"):
         st.error(literal(sentence), icon=":material/error:")
         st.button("Try again", icon=":material/refresh:", key=f"again:{asked.job}", disabled=read_only(),
                   on_click=_again, args=(asked,))

@@ -18,14 +18,13 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
+from labcore.cli.data_files import kept_data
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError, quoted
 from labcore.exports.folder import export_run
 from labcore.files import given
-from labcore.files.jsonl import LIMIT
 from labcore.files.paths import path_of
-from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes, titles
 from labcore.spec import cautions
@@ -118,7 +117,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
     knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
-    kept = [str(keep_file(path, LIMIT)) for path in files.values()]
+    kept = [str(kept_data(path)) for path in files.values()]
     if kept:
         task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm, knobs)
     model = options.model and model_of_name(options.model)

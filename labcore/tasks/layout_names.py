@@ -27,6 +27,7 @@ _LAYOUTS: tuple[tuple[Set[str], str], ...] = (
     ({"prompt", "completion"}, "TRL, prompt and completion"), ({"prompt turns"}, "TRL, conversational prompt"),
     ({"prompt", "answer"}, "prompt and answer"), ({"prompt"}, "TRL, prompt alone"))
 OTHER = "fields of your own"
+_PARTS = {"reward_model": "reward_model.ground_truth"}  # what of a field is used
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def described(value: Mapping[str, Any], place: str, names: Mapping[str, str], la
     used = [name for name, content in row.items() if name not in made.columns and content is not None]
     kinds = {kind for name in used for kind in (name, f"{name} {_kind(row[name])}")}
     layout = OTHER if names else next((name for fields, name in _LAYOUTS if fields <= kinds | {*row}), OTHER)
-    return Described(layout, {names.get(name, name): _stands_for(name, made) for name in used}, tuple(made.columns))
+    fields = {_PARTS.get(name, names.get(name, name)): _stands_for(name, made) for name in used}
+    return Described(layout, fields, tuple(made.columns))
 
 
 def _kind(content: Any) -> str:

@@ -25,12 +25,14 @@ from labcore.tasks.layouts import names_of
 from labcore.tasks.look import look_at
 from labcore.tasks.task import Pair, Problem, Single, TextTask, make_task
 from labcore.tasks.usable import SKIP, OfFile
+from labcore.tasks.verifiers import answer_fault
 
 SHOWN, NAMED = 5, 20  # rows that are shown, and at most so many lines that are named
 MEASURED = 4096  # rows at most whose lengths in tokens are counted
 AT_ONCE = 256  # of them
 BINS = 16
 LONGEST_TEXT, LONGEST_COLUMN = 2000, 60  # characters of a text that is shown
+LENIENT = {"unusable_rows": SKIP, "verifier": "length"}  # rows are looked at that a run would refuse
 Row = Problem | Pair | Single
 
 
@@ -41,7 +43,7 @@ def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
         LabError: the model's tokenizer or the file cannot be used.
     """
     run = RunSpec.from_json(str(spec["spec"]))
-    task = make_task(run.task_row, {**run.knobs, "unusable_rows": SKIP}, run.data)
+    task = make_task(run.task_row, {**run.knobs, **({} if run.data is None else LENIENT)}, run.data)
     reader = reader_of(run.model, task, run.knobs)
     room = max(1, reader.context - int(run.knobs["max_new_tokens"]))
     about = {"context": reader.context, "room": room, "template": _template(reader.rendering),
@@ -51,7 +53,10 @@ def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
         return about | {"shown": [_shown(reader.rendering, row) for row in some]}
     assert run.data
     each = _layouts(fetch.bring(Path(run.data)), run)
+    unjudged = [(row.line or 0, fault) for row in task.every
+                if isinstance(row, Problem) and (fault := answer_fault(run.knobs, row.answer))]
     return about | _whole(task, reader, room, each) | {
+        "unjudged": _named(unjudged), "answered": any(_answers(row) for row in task.every),
         "shown": [_shown(reader.rendering, row) | _of_layout(each[row.line or 0], row) for row in task.every[:SHOWN]]}
 
 
@@ -197,7 +202,7 @@ def _answer(rendering: Rendering, row: Row, label: str, text: str) -> dict[str, 
 def _of_layout(layout: Described, row: Row) -> dict[str, Any]:
     columns = getattr(row, "columns", {})
     return {"layout": layout.layout, "fields": dict(layout.fields),
-            "columns": [[name, _short(columns.get(name))] for name in layout.columns]}
+            "columns": [[name, _short(columns[name])] for name in layout.columns if name in columns]}
 
 
 def _short(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from labcore.llm.rendering import Rendering
 
 SPECIAL, TEMPLATE, TEXT, GAP = "special", "template", "text", "gap"
-FIRST, LAST = 300, 100  # pieces of a text that are shown
+FIRST, LAST = 180, 60  # pieces of a text that are shown
 Piece = tuple[str, list[int], str]  # the text, the ids of its tokens, and its kind
 
 
