@@ -64,9 +64,10 @@ def _template(result: Mapping[str, Any]) -> Iterator[Said]:
     if result["template"] == "chatml" and not result["has_template"]:
         yield Said(NOTE, "chatml", "The model has no chat template of its own: prompts are written in ChatML, on which "
                    "it may not have been trained.")
-    if result.get("conversations") and result["template"] == "none":
-        yield Said(WARNING, "no template", f"{_share(result['conversations'], result['rows'], 'prompt')} "
-                   f"{_are(result['conversations'])} a conversation, and no chat template is in use to write it.")
+    if (count := result.get("conversations")) and result["template"] == "none":
+        some = (f"{count:,} of {result['rows']:,} prompts {_are(count)} a conversation" if count < result["rows"]
+                else "Every prompt is a conversation")
+        yield Said(WARNING, "no template", f"{some}, and no chat template is in use to write it.")
     if result.get("folds"):
         yield Said(NOTE, "folds", "The chat template has no system turn, so the system text stands at the beginning of "
                    "the first turn of the user.")
@@ -132,12 +133,7 @@ def _range(quantiles: list[int]) -> str:
 
 
 def _lines(named: Mapping[str, Any]) -> str:
-    more = named["count"] - len(named["lines"])
-    return lines_named(named["lines"]) + (f" and {more:,} more" if more else "")
-
-
-def _share(count: int, rows: int, noun: str) -> str:
-    return f"Every {noun}" if count == rows else f"{count:,} of {rows:,} {noun}s"
+    return lines_named(named["lines"], named["count"])
 
 
 def _are(count: int) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from labcore.catalog.knob import Value
-from labcore.errors import listed
 from labcore.files.jsonl import Fault
 from labcore.files.rows import read_rows
 
+MOST_NAMED = 8  # lines in a sentence
 STOP, SKIP, CUT = "stop", "skip", "cut"
 REMEDY = "Correct them, or leave them out with unusable_rows=skip."
 Row = TypeVar("Row")
@@ -39,13 +39,17 @@ def usable_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row],
     return read_rows(path, read, left_out if skips else None, REMEDY), left_out
 
 
-def lines_named(lines: Sequence[int]) -> str:
-    """Rows by their lines, in a sentence.
+def lines_named(lines: Sequence[int], count: int = 0) -> str:
+    """Rows by their lines, in a sentence; `count` is how many there are, where `lines` are only the first of them.
 
-    >>> lines_named([3]), lines_named([3, 5])
-    ('line 3', 'lines 3, 5')
+    >>> lines_named([3]), lines_named([3, 5]), lines_named([1, 2, 3], 30)
+    ('line 3', 'lines 3, 5', 'lines 1, 2, 3 and 27 more')
     """
-    return f"line{'s' if len(lines) > 1 else ''} {listed([f'{line:,}' for line in lines])}"
+    named = [f"{line:,}" for line in lines]
+    if len(named) > MOST_NAMED + 1 or count > len(named):
+        named = named[:MOST_NAMED]
+    more = max(count, len(lines)) - len(named)
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(named)}" + (f" and {more:,} more" if more else "")
 
 
 def said_of(left_out: Sequence[Fault]) -> str:
