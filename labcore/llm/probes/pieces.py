@@ -20,7 +20,9 @@ def pieces(rendering: Rendering, text: str, contents: Sequence[str], skip: int =
     """The pieces of a rendered `text` but for its first `skip` tokens; `contents` are those of its turns, in order."""
     tokenizer = rendering.tokenizer
     ids = rendering.encoded(text)
-    special, spans = {*tokenizer.all_special_ids}, _spans(text, contents)
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special = {*tokenizer.all_special_ids, *(token for token, about in added.items() if about.special)}
+    spans = _spans(text, contents)
     found: list[Piece] = []
     end = 0
     for place, (token, (start, stop)) in enumerate(zip(ids, _offsets(rendering, text, ids), strict=True)):
