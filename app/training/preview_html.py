@@ -32,7 +32,8 @@ CSS = """
 .rl-fold>summary:focus-visible,.rl-preview>summary:focus-visible{outline:2px solid var(--st-primary-color)}
 .rl-preview{margin:0 0 4px}.rl-preview>summary{font-size:14px;padding:3px 0;overflow-wrap:anywhere}
 .rl-preview small{font-size:13px;opacity:.76}.rl-preview dl{display:grid;grid-template-columns:auto minmax(0,1fr);
-  gap:2px 10px;font-size:13px;margin:0 0 8px 12px}.rl-preview dt{opacity:.76}.rl-preview dd{margin:0;overflow-wrap:anywhere}
+  gap:2px 10px;font-size:13px;margin:0 0 8px 12px}
+.rl-preview dt{opacity:.76}.rl-preview dd{margin:0;overflow-wrap:anywhere}
 .rl-lengths{display:flex;flex-wrap:wrap;gap:10px 28px;margin:2px 0 8px}.rl-lengths div{width:190px}
 .rl-lengths small{font-size:12px;opacity:.76;display:flex;justify-content:space-between}
 .rl-lengths span{display:flex;align-items:flex-end;gap:1px;height:38px}

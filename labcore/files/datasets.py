@@ -75,7 +75,8 @@ def job(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The job `dataset`: {"path", "note"} of the dataset called `name`. Raises LabError as `fetch`."""
     asked = parse(str(spec["name"]))
     if asked is None:
-        raise LabError(f"{quoted(spec['name'])} is no dataset: write org/name, org/name:split or org/name:config/split.")
+        raise LabError(f"{quoted(spec['name'])} is no dataset: write org/name, org/name:split or "
+                       "org/name:config/split.")
     found = fetch(asked)
     return {"path": str(found.path), "note": found.note}
 
@@ -87,7 +88,8 @@ def fetch(asked: Dataset) -> Fetched:
         LabError: there is no such dataset, it is not open to the user, or cannot be fetched; the message says what to
             do.
     """
-    record = home() / "hub" / f"{'--'.join(filter(None, (asked.repo.replace('/', '--'), asked.config, asked.split)))}.json"
+    parts = (asked.repo.replace("/", "--"), asked.config, asked.split)
+    record = home() / "hub" / f"{'--'.join(filter(None, parts))}.json"
     try:
         with _errors_in_words(asked.repo):
             found = _fetch(asked)
@@ -157,15 +159,17 @@ def _fetch(asked: Dataset) -> Fetched:
     paths = [Path(_api().hf_hub_download(asked.repo, shard.path, repo_type="dataset", revision=revision,
                                          cache_dir=cache)) for shard in some]
     first = some[0]
-    stem = "-".join(filter(None, (asked.repo.partition("/")[2], first.config.replace("default", ""), first.split)))
-    suffix = "".join(PurePosixPath(first.path).suffixes[-2:]) if first.path.endswith(".gz") else Path(first.path).suffix
+    config = "" if first.config == USUAL_CONFIGS[0] else first.config
+    stem = "-".join(filter(None, (asked.repo.partition("/")[2], config, first.split)))
+    suffixes = PurePosixPath(first.path).suffixes
+    suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
     whole = len(some) == len(shards)
     if len(paths) == 1 and whole and first.size <= LIMIT:
         return Fetched(uploads.keep(f"{stem}{suffix}", paths[0].read_bytes()))
     if suffix != ".parquet":
-        raise LabError(f"The split {first.split} of {asked.repo} has {len(shards)} files with "
-                       f"{sum(shard.size for shard in shards) / 2**20:,.0f} MB that are not Parquet: download them, and "
-                       "give a part as a file.")
+        size = sum(shard.size for shard in shards) / 2**20
+        raise LabError(f"The split {first.split} of {asked.repo} has {len(shards)} files with {size:,.0f} MB that are "
+                       "not Parquet: download them, and give a part as a file.")
     content, rows, ended = _joined(paths)
     note = "" if whole and ended else (f"These are the first {rows:,} rows of {asked.repo}: all of them are more than "
                                        "the lab reads at once.")
@@ -188,8 +192,8 @@ def _shards(repo: str) -> tuple[str | None, list[Shard]]:
         found = []
     if found:
         return CONVERTED, found
-    own = [_own(path, size) for path, size in _tree(repo, None)
-           if path.removesuffix(".gz").endswith(TYPES) and not PurePosixPath(path).name.startswith((".", "dataset_info"))]
+    own = [_own(path, size) for path, size in _tree(repo, None) if path.removesuffix(".gz").endswith(TYPES)
+           and not PurePosixPath(path).name.startswith((".", "dataset_info"))]
     if not own:
         raise LabError(f"The dataset {repo} has no data files of a type that the lab reads (Parquet, JSON lines, JSON, "
                        "CSV): download it, and give a file of rows.")
@@ -213,8 +217,8 @@ def _converted(path: str, size: int) -> Shard | None:
 def _own(path: str, size: int) -> Shard:
     """A file of the dataset itself, whose name or folder says which split it is of."""
     words = _WORD.findall(path.lower())
-    return Shard("", next((split for split in (*USUAL_SPLITS, "dev", "valid") if split in words), USUAL_SPLITS[0]), path,
-                 size)
+    split = next((split for split in (*USUAL_SPLITS, "dev", "valid") if split in words), USUAL_SPLITS[0])
+    return Shard("", split, path, size)
 
 
 def _of_split(asked: Dataset, shards: Sequence[Shard]) -> list[Shard]:

@@ -218,7 +218,8 @@ class Rendering:
         """How many ids the tokenizer itself puts behind a text, as add_eos_token has it: no prompt ends there."""
         alone = self.tokenizer(PROBE, add_special_tokens=False)["input_ids"]
         whole = self.tokenizer(PROBE)["input_ids"]
-        return next(after for after in range(len(whole)) if whole[len(whole) - after - len(alone):][:len(alone)] == alone)
+        size = len(whole) - len(alone)
+        return next((after for after in range(size + 1) if whole[size - after:len(whole) - after] == alone), 0)
 
 
 def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, device: torch.device) -> Prompts:

@@ -42,8 +42,9 @@ class Described:
 def described(value: Mapping[str, Any], place: str, names: Mapping[str, str], labelled: bool) -> Described:
     """What `layouts.entry` makes of the row `value`. Raises LabError as that does.
 
-    >>> described({"question": "2+3?", "answer": "5", "level": 1}, "line 1", {}, False)
-    Described(layout='GSM8K: question and answer', fields={'question': 'prompt', 'answer': 'answer'}, columns=('level',))
+    >>> found = described({"question": "2+3?", "answer": "5", "level": 1}, "line 1", {}, False)
+    >>> found.layout, found.fields, found.columns
+    ('GSM8K: question and answer', {'question': 'prompt', 'answer': 'answer'}, ('level',))
     """
     made, row = entry(value, place, names, labelled), renamed(value, place, names)
     used = [name for name, content in row.items() if name not in made.columns and content is not None]

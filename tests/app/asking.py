@@ -91,7 +91,7 @@ def previewed(rows: int = 30, **other) -> dict[str, Any]:
 
     shown = [{"line": line, "turns": [], "layout": "prompt and answer", "fields": {"q": "prompt", "answer": "answer"},
               "columns": [["level", "<b>"]], "tokens": 12, "prompt": [
-                  piece("<s>", "special"), *[piece("be", "template")] * 9, piece("<2", "text"), piece("</s>", "special")],
+                  piece("<s>", "special"), *[piece("be", "template")] * 9, piece("<2"), piece("</s>", "special")],
               "answers": [{"label": "answer", "tokens": 1, "pieces": [piece("3")]}]} for line in (1, 2)]
     lengths = {"quantiles": [3, 5, 8, 12], "edges": [3.0, 6.0, 12.0], "counts": [20, 10]}
     none = {"count": 0, "lines": [], "why": ""}

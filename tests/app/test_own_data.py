@@ -156,8 +156,8 @@ NONE = {"count": 0, "lines": [], "why": ""}
      "2 rows cannot be rendered and are in the way of a run: lines 3, 8. It is refused.", "Leave out these rows",
      ("unusable_rows", "skip")),
     ({"long": {"count": 25, "lines": [*range(1, 21)], "longest": 90}},
-     "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64", "Leave out long prompts",
-     ("long_prompts", "skip")),
+     "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64",
+     "Leave out long prompts", ("long_prompts", "skip")),
     ({"long": {"count": 1, "lines": [4], "longest": 90}}, "line 4; the longest has 90", "Cut their beginning",
      ("long_prompts", "cut"))])
 def test_what_does_not_fit_has_a_button(lab, opened, found, words_said, label, knob):

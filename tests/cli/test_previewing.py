@@ -62,8 +62,9 @@ def test_a_dataset_of_the_hub_is_data_too(monkeypatch, capsys):
     assert main(["data", "org/sums:main/train"]) == 0
     told = capsys.readouterr()
     assert "Line 1: prompt, answer." in told.out and told.err == "labcore: These are the first 1 rows.\n"
-    assert main(["run", "--algorithm", "grpo", "--data", "org/sums:main/train", "--steps", "1", "--json", "--set",
-                 "sft_steps=0", "--set", "prompts_per_step=1", "--set", "group_size=2", "--set", "max_new_tokens=2"]) == 0
+    small = [word for knob in ("sft_steps=0", "prompts_per_step=1", "group_size=2", "max_new_tokens=2")
+             for word in ("--set", knob)]
+    assert main(["run", "--algorithm", "grpo", "--data", "org/sums:main/train", "--steps", "1", "--json", *small]) == 0
     assert {(each.repo, each.config, each.split) for each in asked} == {("org/sums", "main", "train")}
 
 

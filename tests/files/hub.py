@@ -42,20 +42,26 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         self.server.asked.append(f"{self.command} {unquote(path)}")
         if self.server.refuses:
-            return self._send(self.server.refuses[0], b"", {"X-Error-Code": self.server.refuses[1]})
-        if path.startswith("/api/datasets/"):
-            return self._tree(*path.removeprefix("/api/datasets/").split("/")[:4])
+            self._send(self.server.refuses[0], b"", {"X-Error-Code": self.server.refuses[1]})
+        elif path.startswith("/api/datasets/"):
+            self._tree(*path.removeprefix("/api/datasets/").split("/")[:4])
+        else:
+            self._file(path)
+
+    def _file(self, path: str) -> None:
         _, _, org, name, _, revision, *rest = path.split("/")
         content = self.server.repos.get(f"{org}/{name}", {}).get(unquote(revision), {}).get(unquote("/".join(rest)))
         if content is None:
-            return self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
-        self._send(200, content, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": COMMIT})
+            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+        else:
+            self._send(200, content, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": COMMIT})
 
     def _tree(self, org: str, name: str, _: str, revision: str) -> None:
         repo = self.server.repos.get(f"{org}/{name}")
         files = None if repo is None else repo.get(unquote(revision))
         if files is None:
-            return self._send(404, b"", {"X-Error-Code": "RepoNotFound" if repo is None else "RevisionNotFound"})
+            self._send(404, b"", {"X-Error-Code": "RepoNotFound" if repo is None else "RevisionNotFound"})
+            return
         listed = [{"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
                   for path, content in files.items()]
         self._send(200, json.dumps(listed).encode(), {"Content-Type": "application/json"})

@@ -86,7 +86,7 @@ def test_a_text_that_every_row_repeats_counts_in_every_row(file, monkeypatch, ne
     held = []
     monkeypatch.setattr(rows, "partial", lambda kind, row: held.append(row) or (lambda: row))
     monkeypatch.setattr(rows, "LIMIT", 2**18)
-    with pytest.raises(LabError, match="x.parquet unpacks to more than"):
+    with pytest.raises(LabError, match=r"x\.parquet unpacks to more than"):
         read_rows(path, lambda row, line: row)
     assert not held, "it is refused before a row is made"
     monkeypatch.setattr(rows, "LIMIT", 2**24)
@@ -124,7 +124,7 @@ def test_a_file_without_a_usable_row_is_refused_all_the_same(file):
 
 def test_bad_rows_are_counted_and_the_remedy_is_said_once(file):
     path = file("x.jsonl", written(".jsonl", [{"a": 1}] * 5))
-    with pytest.raises(BadRows, match="2 of 5 lines of x.jsonl cannot be used.*And then what.") as error:
+    with pytest.raises(BadRows, match=r"2 of 5 lines of x\.jsonl cannot be used.*And then what\.") as error:
         read_rows(path, odd, remedy="And then what.")
     assert (error.value.bad, error.value.good) == (2, 3) and str(error.value).count("And then") == 1
 

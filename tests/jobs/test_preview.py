@@ -34,8 +34,8 @@ MANY = {"count": 25, "lines": [*range(1, 21)], "why": "Line 1 is bad.", "longest
         "each is meant.")),
     ({"left_out": TWO}, {}, ("warning", "2 rows cannot be read and are in the way of a run: lines 3, 8. Line 3 is "
                                         "bad.")),
-    ({"left_out": TWO}, {"unusable_rows": "skip"}, ("note", "2 rows cannot be read and are left out: lines 3, 8. Line 3 "
-                                                            "is bad.")),
+    ({"left_out": TWO}, {"unusable_rows": "skip"}, (
+        "note", "2 rows cannot be read and are left out: lines 3, 8. Line 3 is bad.")),
     ({"refused": {**TWO, "count": 1, "lines": [3]}}, {}, (
         "warning", "1 row cannot be rendered and is in the way of a run: line 3. Line 3 is bad.")),
     ({"unjudged": TWO | {"why": "is empty"}}, {}, (
@@ -44,14 +44,14 @@ MANY = {"count": 25, "lines": [*range(1, 21)], "why": "Line 1 is bad.", "longest
                                        "or format, or rewards of your own.")),
     ({"out_of_order": TWO | {"why": "turn 2 is by the user, after the user"}}, {}, (
         "note", "2 conversations have turns in an unusual order: lines 3, 8 (turn 2 is by the user, after the user).")),
-    ({"long": MANY}, {}, ("warning", "25 prompts of more than the 36 tokens that the context leaves beside a completion "
-                          "of 64 are in the way of a run: lines 1, 2, 3, 4, 5, 6, 7, 8 and 17 more; the "
-                          "longest has 90.")),
+    ({"long": MANY}, {}, (
+        "warning", "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64 are in the "
+        "way of a run: lines 1, 2, 3, 4, 5, 6, 7, 8 and 17 more; the longest has 90.")),
     ({"long": MANY | {"count": 1, "lines": [4]}}, {"long_prompts": "cut"}, (
         "note", "1 prompt of more than the 36 tokens that the context leaves beside a completion of 64 loses its "
         "beginning: line 4; the longest has 90.")),
-    ({"folds": True}, {}, ("note", "The chat template has no system turn, so the system text stands at the beginning of "
-                                   "the first turn of the user.")),
+    ({"folds": True}, {}, ("note", "The chat template has no system turn, so the system text stands at the beginning "
+                                   "of the first turn of the user.")),
     ({"template": "none"}, {}, ("warning", "The model has a chat template, but the chat template is off, so it reads "
                                            "plain text, unlike its training.")),
     ({"template": "chatml", "has_template": False}, {}, (

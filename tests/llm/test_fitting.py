@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
-from labcore.llm import fitting
 from labcore.llm.fitting import FOLDS, fitted, misfits
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.rendering import Rendering
@@ -95,7 +94,7 @@ def test_rows_that_the_template_refuses_are_named_or_left_out():
     found = fitted(rendering("strict"), rows, 50, {"unusable_rows": "skip"})
     assert found.usable(rows) == rows[:1]
     assert found.notes([(5, "Line 5 is not JSON.")]) == ["Left out: lines 3, 5, 7. " + found.left_out[0].fault]
-    with pytest.raises(LabError, match="No row of the file can be used. .*roles must alternate"):
+    with pytest.raises(LabError, match=r"No row of the file can be used\. .*roles must alternate"):
         fitted(rendering("strict"), rows[1:], 50, {"unusable_rows": "skip"})
 
 
@@ -155,7 +154,7 @@ def test_a_fork_judges_all_rows_of_the_file_again(started):
 def test_rows_that_cannot_be_read_are_left_out_and_an_event_names_them(started):
     rows = [*SHORT[:2], "{", {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " "}]},
             *SHORT[2:]]
-    with pytest.raises(LabError, match="2 of 8 lines of x.jsonl cannot be used.*unusable_rows=skip"):
+    with pytest.raises(LabError, match=r"2 of 8 lines of x\.jsonl cannot be used.*unusable_rows=skip"):
         started(rows)
     run = started(rows, unusable_rows="skip")
     assert first(run).notes[0].startswith("Left out: lines 3, 4. Line 3 of x.jsonl is not JSON") and run.task.size == 6

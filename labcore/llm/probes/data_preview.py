@@ -5,7 +5,6 @@ known of all rows. No weights are loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from labcore.spec.run_spec import RunSpec
 from labcore.tasks.layout_names import Described, described
 from labcore.tasks.layouts import names_of
 from labcore.tasks.look import look_at
-from labcore.tasks.task import Pair, Problem, Single, TextTask, make_task
+from labcore.tasks.task import Pair, Problem, Single, make_task
 from labcore.tasks.usable import SKIP, OfFile
 from labcore.tasks.verifiers import answer_fault
 
@@ -68,9 +67,10 @@ def _template(rendering: Rendering) -> str:
 def _layouts(path: Path, run: RunSpec) -> dict[int, Described]:
     """How each usable row was understood, by its line."""
     names, labelled = names_of(run.knobs), run.task_row.pairs
-    found = read_rows(path, lambda value, line: (line, described(value, f"line {line} of {path.name}", names, labelled)),
-                      [])
-    return dict(found)
+
+    def read(value: Mapping[str, Any], line: int) -> tuple[int, Described]:
+        return line, described(value, f"line {line} of {path.name}", names, labelled)
+    return dict(read_rows(path, read, []))
 
 
 # ---- all rows --------------------------------------------------------------------------------------------------
@@ -123,9 +123,9 @@ def out_of_order(row: Row) -> str:
     if talk and talk[0] != USER:
         return f"turn {first} is by the {talk[0]}, and the user begins a conversation"
     for number, (before, after) in enumerate(pairwise(talk), start=first + 1):
-        if after == SYSTEM or before == after or (after == ASSISTANT) == (before == ASSISTANT):
-            if (before, after) != ("tool", "tool"):
-                return f"turn {number} is by the {after}, after the {before}"
+        alternate = (after == ASSISTANT) != (before == ASSISTANT) and after != SYSTEM
+        if not alternate and (before, after) != ("tool", "tool"):
+            return f"turn {number} is by the {after}, after the {before}"
     return ""
 
 
@@ -182,7 +182,8 @@ def _shown(rendering: Rendering, row: Row) -> dict[str, Any]:
     except LabError as error:
         return made | {"fault": str(error), "prompt": [], "tokens": 0, "answers": []}
     tokens = sum(len(ids) for _, ids, _ in prompt)
-    labels = ("chosen", "rejected") if isinstance(row, Pair) else ("completion" if isinstance(row, Single) else "answer",)
+    single = "completion" if isinstance(row, Single) else "answer"
+    labels = ["chosen", "rejected"] if isinstance(row, Pair) else [single]
     answers = [_answer(rendering, row, label, text) for label, text in zip(labels, _answers(row), strict=False)]
     return made | {"prompt": shortened(prompt), "tokens": tokens, "answers": answers,
                    **({"label": row.label} if isinstance(row, Single) else {})}

@@ -107,12 +107,13 @@ def test_any_file_of_those_rows_is_previewed_or_refused_in_words(previewed, fold
     """Rows of every layout, broken ones and mixed ones, in any order: each row is shown, measured or named."""
     every = [row for row, made in ROWS.values() if made.chosen is None]
     broken = ["{", '{"answer": NaN}', "5", {"x": 1}, {"prompt": ""}, {"messages": [turn("assistant", "a")]},
-              {"messages": [turn("user", "a"), turn("assistant", " ")]}, {"prompt": [turn("user", "a"), turn("user", "b")]},
+              {"messages": [turn("user", "a"), turn("assistant", " ")]},
+              {"prompt": [turn("user", "a"), turn("user", "b")]},
               {"prompt": [turn("assistant", "a")], "answer": "b"}, {"prompt": "9" * 400, "answer": "5"}]
     name = model if model == "tiny" else folder(TOKENIZERS[model])
     for seed in range(4):
         chance = random.Random(seed)
-        rows = chance.choices([*every, *broken], k=12) + [{"prompt": "a", "answer": "b"}]
+        rows = [*chance.choices([*every, *broken], k=12), {"prompt": "a", "answer": "b"}]
         result = previewed(rows, name, "prompts")
         assert result["rows"] + result["left_out"]["count"] == len(rows)
         long = sum(isinstance(row, dict) and row.get("prompt") == "9" * 400 for row in rows)
@@ -150,7 +151,8 @@ def test_the_reader_writes_as_the_session_does(tmp_path):
 
 def test_what_a_file_holds_is_counted(previewed, folder):
     rows = [{"prompt": "a", "answer": "5"}, {"prompt": "a", "answer": "6"}, {"question": "b", "answer": "3/4"},
-            {"prompt": [turn("user", "c"), turn("user", "d")], "answer": "7"}, "{", {"prompt": "9" * 300, "answer": "1"}]
+            {"prompt": [turn("user", "c"), turn("user", "d")], "answer": "7"}, "{",
+            {"prompt": "9" * 300, "answer": "1"}]
     result = previewed(rows, folder(TOKENIZERS["chatml"]), verifier="numeric")
     assert (result["repeated"], result["disagreeing"], result["fits"]) == (1, 1, "math")
     assert result["out_of_order"] == {"count": 1, "lines": [4], "why": "turn 2 is by the user, after the user"}
@@ -184,7 +186,7 @@ def test_an_answer_is_shown_with_its_end(previewed, folder):
 def test_a_model_without_an_end_token_is_refused(previewed, folder):
     tokenizer = byte_level()
     tokenizer.eos_token = None
-    with pytest.raises(LabError, match="has no end-of-text token.*set eos_token"):
+    with pytest.raises(LabError, match=r"has no end-of-text token.*set eos_token"):
         previewed([{"prompt": "a", "answer": "5"}], folder(tokenizer))
 
 
@@ -216,7 +218,8 @@ def test_a_model_with_a_template_and_template_off_is_a_warning(folder, tmp_path,
 
 
 def test_where_a_template_may_lie(tmp_path):
-    for name, content in (("chat_template.jinja", "{{ 1 }}"), ("tokenizer_config.json", '{"chat_template": "{{ 1 }}"}')):
+    config = '{"chat_template": "{{ 1 }}"}'
+    for name, content in (("chat_template.jinja", "{{ 1 }}"), ("tokenizer_config.json", config)):
         (tmp_path / name).write_text(content)
         assert chat_templates.has_template(str(tmp_path)) is True
         (tmp_path / name).unlink()
