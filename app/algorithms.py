@@ -11,6 +11,7 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError
@@ -95,10 +96,14 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
     return {mix: Mix(mix, algorithm, knobs) for algorithm, _, mix, knobs in places if mix}
 
 
-def knobs_at(place: str, kind: Kind) -> tuple[Knob, ...]:
-    """The knobs that are kept at a place. Raises LabError where there is no such algorithm or task."""
+def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
+    """The knobs that are kept at a place; `weights` as for `knobs_of`.
+
+    Raises:
+        LabError: there is no such algorithm or task.
+    """
     algorithm, task, mix = _named(place)
-    return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key))
+    return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
 
 
 def declared(algorithm: str, mix: str, kind: Kind) -> Algorithm:

@@ -21,6 +21,7 @@ from labcore.cli.main import parser
 from labcore.files.artifacts import cache, object_store
 from labcore.files.paths import home, read_only
 from labcore.lessons.folders import VARIABLE as LESSONS
+from labcore.sinks.choice import SETTING as LOG
 from labcore.spec.run_spec import every_knob
 from labcore.store.dialects import shown as place
 from labcore.workers.executors import choice
@@ -119,6 +120,8 @@ def files() -> None:
         ("RL_LAB_READ_ONLY", _code("1" if read_only() else "not set"),
          "1: a lab that is shared for reading: it shows everything and changes nothing"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
+        ("RL_LAB_LOG", _code(os.environ.get(LOG, "") or "not set"),
+         "Where metrics of all runs go live as well: tensorboard, wandb, trackio, with commas between"),
         ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
         ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),
         ("RL_LAB_RAY", _code(os.environ.get("RL_LAB_RAY", choice.AUTO)), "Which cluster: auto is this machine's")]))

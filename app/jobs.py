@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,11 +61,11 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
     found = jobs.outcome(job)
     if found is None:
         if polled:
-            _line(asked, doing)
+            _line(view, asked, doing)
         else:
-            st.fragment(_waiting, run_every=EVERY, key=f"waiting:{job}")(asked, doing)
+            st.fragment(_waiting, run_every=EVERY, key=f"waiting:{view}:{job}")(view, asked, doing)
     elif found.result is None:
-        _failed(asked, found.error)
+        _failed(view, asked, found.error)
     else:
         asked.seen = like, found.result
     if asked.spec != spec:
@@ -112,7 +113,7 @@ def _wait_a_moment(job: str) -> None:
 
 
 @errors_shown()
-def _waiting(asked: Asked, doing: str) -> None:
+def _waiting(view: str, asked: Asked, doing: str) -> None:
     try:
         job = lab().launcher.compute(asked.spec)  # asked again: the process that had it may be gone
     except LabError as error:
@@ -120,22 +121,24 @@ def _waiting(asked: Asked, doing: str) -> None:
         return
     if jobs.ended(job):
         st.rerun()
-    _line(asked, doing)
+    _line(view, asked, doing)
 
 
-def _line(asked: Asked, doing: str) -> None:
+def _line(view: str, asked: Asked, doing: str) -> None:
     """What is waited for and since when, and a way to stop it."""
     job, seconds = asked.job, time.time() - asked.begun
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_waiting:{job}"):
+    parts = [f"<b>{doing}</b>", *filter(None, [html.escape(jobs.doing(job))]), duration(seconds)]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_waiting:{view}:{job}"):
         st.html(f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'
-                f"<span><b>{doing}</b> · {duration(seconds)}</span></div>", width="stretch")
-        st.button("Stop", icon=":material/stop:", key=f"stop:{job}", on_click=_try, args=(lab().launcher.cancel, job))
+                f"<span>{' · '.join(parts)}</span></div>", width="stretch")
+        st.button("Stop", icon=":material/stop:", key=f"stop:{view}:{job}", on_click=_try,
+                  args=(lab().launcher.cancel, job))
 
 
-def _failed(asked: Asked, sentence: str) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_failed:{asked.job}"):
+def _failed(view: str, asked: Asked, sentence: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_failed:{view}"):
         st.error(literal(sentence), icon=":material/error:")
-        st.button("Try again", icon=":material/refresh:", key=f"again:{asked.job}", disabled=read_only(),
+        st.button("Try again", icon=":material/refresh:", key=f"again:{view}:{asked.job}", disabled=read_only(),
                   on_click=_again, args=(asked,))
 
 

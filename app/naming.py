@@ -57,6 +57,8 @@ def setting(key: str, value: Any, spec: RunSpec) -> str:
         return f"{'the same' if value else 'fresh'} random numbers"
     if key == "labelled_pairs":
         return "own labels"
+    if key == "held_out_file":
+        return "a held-out file"
     own = next((knob.name for knob in knobs_of(spec.row, spec.task_row) if knob.key == key),
                FIELDS.get(key, key).lower())
     text = written(key, value)

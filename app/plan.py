@@ -12,6 +12,7 @@ from app import algorithms
 from app.session import Draft, defaults
 from labcore.catalog import kinds
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.spec.run_spec import RunSpec
 
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "exact": ["rloo", "grpo", "reinforce", "dpo"],
@@ -33,7 +34,7 @@ class Plan(Draft):
 
     @property
     def steps(self) -> int:
-        return self.fields["limit"] or self.row.steps
+        return self.fields["limit"] or self.usual_steps
 
     @property
     def seeds(self) -> list[int]:
@@ -57,7 +58,7 @@ class Plan(Draft):
         """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
         found = {}
         for place in self.fields["knobs"]:
-            known = algorithms.knobs_at(place, self.kind)
+            known = algorithms.knobs_at(place, self.kind, self.fields.get("weights", {}).get(place, SCRATCH))
             found[place] = {knob.key: self.kind.unwatched.get(knob.key, knob.default) for knob in known}
         return found
 
@@ -90,6 +91,6 @@ def sweep_from(draft: Draft) -> None:
     st.session_state["launch"] = {"way": "sweep", "kind": draft.kind.key}
     plan = Plan(draft.kind.key)
     plan.fields |= {field: draft.fields[field] for field in ("algorithm", "mix", "task", "model", "seed")}
-    plan.fields["limit"] = None if draft.steps == draft.row.steps else draft.steps
+    plan.fields["limit"] = None if draft.steps == draft.usual_steps else draft.steps
     plan.fields["data"] |= draft.fields["data"]
     plan.values.update({key: value for key, value in draft.values.items() if key not in draft.kind.unwatched})

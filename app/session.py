@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -13,13 +13,14 @@ from app.link import Param
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
-from labcore.catalog.knob import Value
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.tasks import MEASURED
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, cut
 from labcore.runs.mixes import Mix
 from labcore.spec.model_names import model_of_name, name_of_model
-from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make
+from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make, steps_of, weights_of
 from labcore.store.rows import ACTIVE, RunRow
 
 SMOOTHEST = 0.99
@@ -147,8 +148,18 @@ class Draft:
 
     @property
     def knob_scope(self) -> str:
-        """What the widgets of its knobs are called by."""
-        return f"{self.scope}:{self.place}"
+        """What the widgets of its knobs are called by; those of pretrained weights have other ranges."""
+        return f"{self.scope}:{self.place}" + (":pretrained" if self.weights else "")
+
+    @property
+    def weights(self) -> str:
+        """How its weights are learnt: see `weights_of`."""
+        return weights_of(self.kind, self.fields["model"], self.fields["knobs"].get(self.place, {}))
+
+    @property
+    def declared(self) -> tuple[Knob, ...]:
+        """Its knobs, with the defaults for its task and its weights."""
+        return algorithms.knobs_at(self.place, self.kind, self.weights)
 
     @property
     def task_row(self) -> Task:
@@ -156,15 +167,25 @@ class Draft:
 
     @property
     def values(self) -> dict[str, Value]:
-        """Every knob's value."""
-        kept = self.fields["knobs"].setdefault(self.place, {})
-        for knob in algorithms.knobs_at(self.place, self.kind):
+        """Every knob's value. Where its weights have become others, knobs at their defaults have the new ones."""
+        kept, told = self.fields["knobs"].setdefault(self.place, {}), self.fields.setdefault("weights", {})
+        now = self.weights
+        before, told[self.place] = told.get(self.place, now), now
+        if now != before:
+            usual = {knob.key: knob.default for knob in algorithms.knobs_at(self.place, self.kind, before)}
+            kept |= {knob.key: knob.default for knob in self.declared if kept.get(knob.key) == usual[knob.key]}
+        for knob in self.declared:
             kept.setdefault(knob.key, knob.default)
         return kept
 
     @property
     def steps(self) -> int:
-        return self.fields["steps"].get(self.fields["algorithm"], self.row.steps)
+        return self.fields["steps"].get(self.fields["algorithm"], self.usual_steps)
+
+    @property
+    def usual_steps(self) -> int:
+        """The steps where nothing is said."""
+        return steps_of(self.row, self.weights)
 
     def choose(self, field: str, value: str) -> None:
         """Take another algorithm, task or model; another algorithm learns the same task: what is `shared` stays.
@@ -203,8 +224,12 @@ class Draft:
 
     def shared(self) -> dict[str, Value]:
         """The values that another algorithm takes over where it has these knobs: else γ would change with it, and so
-        what is to be learnt."""
-        return self.of_task() | {key: value for key, value in self.values.items() if key in self.kind.shared}
+        what is to be learnt. How held-out rows are measured has defaults for each loop, so only what was chosen stays.
+        """
+        usual = {knob.key for knob in knobs_of(self.row, self.task_row)
+                 if knob.key in MEASURED and self.values[knob.key] == knob.default}
+        return {key: value for key, value in self.of_task().items() if key not in usual} | {
+            key: value for key, value in self.values.items() if key in self.kind.shared}
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
@@ -234,7 +259,7 @@ class Draft:
         if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away
             return
         values = {**self.fields, "steps": self.steps, **self.values}
-        declared = (*_choices(self.kind, self.row.steps), *_knobs(self.row, self.task_row))
+        declared = (*_choices(self.kind, self.usual_steps), *_knobs(self.declared))
         link.settle({**link.texts({each: values[each.key] for each in declared}), **_view()})
 
 
@@ -254,15 +279,16 @@ def _some(said: str) -> str:
     return said
 
 
-def _knobs(row: Algorithm, task_row: Task) -> list[Param]:
-    return [Param(knob.key, knob.default, knob.parse, str) for knob in knobs_of(row, task_row)]
+def _knobs(declared: Iterable[Knob]) -> list[Param]:
+    return [Param(knob.key, knob.default, knob.parse, str) for knob in declared]
 
 
 def _of_spec(spec: RunSpec) -> dict[str, Any]:
     return {"algorithm": spec.algorithm, "mix": spec.mix, "task": spec.task, "model": spec.model, "seed": spec.seed,
             "warm_up": False, "steps": {spec.algorithm: spec.steps},
             "data": {spec.task_row.data: spec.data} if spec.data else {},
-            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)}}
+            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)},
+            "weights": {algorithms.place(spec.algorithm, spec.mix, spec.task): spec.weights}}
 
 
 def defaults(kind: Kind) -> dict[str, Any]:
@@ -280,7 +306,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
         wrong.append(link.Fault("mix", fields["mix"], "this algorithm has no choices to mix"))
         fields["mix"] = ""
     algorithm, task, mix = fields["algorithm"], fields["task"], fields["mix"]
-    knobs, refused = link.parsed(_knobs(algorithms.declared(algorithm, mix, kind), kinds.task(task, kind.key)), said)
+    knobs, refused = link.parsed(_knobs(algorithms.knobs_at(algorithms.place(algorithm, mix, task), kind)), said)
     fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
     if problems := [f"{each.key}={cut(each.said)}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
         st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"

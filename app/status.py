@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from labcore.spec.durations import duration as duration
 from labcore.store.rows import RunRow
 
 # state: (colour of its dot, its name, what to do next). Red is for failure only.
@@ -35,21 +36,6 @@ def failed_at_once(state: str, step: int) -> bool:
 def what_next(state: str, step: int) -> str:
     """What to do next with a run that has made `step` steps, in a sentence; empty where nothing is to be done."""
     return "Mend that, then run it again." if failed_at_once(state, step) else STATES[state][2]
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(0.84), duration(12.4), duration(75), duration(3700)
-    ('0.8 s', '12 s', '1 min 15 s', '1 h 1 min')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def volume(size: float) -> str:

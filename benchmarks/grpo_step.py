@@ -26,8 +26,8 @@ import argparse
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +46,8 @@ ENDLESS = 10_000_000  # steps: the driver says when it is enough
 
 @dataclass(frozen=True)
 class Job:
-    """What both sides do: the task with its batch, and where. `file` None: sums of two numbers, two digits each."""
+    """What both sides do: the task with its batch, and where. `file` None: sums of two numbers, two digits each; else
+    prompts, in the folder of the weights or elsewhere, with these `knobs`."""
 
     prompts: int = PROMPTS
     group_size: int = GROUP_SIZE
@@ -54,13 +55,14 @@ class Job:
     file: str | None = None
     device: str = "cpu"
     checkpointing: bool = False  # of TRL
+    knobs: Mapping[str, Any] = field(default_factory=lambda: {"verifier": "numeric"})
 
-    def task(self) -> Any:
+    def task(self, folder: Path) -> Any:
         from labcore.catalog.kinds import task
         from labcore.tasks.task import make_task
 
         if self.file:
-            return stock.problems(self.file)
+            return stock.problems(str(folder / self.file), self.knobs)
         return make_task(task("add"), SUMS)
 
     def __str__(self) -> str:
@@ -73,12 +75,13 @@ def lab(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
     from labcore.spec.run_spec import make
 
     spec = make(algorithm_key="grpo", task_key="prompts" if job.file else "add", model=str(folder), device=job.device,
-                threads=threads, steps=ENDLESS, data=job.file,
+                threads=threads, steps=ENDLESS, data=str(folder / job.file) if job.file else None,
                 knobs={"beta": BETA, "learning_rate": LEARNING_RATE, "prompts_per_step": job.prompts, "dtype": dtype,
                        "group_size": job.group_size, "max_new_tokens": job.new_tokens, "updates_per_batch": 1,
-                       **({"verifier": "numeric"} if job.file else SUMS)})
-    before = 0
-    for record in LlmSession.start(spec).run():
+                       **(job.knobs if job.file else SUMS)})
+    before, session = 0, LlmSession.start(spec)
+    turn.ready()
+    for record in session.run():
         if record is not None:
             turn.step_done(record.tokens - before)
             before = record.tokens
@@ -96,7 +99,7 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
 
     logging.disable_progress_bar()
     warnings.simplefilter("ignore")  # names that the next version will drop
-    task, sampled = job.task(), []
+    task, sampled = job.task(folder), []
     problems = task.problems(4096, np.random.default_rng(0))
 
     def reward(completions: list[str], answer: list[str], completion_ids: list[list[int]], **_) -> list[float]:
@@ -117,6 +120,7 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
         AutoModelForCausalLM.from_pretrained(folder, dtype="float32"), reward, config,
         train_dataset=Dataset.from_list([{"prompt": each.prompt, "answer": each.answer} for each in problems]),
         processing_class=AutoTokenizer.from_pretrained(folder), callbacks=[Stepwise()])
+    turn.ready()
     trainer.train()
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from types import MappingProxyType
 from typing import Any
 
 LLAMA, QWEN2 = "llama", "qwen2"
@@ -52,14 +54,14 @@ class Floor:
         return read * {"bf16": 2, "fp32": 4}[dtype] / self.bandwidth
 
 
-def problems(file: str) -> Any:
-    """The task of the user's own prompts with the numeric verifier."""
+def problems(file: str, knobs: Mapping[str, Any] = MappingProxyType({"verifier": "numeric"})) -> Any:
+    """The task of the user's own prompts with these knobs."""
     from labcore.catalog.kinds import task
     from labcore.spec.run_spec import make
     from labcore.tasks.task import make_task
 
-    knobs = make(algorithm_key="grpo", task_key="prompts", data=file, knobs={"verifier": "numeric"}).knobs
-    return make_task(task("prompts"), knobs, file)
+    filled = make(algorithm_key="grpo", task_key="prompts", data=file, knobs=knobs).knobs
+    return make_task(task("prompts"), filled, file)
 
 
 def save_weights(model: str, file: str, folder: Path) -> None:

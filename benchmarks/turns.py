@@ -72,6 +72,10 @@ class Turn:
         else:
             self.at = now, cpu
 
+    def ready(self) -> None:
+        """All is loaded: the time until now is not that of the first step."""
+        self.at = time.perf_counter(), time.process_time()
+
     def _wait(self) -> None:
         self.steps: int = self.pipe.recv()
         if not self.steps:
@@ -166,10 +170,10 @@ def table(report: Sequence[Row]) -> str:
 
 
 def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names: Sequence[str], rounds: int, steps: int,
-            threads: int) -> dict[str, list[Times]]:
-    """Let the contenders take turns of `steps` steps, `rounds` times each, after a warm-up that is not counted.
+            threads: int, warm_up: int | None = None, first: dict[str, Times] | None = None) -> dict[str, list[Times]]:
+    """Let the contenders take turns of `steps` steps, `rounds` times each, after `warm_up` steps that are not counted.
 
-    `save` writes the folder that they all start from.
+    `save` writes the folder that they all start from. The times of the warm-up are put into `first`.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -180,7 +184,9 @@ def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names:
             raise LabError("The weights could not be written: see the error above.")
         with _started(sides, names, folder, threads) as pipes:
             for name in names:
-                _take_turn(name, pipes[name], WARM_UP)
+                begun = _take_turn(name, pipes[name], WARM_UP if warm_up is None else warm_up)
+                if first is not None:
+                    first[name] = begun
             measured: dict[str, list[Times]] = {name: [] for name in names}
             for _ in range(rounds):
                 for name in names:

@@ -89,7 +89,7 @@ def supported(run: RunRow) -> bool:
 
 def _task(run: RunRow) -> tuple:
     spec = run.spec
-    return spec.task, spec.data, *(spec.knobs[knob.key] for knob in spec.task_row.knobs)
+    return spec.task, spec.data, *spec.of_task.items()
 
 
 def by_algorithm(runs: Sequence[RunRow]) -> list[RunRow]:

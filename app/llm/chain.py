@@ -114,8 +114,8 @@ def another_reward_model(spec: RunSpec, count: int) -> RunSpec:
 def _like(spec: RunSpec, algorithm: str, more: dict[str, Value]) -> RunSpec:
     """A run of another algorithm on the same task, base and seed."""
     row = spec.kind_row.algorithms[algorithm]
-    task = {knob.key for knob in spec.task_row.knobs}
     known = {knob.key for knob in knobs_of(row, spec.task_row)}
-    shared = {key: value for key, value in spec.knobs.items() if key in known and (key in task or key in _SHARED)}
+    own = {key: value for key, value in spec.knobs.items() if key in _SHARED} | spec.of_task
+    shared = {key: value for key, value in own.items() if key in known}
     return make(kind=spec.kind, algorithm_key=algorithm, task_key=spec.task, model=spec.model, knobs=shared | more,
                 seed=spec.seed, threads=default_threads(spec.model), data=spec.data)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import charts, cost, theme
 from app.components.figure_chart import figure_chart
-from app.llm import action_tab, proxy_tab, reward_tab
+from app.llm import action_tab, probes, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
 from app.surrogate import explorer, tokens
 from app.training import files
@@ -16,6 +16,8 @@ from labcore.runs.titles import title
 from labcore.store.rows import RunRow
 
 NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
+LINE_LATER = ("The line through an update appears with the first step. For a model above 6 M parameters it appears "
+              "later: the line gets 3 % of the run's time.")
 
 
 def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
@@ -27,7 +29,7 @@ def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
     with right:
         line = files.newest(run.id, "lines", step)
         if line is None:
-            st.caption("The line through an update appears with the first step.")
+            st.caption(probes.off(feed, step) or LINE_LATER)
             return
         figure_chart(charts.line_figure(line, kind), "line", title="Line through an update",
                      caption=f"{title(run)}, step {line['step']:,}",
@@ -40,7 +42,7 @@ def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
 def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
     samples = files.newest(run.id, "samples", step)
     if samples is None:
-        st.caption("No tokens yet: the dots come with the first samples.")
+        st.caption(probes.off(feed, step) or "No tokens yet: the dots come with the first samples.")
         return
     if "surrogate" not in samples:
         drawn = any("cut" in completion for group in samples["groups"] for completion in group["completions"])

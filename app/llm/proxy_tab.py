@@ -65,7 +65,7 @@ def stronger(spec: RunSpec, beta: float) -> tuple[str, Value] | None:
     it STRONGER times as much. None where placement and β are both off: one knob alone would do nothing."""
     if spec.knobs["kl_placement"] == "off":
         return ("kl_placement", "loss") if beta else None
-    usual = next(float(knob.default) for knob in knobs_of(spec.row, spec.task_row) if knob.key == "beta")
+    usual = next(float(knob.default) for knob in spec.declared if knob.key == "beta")
     return "beta", usual if beta < usual else float(f"{STRONGER * beta:.1g}") or FIRST_BETA
 
 

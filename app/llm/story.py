@@ -15,6 +15,7 @@ from app import link
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
+from app.llm import probes
 from app.llm.history import Column, Key, history, key_of, thinned
 from app.llm.story_words import SMALL, likelihood, percent, sentence
 from app.theme import number
@@ -26,6 +27,7 @@ from labcore.store.rows import RunRow
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
 ROWS = 6  # of single answers
+LOOKED_BACK = 5  # files of samples
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
 APART = "No history: this prompt was only in this step's batch."
@@ -36,11 +38,12 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     if "reward_model" in run.spec.row.models:
         return
     steps = files.steps_of(run.id, "samples")
-    at = steps[bisect_right(steps, step) - 1] if steps and steps[0] <= step else 0
+    at = _newest(run.id, steps[:bisect_right(steps, step)])
     samples = files.read(run.id, "samples", at) if at else None
     groups = groups_of(samples or {})
     if not groups:
-        story_strip({"empty": _nothing(run, bool(samples))}, key="story_strip", on_chosen=_choose)
+        why = probes.off(feed, step) or _nothing(run, bool(samples))
+        story_strip({"empty": why}, key="story_strip", on_chosen=_choose)
         return
     kept = st.session_state.setdefault("story:kept", {})
     pinned = link.get(PROMPT)
@@ -50,6 +53,13 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     story_strip(payload(groups, chosen, columns, at, step) | {
         "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
         "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
+
+
+def _newest(run_id: str, steps: Sequence[int]) -> int:
+    """The last of the steps; where its samples have no watched prompts, which take a large model more time than its
+    batch does, one of the last few that has. 0 without any."""
+    watched = (at for at in steps[:-LOOKED_BACK - 1:-1] if (files.read(run_id, "samples", at) or {}).get("watched"))
+    return next(watched, steps[-1] if steps else 0)
 
 
 def _choose(prompt: str) -> None:

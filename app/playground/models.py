@@ -18,6 +18,8 @@ from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
 from labcore.compare.table import groups
 from labcore.compare.traces import trace
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 from labcore.jobs.models import offered, spec_of, with_checkpoint
 from labcore.runs.titles import parent_title
 from labcore.runs.titles import title as title_of
@@ -127,7 +129,7 @@ def _stage(slot: int, model: Model, to) -> None:
     present = model.pinned.name if model.step is None and not model.stage else model.name
     if present not in stages:  # a checkpoint that went when others came
         stages = [*stages[:-1], present, *stages[-1:]]
-    newest = stages[-1]
+    newest, best = stages[-1], Model(model.run, step=checkpoint.best_step(run_folder(model.run))).name
 
     def moved() -> None:
         name = shown.taken()
@@ -136,19 +138,22 @@ def _stage(slot: int, model: Model, to) -> None:
     shown = held(f"playground:stage:{slot}", present, tuple(stages))
     if len(stages) > 1:
         st.select_slider("Stage", stages, shown.value, key=shown.key, on_change=moved, label_visibility="collapsed",
-                         format_func=lambda name: short(name, newest))
+                         format_func=lambda name: short(name, newest, best))
 
 
-def short(name: str, newest: str = "") -> str:
+def short(name: str, newest: str = "", best: str = "") -> str:
     """A stage in a word or two.
 
     >>> short("base:grpo-sort-ab12"), short("grpo-sort-ab12@40"), short("a@60", newest="a@60")
     ('base', 'step 40', 'newest: step 60')
+    >>> short("a@40", newest="a@60", best="a@40"), short("a@60", newest="a@60", best="a@60")
+    ('best: step 40', 'newest and best: step 60')
     """
     model = parse(name)
     if model.stage:
         return {BASE: "base", START: "untrained"}[model.stage]
-    return f"{'newest: ' if name == newest else ''}step {model.step:,}"
+    marks = " and ".join(mark for mark, of in (("newest", newest), ("best", best)) if name == of)
+    return f"{marks}{': ' if marks else ''}step {model.step:,}"
 
 
 def title(name: str, learnt: str = "") -> str:

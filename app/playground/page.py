@@ -13,17 +13,17 @@ from app import jobs, link, session, typed
 from app.components.playground_view import payload, playground_view
 from app.held import held
 from app.lab import in_words
-from app.playground import models, vote
+from app.playground import models, talk, vote
 from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.catalog.right import check
 from labcore.errors import LabError
-from labcore.jobs.models import spec_of
+from labcore.jobs.models import chats, spec_of
 from labcore.spec.model_names import parse
 from labcore.spec.run_spec import WHOLE, RunSpec
-from labcore.tasks.task import make_task
+from labcore.tasks.task import Problem, make_task
 
 PRESETS = 6
 CSS = """
@@ -83,7 +83,7 @@ def _right(place: Place) -> None:
             st.caption("Opens this again, in any browser on this machine.")
         if voting:
             vote.own_prompt(place)
-    asked = _prompt(place, spec) if place.own or not voting else None
+    asked = _prompt(place, spec, voting) if place.own or not voting else None
     if voting:
         vote.show(place, settings, asked)
     else:
@@ -98,16 +98,28 @@ def presets(run: str) -> list[tuple[str, str | None]]:
     return [(each.prompt, each.answer if spec.task_row.verifiable else None) for each in problems]
 
 
-def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
+@st.cache_data(show_spinner=False, max_entries=16)
+def talks(run: str) -> dict[str, Problem]:
+    """The same prompts with the turns before them; empty where the run's model reads no conversations."""
+    spec = spec_of(run)
+    problems = make_task(spec.task_row, spec.knobs, spec.data).problems(PRESETS, np.random.default_rng(0))
+    return {each.prompt: each for each in reversed(problems)} if chats(run, spec) else {}
+
+
+def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]:
     """What is asked and what would be right, typed or picked; without either the task's first prompt."""
-    known = dict(presets(parse(place.models[0]).run))
+    run = parse(place.models[0]).run
+    known = dict(presets(run))
     prompt = next(iter(known)) if place.prompt is None else place.prompt
     answer = known.get(prompt) if place.answer is None else place.answer or None
+    turns = () if voting else talk.before(place, talks(run), prompt)
+    if not voting and chats(run, spec):
+        talk.show(place, spec, turns)
     typed, right = held("playground:prompt", prompt), held("playground:answer", answer or "")
     box = partial(st.text_area, height=84) if spec.task_row.data else st.text_input  # a file's may have several lines
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_prompt"):
         box("Prompt", typed.value, key=typed.key, width="stretch",
-            on_change=lambda: go(prompt=typed.taken(), answer=None))
+            on_change=lambda: go(prompt=typed.taken(), answer=None, talk=turns or None))
         if spec.task_row.verifiable:
             st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
                           f"task gets (check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.",
@@ -115,7 +127,7 @@ def _prompt(place: Place, spec: RunSpec) -> tuple[str, str | None]:
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
              format_func=lambda text: literal(text if len(text) < 30 else f"{text[:28]}…"),
-             on_change=lambda: go(prompt=chosen.taken() or prompt, answer=None))
+             on_change=lambda: go(prompt=chosen.taken() or prompt, answer=None, talk=None))
     return prompt, answer
 
 
@@ -127,18 +139,25 @@ def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
 
 
 def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
-    names, spec = [parse(name).pinned.name for name in place.models], spec_of(parse(place.models[0]).run)
+    names, run = [parse(name).pinned.name for name in place.models], parse(place.models[0]).run
+    spec, turns = spec_of(run), talk.before(place, talks(run), prompt)
+    if not prompt and chats(run, spec):
+        st.caption("Write the next turn above.")
+        return
     above, below = st.container(), st.container()
     with below:  # so that what is there stays where it is while the next answers are made
         found, fresh = jobs.result({
             "job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
-            "count": place.count, **settings}, f"{len(names)} models answer" if len(names) > 1 else "The model answers",
-            "playground")
+            "count": place.count, **settings, **talk.asked(place, turns)},
+            f"{len(names)} models answer" if len(names) > 1 else "The model answers", "playground")
     if found is None:
         return
     with above:
         playground_view(payload(found, titles([column["model"] for column in found["columns"]]), stale=not fresh) | {
             "check": check(spec.task_row, spec.knobs)}, key="playground_view")
+    if fresh and chats(run, spec):
+        with above:
+            talk.go_on(prompt, turns, found)
     if fresh:
         below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
                       "tokens that it won against.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +13,11 @@ from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, cut
 from labcore.spec.model_names import parse
 from labcore.spec.run_spec import WHOLE
+from labcore.tasks.task import Turn
 
 MOST_MODELS, MOST_ANSWERS = 3, 8
 ANSWERS, VOTE = "answers", "vote"
+ROLES = ("system", "user", "assistant", "tool")
 
 
 def _models(said: str) -> tuple[str, ...]:
@@ -33,6 +37,26 @@ def _models(said: str) -> tuple[str, ...]:
     return tuple(kept)
 
 
+def _talk(said: str) -> tuple[Turn, ...]:
+    """The turns of a conversation: [[role, content], …].
+
+    >>> _talk('[["user", "a"], ["assistant", "b"]]')
+    (Turn(role='user', content='a'), Turn(role='assistant', content='b'))
+    """
+    try:
+        rows = json.loads(said)
+        turns = tuple(Turn(*map(str, row)) for row in rows)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise LabError("write the conversation as [[role, content], …]") from error
+    if any(turn.role not in ROLES for turn in turns):
+        raise LabError(f"the roles of a conversation are {', '.join(ROLES)}")
+    return turns
+
+
+def _talk_written(turns: Sequence[Turn]) -> str:
+    return json.dumps([*map(list, turns)], ensure_ascii=False)
+
+
 def _temperature(said: str) -> float:
     return 0.0 if said in ("0", "0.0") else float(TEMPERATURE.parse(said))
 
@@ -42,7 +66,8 @@ class Place:
     """`models` are names of `labcore.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's own,
     "": no verifier.
 
-    `limit` None is the length limit of the first run. `own`: each vote is on the prompt.
+    `limit` None is the length limit of the first run. `own`: each vote is on the prompt. `talk` are the turns before
+    the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
     """
 
     models: tuple[str, ...] = param((), _models, key="runs")
@@ -56,6 +81,8 @@ class Place:
     limit: int | None = param(None, MAX_NEW_TOKENS.parse, key="max")
     view: str = param(ANSWERS, link.one_of((ANSWERS, VOTE)))
     own: bool = param(False, link.switch)
+    talk: tuple[Turn, ...] | None = param(None, _talk, _talk_written)
+    system: str | None = param(None)
 
 
 def now() -> Place:

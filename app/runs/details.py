@@ -80,7 +80,7 @@ def _outcome(entry: Entry) -> None:
 def _settings(entry: Entry) -> None:
     """What was chosen, before what was left at its default."""
     spec = lab().store.run(entry.id).spec
-    rows = [(knob, spec.knobs[knob.key]) for knob in knobs_of(spec.row, spec.task_row)]
+    rows = [(knob, spec.knobs[knob.key]) for knob in spec.declared]
     moved = [row for row in rows if row[1] != row[0].default]
     st.markdown("**Settings**")
     st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label),

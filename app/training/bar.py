@@ -76,7 +76,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     draft, spec = Draft(run, kind), run.spec
     typed.check(draft.knob_scope)
     moved = {}
-    if draft.identity == (spec.algorithm, spec.mix, spec.task):
+    if (*draft.identity, draft.fields["model"]) == (spec.algorithm, spec.mix, spec.task, spec.model):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
                  if knob.effect != "restart" and draft.values[knob.key] != spec.knobs[knob.key]}
     lab().launcher.resume(run.id, moved)
@@ -88,10 +88,12 @@ RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start 
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
               help="The same settings with the next seed", starts=True)
-PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P", help="Pause after this step")
+PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P",
+               help="Pause after this step, or within it where it takes long")
 GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
-STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S", help="Stop, with a checkpoint to resume from")
+STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
+              help="Stop, with a checkpoint to resume from. A step that takes long is discarded")
 RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
                 "knobs that you move on the left")
 FORK = Action("Fork", ":material/call_split:", forking.wish, "F",

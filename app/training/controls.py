@@ -19,7 +19,7 @@ from app.held import Held, held
 from app.naming import worded
 from app.tokens import literal
 from labcore.catalog import inactive
-from labcore.catalog.knob import Knob, Value
+from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 
@@ -44,6 +44,8 @@ def widget(target: Target, knob: Knob) -> None:
     WIDGETS[kind(knob)](target, knob)
     if why := inactive.reason(knob.key, target.values):
         st.caption(f"Cannot act: {why}.")
+    if knob.source and not target.going:
+        st.caption(literal(f"Default {shown(knob.default)}: {knob.source}."))
     if knob.here and not target.going and (said := resolve_name(knob.here)()):
         st.caption(literal(said))
 

@@ -11,7 +11,7 @@ from app import memory
 from app.session import Draft
 from app.theme import symbol
 from app.tokens import readable
-from app.training import mix
+from app.training import mix, step_time
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import losses_of
@@ -64,6 +64,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     colour = "#E69F00" if fault or caution else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{missing if fault else ready}</span></div>")
+    step_time.show(draft)
     mix.details(draft)
     if scene:
         scene()

@@ -23,6 +23,8 @@ from labcore.exports.handover.tools import TOOLS
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import read_only, run_folder
 from labcore.jobs import jobs
+from labcore.jobs.models import chats
+from labcore.runs.best import words
 from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
@@ -64,8 +66,8 @@ def metrics_csv(run_id: str) -> bytes:
         return path.read_bytes()
 
 
-def _zip(run_id: str) -> bytes:
-    return export.export_zip(lab().store, run_id).read_bytes()
+def _zip(run_id: str, best: bool) -> bytes:
+    return export.export_zip(lab().store, run_id, best).read_bytes()
 
 
 def _capsule(run_id: str) -> bytes:
@@ -117,8 +119,9 @@ def _close() -> None:
 
 def _downloads(run: RunRow) -> None:
     ready, fault = checkpoint.newest_step(run_folder(run.id)) is not None, packing.fault(run)
+    best = _best(run)
     with st.container(horizontal=True):
-        st.download_button("Download everything (zip)", lambda: _zip(run.id), f"{run.id}.zip", "application/zip",
+        st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",
                            icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
                            help=None if ready else "Comes with the first checkpoint", key=f"zip:{run.id}")
         st.download_button("Download capsule", lambda: _capsule(run.id), packing.name_of(run.id), "application/zip",
@@ -126,6 +129,16 @@ def _downloads(run: RunRow) -> None:
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
+
+
+def _best(run: RunRow) -> bool:
+    """Whether the zip is to have the best checkpoint in place of the newest: asked where they are not the same."""
+    newest, best = checkpoint.newest_step(run_folder(run.id)), checkpoint.best(run_folder(run.id))
+    if not best or best["step"] == newest:
+        return False
+    named = {False: f"Newest (step {newest:,})", True: f"Best (step {best['step']:,}: {words(best)})"}
+    return bool(st.segmented_control("Checkpoint in the zip", list(named), format_func=lambda key: named[key],
+                                     default=False, required=True, key=f"checkpoint:{run.id}"))
 
 
 def _merged(run: RunRow) -> None:
@@ -168,4 +181,4 @@ def _further(run: RunRow, feed: Feed) -> None:
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs={RunSpec: RunSpec.to_json})
 def _script(key: str, run_id: str, spec: RunSpec) -> str:
-    return TOOLS[key].script(Plan(run_id, spec))
+    return TOOLS[key].script(Plan(run_id, spec, chats(run_id, spec)))

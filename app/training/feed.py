@@ -93,7 +93,7 @@ class Feed:
     def _drawn(self) -> set[str]:
         """The metrics of the run's charts and tiles, and what the axes count."""
         panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
-        return {key for panel in panels for key in PANELS[panel].metrics} | {
+        return {key for panel in panels for key in (*PANELS[panel].metrics, *PANELS[panel].held_out)} | {
             metric.key for metric in tiles(self)} | {"updates"}
 
     def _row(self, step: Step, keys: set[str]) -> list[Any]:
@@ -132,6 +132,8 @@ class Feed:
     def rate(self, key: str = "") -> float | None:
         """Steps (or growth of the metric `key`) per active second over the last rows."""
         recent = self.steps[-20:]
+        if len(recent) == 1 and recent[0].step == 1:  # from the start of the run
+            recent.insert(0, Step(0, 0, 0, 0.0, {key: 0.0}))
         if len(recent) < 2 or recent[-1].seconds <= recent[0].seconds:
             return None
         first, last = (step.metrics.get(key, step.step) for step in (recent[0], recent[-1]))
@@ -183,7 +185,8 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
     if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
         return metric
     label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
-    return replace(metric, label=label, unit=exact.unit, scale="rate")
+    beside = metric.key == "reward" and any("held_out/accuracy" in feed.logged for feed in feeds)
+    return replace(metric, label=label, unit=exact.unit, scale="rate", short="training" if beside else metric.short)
 
 
 def _check(feeds: Iterable[Feed]) -> str:
@@ -201,11 +204,18 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     logged, own = (set().union(*(getattr(feed, name) for feed in feeds)) for name in ("logged", "own"))
     there = logged - ({*REPEATS} - own - {"exact_match"})
     begun = any(feed.steps for feed in feeds)
-    drawn = {key: [name for name in PANELS[key].metrics if name in there] for key in charts(spec, feeds)}
+    keys = charts(spec, feeds)
+    drawn = {key: [name for name in (*PANELS[key].metrics, *_held_out(key, keys)) if name in there] for key in keys}
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not (ended and begun)]
     return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
             for place, (panel, names) in enumerate(shown)]
+
+
+def _held_out(key: str, shown: list[str]) -> tuple[str, ...]:
+    """The metrics of held-out rows in a chart: in that of a reward which is the share of right completions, theirs."""
+    share = key == "reward" and "exact_match" not in shown
+    return PANELS["exact_match" if share else key].held_out
 
 
 def _of_kind(panel: Panel, kind: str) -> list[str]:

@@ -121,7 +121,10 @@ def _form(run: RunRow, found: Wish) -> None:
     typed.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
                  (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
     later = [each.text for each in changes if each.step > step]
-    st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step))
+    note = fork.optimizer_note(run.id, step)
+    st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step, exact=not note))
+    if note:
+        st.caption(note)
     if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
                  shortcut="Ctrl+Enter"):
         _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
@@ -204,9 +207,9 @@ def moved(before: Mapping[str, Value], after: Mapping[str, Value], knobs: list[K
 
 
 def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, later: list[str],
-           ended: bool) -> str:
+           ended: bool, exact: bool) -> str:
     """What this fork will show. `later` are the changes that the parent saw after that step; `ended`: no step
-    follows."""
+    follows; `exact`: the checkpoint has all that the parent's next steps depended on."""
     changes = moved(base.knobs, values, fork.movable(run.spec, base.algorithm))
     if base.algorithm != run.spec.algorithm:
         changes.insert(0, f"{base.row.label} in place of {run.spec.row.label}")
@@ -219,7 +222,8 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
         return f"It continues as it was there, {without}. {luck}"
     if ended:
         return "Nothing is changed: it continues from where its parent ended."
-    return ("Nothing is changed: it repeats its parent, bit for bit." if twin else
+    repeats = "it repeats its parent, bit for bit" if exact else "it differs from its parent in its optimizer state"
+    return (f"Nothing is changed: {repeats}." if twin else
             "The same settings with new random numbers: how much of the curve is random?")
 
 

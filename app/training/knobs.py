@@ -12,7 +12,7 @@ from app.held import held
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
-from app.training import base_line, controls, data_preview, mix
+from app.training import base_line, controls, data_preview, mix, step_time
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
@@ -92,7 +92,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}
     return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
-            dict(draft.values) if memory.follows(draft) else data_preview.follows(draft))
+            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else data_preview.follows(draft))
 
 
 @st.fragment
@@ -117,7 +117,7 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
     target = controls.Target(draft.knob_scope, draft.values)
-    used = mix.in_use(draft.row, draft.task_row, draft.values, draft.fields["mix"])
+    used = mix.in_use(draft.row, draft.declared, draft.values, draft.fields["mix"])
     shown = [knob for knob in used if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
 
@@ -166,7 +166,7 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
     if base_line.waits_for_sft(run, lab().store):
         st.caption(f":material/hourglass_top: They take effect once {spec.row.label} starts.")
     target = controls.Target(run.id, values, send, going=True, refused=show_error)
-    _draw(target, mix.in_use(spec.row, spec.task_row, values, spec.mix), first=set())
+    _draw(target, mix.in_use(spec.row, spec.declared, values, spec.mix), first=set())
 
 
 def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:

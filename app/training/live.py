@@ -17,7 +17,7 @@ from app.session import SMOOTH, Draft, axis, show_error
 from app.training import clock, doctor_line, forking, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
-from app.training.status_line import line, numbers
+from app.training.status_line import line, numbers, to_come
 from labcore.runs.places import going, holders
 from labcore.spec.run_spec import knobs_of
 from labcore.store.rows import RunRow, Step
@@ -95,7 +95,8 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
                    at=at, unfolded=view.researcher() and not stage, named={each.id: each for each in (shown, *above)})
     holding = holders(shown, going(lab().store, [shown]))
-    data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding), "tiles": numbers(feed)}
+    waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
+    data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting), "tiles": numbers(feed)}
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
         if feed.stride > 1:

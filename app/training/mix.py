@@ -21,7 +21,6 @@ from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
-from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.runs import mixes
@@ -42,7 +41,7 @@ def look_of(draft: Draft) -> Look | None:
     row = draft.row
     if not mixed.can_be_mixed(row):
         return None
-    seen = look(row.key, draft.values, draft.task_row)
+    seen = look(row.key, draft.values, draft.task_row, draft.weights)
     changed = draft.fields["mix"] or seen.nearest.row.key != row.key or seen.nearest.parts
     # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
     return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
@@ -51,16 +50,18 @@ def look_of(draft: Draft) -> Look | None:
 def of_numbers(draft: Draft) -> str:
     """What to beware of in numbers alone; what there is to say of other choices stands with their equation."""
     row = draft.row
-    return "" if look_of(draft) else " ".join(_worded(draft, of_run(draft.kind.key, row.key, draft.values)))
+    usual = {knob.key: knob.default for knob in draft.declared}
+    return "" if look_of(draft) else " ".join(_worded(draft, of_run(draft.kind.key, row.key, draft.values, usual)))
 
 
 def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
     return [naming.worded(each, knobs_of(draft.row, draft.task_row)) for each in said]
 
 
-def in_use(row: Algorithm, task: Task, values: Mapping[str, Value], name: str) -> list[Knob]:
-    """The knobs of a run; of a mix, which has a `name`, without those of choices that it did not take."""
-    return [knob for knob in knobs_of(row, task) if not (name and mixed.idle(row.key, knob.key, values))]
+def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
+    """Of the `declared` knobs of a run those in use: of a mix, which has a `name`, not those of choices that it did not
+    take."""
+    return [knob for knob in declared if not (name and mixed.idle(row.key, knob.key, values))]
 
 
 def parts(draft: Draft) -> tuple[str, ...]:
@@ -169,7 +170,8 @@ def _renamed(draft: Draft, new: str) -> None:
 def _made(draft: Draft) -> Mix | None:
     """The mix as it would be saved; None where it cannot be."""
     try:
-        return mixes.of_values(draft.fields["mix"], draft.fields["algorithm"], draft.values, draft.task_row)
+        return mixes.of_values(draft.fields["mix"], draft.fields["algorithm"], draft.values, draft.task_row,
+                               draft.weights)
     except LabError:
         return None
 

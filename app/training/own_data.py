@@ -17,6 +17,7 @@ from app.training import data_preview, data_words
 from app.training.data_words import Finding, Proposal
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.tasks import MEASURED
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.spec.run_spec import RunSpec, base_spec, make
@@ -42,7 +43,8 @@ def show(draft: Draft) -> None:
         return
     try:
         spec = draft.spec()
-        seen = _look(draft.task_row.key, path, draft.of_task()) if path else None
+        whole = {**draft.of_task(), "held_out": 0.0, "held_out_file": ""}
+        seen = _look(draft.task_row.key, path, whole) if path else None
     except LabError:  # said where the file is uploaded, or above the charts
         return
     with st.container(border=True, key="own_data", gap="small"):
@@ -58,7 +60,7 @@ def show(draft: Draft) -> None:
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def _look(task_key: str, path: str, knobs: dict[str, Value]) -> Look | None:
-    """`look`, once for a file: its path holds its content's hash."""
+    """`look` at all rows, once for a file: its path holds its content's hash."""
     return look(make_task(task(task_key), knobs, path))
 
 
@@ -121,7 +123,8 @@ def _sft(spec: RunSpec) -> str:
 
 
 def _counting(spec: RunSpec) -> dict[str, Value]:
-    counting = {"dtype", "temperature", "top_k", "top_p", "max_new_tokens"} | {knob.key for knob in spec.task_row.knobs}
+    counting = {"dtype", "temperature", "top_k", "top_p", "max_new_tokens"} | {
+        knob.key for knob in spec.task_row.knobs} - MEASURED
     return {key: value for key, value in spec.knobs.items() if key in counting}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -12,9 +12,11 @@ from app.naming import message
 from app.status import STATES, duration, name_of, what_next
 from app.theme import number
 from app.training.feed import Feed, headline, rounded, tiles
+from labcore.catalog.knob import shown
 from labcore.runs.places import waiting_sentence
 from labcore.runs.titles import title
-from labcore.store.rows import RunRow
+from labcore.spec.run_spec import knobs_of
+from labcore.store.rows import Control, RunRow
 
 APART = '<i class="rl-apart"> · </i>'  # between two parts of the line
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
@@ -42,20 +44,32 @@ def outcome(feed: Feed) -> list[str]:
     return found
 
 
-def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = ()) -> str:
+def to_come(run: RunRow, asked: Iterable[Control]) -> list[str]:
+    """What of the knobs that were `asked` for has not taken effect yet, and when it will."""
+    knobs = {knob.key: knob for knob in knobs_of(run.spec.row, run.spec.task_row)}
+    wanted = {control.payload["knob"]: control.payload["value"] for control in asked if control.command == "set"}
+    return [f"{knobs[key].name} {shown(value)} takes effect "
+            f"{'at the next update' if knobs[key].effect == 'live' else 'with the next batch'}"
+            for key, value in wanted.items() if key in knobs]
+
+
+def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (), waiting: Sequence[str] = ()) -> str:
     """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"; `holders` are the runs
-    that have the places for which this one waits.
+    that have the places for which this one waits; `waiting` says what has not taken effect yet.
 
     It is made of parts, most telling first. All of them are shown where the run has a sentence to say; else they keep
     to one row, so that nothing below moves, and those that find no room there are left out whole.
     """
     colour, name, following = STATES[run.state][0], name_of(run), what_next(run.state, run.step)
-    said, step = message(run), run.step
+    said = activity = message(run)
+    step = run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running" and feed.steps:
-        parts, said, step = progress(run, feed), "", feed.last_step
+        parts, step = progress(run, feed), feed.last_step
+        parts[1:1] = [*filter(None, [said]), *waiting]
+        said = ""
     elif run.state == "running":
-        parts = [said or "waiting for the first step", waited]
+        parts, said = [said or "waiting for the first step", *waiting, waited], ""
     elif run.state in ("queued", "starting"):
         parts, following = [said or _waking(run), waited], following if said else ""
     else:
@@ -63,19 +77,20 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
         done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
         parts = [part for part in (said.rstrip("."), done, *outcome(feed)) if part] or [""]
     if run.pending:
-        parts, following = ["after this step" if run.step else "before its first step", *filter(None, parts)], ""
+        when = [] if activity else ["after this step" if run.step else "before its first step"]  # else: within it
+        parts, following = [*when, *filter(None, parts)], ""
     texts = [waiting_sentence(escape(part), holders, linked) for part in parts]
     texts[0] = f"<b>{name}</b> {texts[0]}"
     if stage:
         texts.insert(0, f"<b>{escape(stage)}</b>")
     dot = f'<i class="rl-dot" style="background:{colour}"></i>'
-    shown = [f"<span>{dot}{texts[0]}</span>", *(f"<span>{APART}{part}</span>" for part in texts[1:])]
+    spans = [f"<span>{dot}{texts[0]}</span>", *(f"<span>{APART}{part}</span>" for part in texts[1:])]
     if following and not stage:
-        shown.append(f'<span class="rl-muted">{APART}{escape(following)}</span>')
-    whole = re.sub(r"<[^>]+>", "", "".join(shown))  # where there is no room for all of it
+        spans.append(f'<span class="rl-muted">{APART}{escape(following)}</span>')
+    whole = re.sub(r"<[^>]+>", "", "".join(spans))  # where there is no room for all of it
     share = min(1.0, step / run.spec.steps) if run.spec.steps else 0
     return (f'<div class="rl-status rl-run{"" if said else " rl-one-row"}" role="status" title="{whole}">'
-            f'{"".join(shown)}</div>'
+            f'{"".join(spans)}</div>'
             f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
 
 

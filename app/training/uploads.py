@@ -17,10 +17,10 @@ from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files.paths import read_only
-from labcore.files.uploads import keep
+from labcore.files.uploads import file_at, keep
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.layouts import names_of
-from labcore.tasks.task import check_data
+from labcore.tasks.task import held_of, make_task
 
 _ROWS = ["jsonl", "json", "txt", "csv", "tsv", "parquet", "gz"]
 WANTED = {
@@ -32,12 +32,16 @@ WANTED = {
 }
 
 OF = {"prompts": "problem", "preferences": "pair", "text": "character"}
+HELD = OF | {"text": "piece"}
+SECOND = "held_out_file"  # the knob that names a second file
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _size(task_key: str, path: str, knobs: dict[str, Value]) -> int | None:
-    """`check_data`, once for a file: its path holds its content's hash."""
-    return check_data(task(task_key), path, knobs)
+def _read(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[int, int, str]:
+    """How many rows of a file are trained on and held out, and what there is to say of that; once for a file, since its
+    path holds its content's hash."""
+    made = make_task(task(task_key), knobs, path)
+    return made.size or 0, len(held_of(made)), getattr(made, "said", "")
 
 
 def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
@@ -64,7 +68,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
                                names_of(draft.of_task()))
             if fitting.key != draft.task_row.key:
                 _turn(draft, fitting, kept)
-        size = _size(draft.task_row.key, kept, {knob.key: draft.values[knob.key] for knob in draft.task_row.knobs})
+        size, held, said = _read(draft.task_row.key, kept, draft.of_task())
     except LabError as error:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
@@ -74,7 +78,29 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
         st.caption(literal(moved))
     count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
-    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}.")
+    beside = f" to train on, {held:,} {HELD[wanted]}{'s' if held != 1 else ''} held out" if held else ""
+    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}{beside}.")
+    if said:
+        st.caption(f":blue[:material/info:] {literal(said)}")
+    if not rows:  # a comparison of algorithms has one form for the files of all, but knobs for each
+        _second(draft, types, form)
+
+
+def _second(draft: Draft, types: Sequence[str], form: str) -> None:
+    """Ask for a second file that is only measured on, in place of a share of the first."""
+    place = str(draft.values.get(SECOND, ""))
+    there = file_at(place) if place else None
+    with st.expander("Held-out file", expanded=bool(place)):
+        file = st.file_uploader("A second file that is only measured on", type=list(types), help=form,
+                                key=f"upload:{draft.scope}:{SECOND}", disabled=read_only())
+        chosen = keep(file.name, file.getvalue()).parent.name if file is not None else place
+        if there and file is None:
+            st.caption(f"{literal(there.name)} is held out.")
+            if st.button("Hold out a share instead", key=f"share:{draft.scope}", disabled=read_only()):
+                chosen = ""
+    if chosen != place:
+        draft.values[SECOND] = chosen
+        st.rerun()
 
 
 def keep_new(file: UploadedFile) -> str:

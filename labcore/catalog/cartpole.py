@@ -126,6 +126,9 @@ _ALL = {knob.key: knob for knob in (
          "restart", 1, 4096, (16, 256), advanced=True),
     Knob("layers", "Hidden layers", 2, "Higher: can represent more, harder to train; lower: simpler functions.",
          "restart", 1, 8, (1, 3), advanced=True),
+    Knob("layer_norm", "Layer normalisation", True, "On: the inputs of every hidden unit are normalised, so that units "
+         "of Q stay active and Q keeps improving; off: up to half of the units of a layer end at 0 for every state.",
+         "restart", advanced=True, before=False),
 )}
 
 _COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval_episodes hidden layers"
@@ -191,7 +194,7 @@ _ROWS = (
          source=(f"{_HERE}.trpo:step", f"{_HERE}.trpo:conjugate_gradient", f"{_HERE}.trpo:line_search"),
          defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}, optimizers={"critic": _ADAM}),
     _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double n_steps "
-         "td_loss epsilon_start epsilon_end exploration_frac buffer_size learning_starts",
+         "td_loss epsilon_start epsilon_end exploration_frac buffer_size learning_starts layer_norm",
          summary="Learns Q from replayed transitions towards targets made by a slower copy of the network, which also "
                  "acts.",
          latex=r"\begin{gathered}y=\sum_{k<n}\gamma^k r_{t+k}+\gamma^n(1-\text{end})\,Q_{target}(s_{t+n},a^*),\\ "

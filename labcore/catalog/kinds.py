@@ -32,6 +32,7 @@ class Kind:
     that a task sets to suit it; another algorithm takes over their values. `axes` are the horizontal axes of its charts
     beside the steps; the first one is where runs are compared by default. `speed` is the metric of its pace,
     `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
+    `pretrained`: its models may be pretrained ones, for which there are other defaults.
     `short`: its runs mostly take seconds and little memory, so that one of them need not wait for a sweep.
     """
 
@@ -56,6 +57,7 @@ class Kind:
     on_gpu: bool = False
     speed_unit: str = ""
     short: bool = False
+    pretrained: bool = False
 
     @property
     def model(self) -> str:
@@ -67,7 +69,7 @@ _ROWS = (
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
          caution="labcore.tasks.cautions:caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")},
-         on_gpu=True),
+         on_gpu=True, pretrained=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
          "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
          "tokens_per_second", check="labcore.tasks.enumerable:check", caution="labcore.spec.precision:caution",

@@ -34,7 +34,8 @@ class Knob:
     validation enforces; `safe` is the range that usually works, shown on the slider. `forkable`: a fork may have
     another value although a run cannot change it. `annealed`: it falls linearly to 0 where the run anneals. `here`
     ("module:function") says in a sentence what this machine has to do with it. `before` is the value of runs that were
-    written before the knob came, where that is not the default.
+    written before the knob came, where that is not the default. `source` says in a phrase where the default is from,
+    where that is not the algorithm's row.
     """
 
     key: str
@@ -54,6 +55,7 @@ class Knob:
     annealed: bool = False
     here: str = ""
     before: Value | None = None
+    source: str = ""
 
     @property
     def type(self) -> type:
@@ -86,9 +88,9 @@ class Knob:
         high = "" if self.high is None else f"to {written.format(self.high)}"
         return f"{low}{high}".strip()
 
-    def with_default(self, default: Value) -> Knob:
-        """The same knob with another default: how an algorithm's row sets its own."""
-        return replace(self, default=default)
+    def with_default(self, default: Value, source: str = "", safe: tuple[float, float] | None = None) -> Knob:
+        """The same knob with another default: how an algorithm's row sets its own. `source` and `safe` go with it."""
+        return replace(self, default=default, source=source, safe=safe or self.safe)
 
     def check(self, value: object) -> Value:
         """Return `value` in the knob's type.

@@ -85,7 +85,39 @@ _ALL = (
     Metric("reward_std", "Reward std", "reward", "Standard deviation of the reward over the whole batch.", r"s_R",
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Accepted completions", "share of completions", "Share of sampled completions that the "
-           "verifier accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher"),
+           "verifier accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher",
+           short="training"),
+    Metric("held_out/accuracy", "Held-out accuracy, sampled", "share of completions", "Share of completions of "
+           "held-out prompts that the verifier accepts, at the sampling temperature, after the step; at step 1: before "
+           "training.", healthy="Rises with the accepted completions. Where those rise and it does not, the policy "
+           "learns the prompts by heart.", scale="rate", better="higher", short="held out, sampled"),
+    Metric("held_out/greedy", "Held-out accuracy, greedy", "share of prompts", "Share of held-out prompts whose greedy "
+           "completion the verifier accepts, after the step; at step 1: before training.", healthy="Rises.",
+           scale="rate", better="higher", short="held out, greedy"),
+    *(Metric(f"held_out/pass@{k}", f"Held-out pass@{k}", "share of prompts", f"Share of held-out prompts of which at "
+             f"least one of {k} completions is right: 1 − C(n − c, {k}) / C(n, {k}), c right ones of n, the unbiased "
+             "estimate.", f"pass@{k}", "Rises. Where it falls while the accuracy rises, the policy gives up variety.",
+             scale="rate", better="higher", short=f"k = {k}") for k in (2, 4, 8, 16, 32, 64)),
+    Metric("held_out/reward", "Held-out reward", "reward", "Mean reward of the completions of held-out prompts, from "
+           "the run's own reward source, before shaping.", r"\bar R_{held\,out}", "Rises with the reward.",
+           better="higher", short="held out"),
+    Metric("held_out/mean_length", "Held-out completion length", "tokens", "Mean length of the completions of held-out "
+           "prompts, the end token included.", digits=1, short="held out"),
+    Metric("held_out/truncated_frac", "Held-out truncated", "share", "Share of completions of held-out prompts that "
+           "were cut at the length limit.", scale="rate", better="lower", short="held out"),
+    Metric("held_out/loss", "Held-out loss", "nats/token", "Mean −log π of the tokens of held-out answers.",
+           healthy="Falls with the loss. Where it rises again, the policy learns the rows by heart.", better="lower",
+           short="held out"),
+    Metric("held_out/token_accuracy", "Held-out token accuracy", "share of tokens", "Share of the tokens of held-out "
+           "answers that are the model's first choice.", scale="rate", better="higher", short="held out"),
+    Metric("held_out/pair_accuracy", "Held-out pair accuracy", "share of pairs", "Share of held-out pairs whose chosen "
+           "side the policy prefers more strongly than the reference does.", healthy="Rises from 0 with the pair "
+           "accuracy.", scale="rate", better="higher", short="held out"),
+    Metric("held_out/margin", "Held-out margin", "nats × β", "Mean implicit reward of the chosen minus that of the "
+           "rejected side, on held-out pairs.", healthy="Rises with the margin.", better="higher", short="held out"),
+    Metric("held_out/rows", "Held-out rows measured", "rows", "How many held-out rows a measurement is made on.",
+           digits=0),
+    Metric("epoch", "Epoch", "epochs", "How often training has been through the rows of the file.", digits=2),
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
            "easy or too hard, or the group is too small.", scale="rate", better="lower"),

@@ -15,7 +15,8 @@ class Panel:
 
     `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
     zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one
-    prompt, so there is nothing to draw where a prompt has one only.
+    prompt, so there is nothing to draw where a prompt has one only. `held_out` are the metrics of held-out rows that
+    are drawn beside the others where a run logs them.
     """
 
     key: str
@@ -24,14 +25,17 @@ class Panel:
     family: Family
     small: bool = False
     groups: bool = False
+    held_out: tuple[str, ...] = ()
 
 
 _PANELS = (
     Panel("reward", "Reward", ("reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
                                "reward/steps", "exact/reward"),
-          "reward"),
+          "reward", held_out=("held_out/reward",)),
     Panel("spread", "Spread of the reward models", ("reward/spread",), "reward"),
-    Panel("exact_match", "Accepted completions", ("exact_match",), "reward"),
+    Panel("exact_match", "Accepted completions", ("exact_match",), "reward",
+          held_out=("held_out/accuracy", "held_out/greedy")),
+    Panel("pass_at_k", "Held-out pass@k", tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),
@@ -55,21 +59,25 @@ _PANELS = (
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
     Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
-    Panel("length", "Completion length", ("completions/mean_length",), "system"),
-    Panel("truncated", "Truncated", ("completions/truncated_frac",), "clip", small=True),
+    Panel("length", "Completion length", ("completions/mean_length",), "system",
+          held_out=("held_out/mean_length",)),
+    Panel("truncated", "Truncated", ("completions/truncated_frac",), "clip", small=True,
+          held_out=("held_out/truncated_frac",)),
     Panel("critic", "Critic loss", ("value_loss",), "critic"),
     Panel("explained_variance", "Explained variance", ("explained_variance",), "critic"),
-    Panel("accuracy", "Pair accuracy", ("rewards/accuracies",), "reward"),
-    Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence"),
+    Panel("accuracy", "Pair accuracy", ("rewards/accuracies",), "reward", held_out=("held_out/pair_accuracy",)),
+    Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence",
+          held_out=("held_out/margin",)),
     Panel("mismatched_kl", "KTO's reference point", ("kl/mismatched",), "divergence"),
     Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
     Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
     Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
     Panel("calibration", "Calibration error", ("calibration_error",), "clip", small=True),
     Panel("gold_correlation", "Correlation with gold", ("gold_correlation",), "reward"),
-    Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward"),
+    Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward",
+          held_out=("held_out/token_accuracy",)),
     Panel("grad_norm", "Gradient norm", ("grad_norm",), "gradient"),
-    Panel("loss", "Loss", ("loss",), "gradient"),
+    Panel("loss", "Loss", ("loss",), "gradient", held_out=("held_out/loss",)),
     Panel("speed", "Speed", ("tokens_per_second",), "system"),
     Panel("memory", "Memory", ("memory",), "system"),
     Panel("episode_return", "Return", ("episode_return",), "reward"),

@@ -30,6 +30,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format",
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
+    "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,
 }
 

@@ -13,7 +13,8 @@ from labcore.jobs import jobs
 from labcore.jobs.models import spec_of
 from labcore.spec.model_names import parse
 
-_MODEL = "the id of a run, id@step, base:id (what it started from) or start:id (the untrained weights)"
+_MODEL = ("the id of a run, id@step, id@best (by held-out rows), base:id (what it started from) or start:id (the "
+          "untrained weights)")
 
 
 def add_to(add) -> None:

@@ -32,6 +32,8 @@ def add_to(add) -> None:
     away.add_argument("--out", metavar="PATH", help="a folder; with --capsule a zip file, with --to a script (default: "
                       "print it)")
     away.add_argument("--tensorboard", action="store_true", help="also write the metrics for TensorBoard")
+    away.add_argument("--best", action="store_true", help="the best checkpoint by held-out rows, in place of the "
+                      "newest")
     away.add_argument("--light", action="store_true", help="with --capsule: without weights and samples, which the "
                       "replay makes again; for runs of a built-in model that are no forks")
     instead = away.add_mutually_exclusive_group()
@@ -52,6 +54,8 @@ def export(options: argparse.Namespace) -> int:
         raise LabError("--tensorboard goes with a folder, not with --capsule or --to: export twice.")
     if options.light and not options.capsule:
         raise LabError("--light goes with --capsule: give both.")
+    if options.best and (options.capsule or options.to):
+        raise LabError("--best goes with a folder, not with --capsule or --to: leave it out.")
     store = Store()
     if options.to:
         return _write_script(tool(options.to).script(plan_of(store, options.run)), options.out)
@@ -61,7 +65,8 @@ def export(options: argparse.Namespace) -> int:
         print(packing.write(store, options.run, options.out, options.light))
         return 0
     check_out(path_of(options.out))
-    print(export_run(store, options.run, options.out, tensorboard=options.tensorboard, merged=True))
+    print(export_run(store, options.run, options.out, tensorboard=options.tensorboard, merged=True,
+                     best=options.best))
     return 0
 
 

@@ -18,6 +18,7 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
+from labcore.cli import defaults
 from labcore.cli.data_files import kept_data
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
@@ -27,6 +28,7 @@ from labcore.files import given
 from labcore.files.paths import path_of
 from labcore.jobs import labels
 from labcore.runs import mixes, titles
+from labcore.sinks import choice as sinks
 from labcore.spec import cautions
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
@@ -47,14 +49,19 @@ def list_catalog(options: argparse.Namespace) -> int:
     row_of_kind = kind(options.kind)
     models = {key: MODELS[key] for key in row_of_kind.models if key in MODELS}
     if options.json:
-        print(json.dumps({name: {key: asdict(row) for key, row in table.items()} for name, table in (
-            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))},
-            ensure_ascii=False, indent=2))
+        found = {name: {key: asdict(row) for key, row in table.items()} for name, table in (
+            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))}
+        for key, row in row_of_kind.algorithms.items():
+            others = defaults.by_weights(row, row_of_kind)
+            found["algorithms"][key]["knobs"] = [defaults.as_json(knob, others.get(knob.key, {})) for knob in row.knobs]
+        print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
     for row in row_of_kind.algorithms.values():
         print(f"\n{row.key}  {row.summary}")
+        others = defaults.by_weights(row, row_of_kind)
         for knob in row.knobs:
-            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}")
+            beside = f"   {defaults.words(others[knob.key])}" if knob.key in others else ""
+            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}{beside}")
     print("\nTasks")
     for entry in row_of_kind.tasks.values():
         print(f"    {entry.key:<14} {entry.help}")
@@ -75,17 +82,27 @@ def run(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     if why := cautions.fault(spec):
         raise LabError(why)
+    log = sinks.checked(options.log)
     if options.out:
         check_out(path_of(options.out))
     warn(spec)
     store = Store()
-    return train(store, store.create(spec, mine=True), options.json, options.out)
+    run_id = store.create(spec, mine=True)
+    sinks.ask(store, run_id, log)
+    return train(store, run_id, options.json, options.out)
+
+
+def add_log(sub: argparse.ArgumentParser) -> None:
+    """Add the option that has metrics go elsewhere as well."""
+    sub.add_argument("--log", action="append", default=[], choices=list(sinks.SINKS), help="send the metrics there "
+                     "while the run trains, and when it is resumed; may be repeated. RL_LAB_LOG says so for all runs")
 
 
 def warn(*specs: RunSpec) -> None:
-    """Say before the start what to beware of in these runs, each reason once: what the page says beside the form."""
-    said = (sentence for spec in specs for sentence in (spec.caution(), *of_run(spec.kind, spec.algorithm, spec.knobs),
-                                                        of_file(spec)))
+    """Say before the start which defaults pretrained weights have and what to beware of in these runs, each once: what
+    the page says beside the form."""
+    said = (sentence for spec in specs for sentence in (defaults.of_run(spec), spec.caution(), *of_run(
+        spec.kind, spec.algorithm, spec.knobs, {knob.key: knob.default for knob in spec.declared}), of_file(spec)))
     for sentence in dict.fromkeys(filter(None, said)):
         print(f"labcore: {sentence}", file=sys.stderr)
 
@@ -116,7 +133,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     if options.maze is not None:
         knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)
-    knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options)
+    knobs = dict(usual.unwatched) | chosen | knobs | own_reward_of(options) | labels_of(options) | held_out_of(options)
     kept = [str(kept_data(path)) for path in files.values()]
     if kept:
         task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm, knobs)
@@ -174,6 +191,16 @@ def labels_of(options: argparse.Namespace) -> dict[str, str]:
     return {} if place is None else {"labelled_pairs": labels.adopt(place)}
 
 
+def held_out_of(options: argparse.Namespace) -> dict[str, str]:
+    """The knob of `--held-out FILE`, which is kept; none without it. Raises LabError where no first file is given."""
+    second = getattr(options, "held_out", None)
+    if second is None:
+        return {}
+    if all(getattr(options, key) is None for key in ("prompts", "preferences", "text")):
+        raise LabError("--held-out goes with a file of yours to train on: give --prompts, --preferences or --text too.")
+    return {"held_out_file": kept_data(path_of(second)).parent.name}
+
+
 def knobs_of_maze(path: Path) -> dict[str, Any]:
     """The maze in a JSON file as a knob, and its own discount. Raises LabError where the file is no maze."""
     maze = from_json(given.read(path))
@@ -205,7 +232,7 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
 
     progress = Progress(store, quiet=as_json)
     print(f"run {run_id} ({titles.title(store.run(run_id))})", file=sys.stderr)  # scripts read the id
-    state = drive(store, run_id, on_record=progress.show)
+    state = drive(store, run_id, on_record=progress.show, on_activity=progress.within)
     progress.close()
     row = store.run(run_id)
     written = str(export_run(store, run_id, out, merged=True)) if out and row.step else None
@@ -285,9 +312,14 @@ def resume(options: argparse.Namespace) -> int:
     if options.reward and row.spec.knobs.get("reward_source") != own_reward.SOURCE:
         raise LabError(f"The rewards of {options.run} do not come from a function: leave --reward out.")
     own_reward_of(options)
+    log = sinks.checked(options.log)
+    if log and row.state not in ENDED:
+        raise LabError(f"{options.run} is {row.state}, and --log counts from a run's start: leave it out, or stop the "
+                       "run first.")
     if row.state in ENDED:
         for key, value in knobs.items():
             with_knob(row.spec, key, value)  # refused here, before the run is started again
+        sinks.ask(store, options.run, log)
         store.requeue(options.run, knobs, mine=True)
         return train(store, options.run, options.json)
     controls = [store.ask(options.run, "set", {"knob": key, "value": value}) for key, value in knobs.items()]
@@ -313,7 +345,7 @@ def answer(store: Store, run_id: str, control_ids: Sequence[int], what: str) -> 
             break
         if not told and (pending := store.run(run_id).pending):
             told = True
-            print(f"{name}: {pending} after this step.", file=sys.stderr, flush=True)
+            print(f"{name}: {pending} …", file=sys.stderr, flush=True)
         if time.monotonic() > deadline:
             print(f"{name}: asked for {what}; the worker has not answered yet.")
             return 0

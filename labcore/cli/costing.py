@@ -14,9 +14,11 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
 from labcore.cli.commands import assignments
 from labcore.errors import LabError, listed, quoted
-from labcore.jobs import cost, jobs, memory
+from labcore.jobs import cost, jobs, memory, step_time
 from labcore.jobs.cost import Row, in_bytes
 from labcore.jobs.memory import Estimate
+from labcore.jobs.memory_parts import Sizes
+from labcore.spec.durations import duration
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, default_threads, knobs_of, make
 
@@ -57,7 +59,7 @@ def costs(options: argparse.Namespace) -> int:
         print(json.dumps({"rows": [{**cost.as_json(row, rows), "memory": memory.as_json(need)}
                                    for row, need in zip(rows, needs, strict=True)]}, ensure_ascii=False, indent=2))
     else:
-        print(f"{table(rows)}\n\n{memory_table(needs)}")
+        print("\n\n".join([table(rows), memory_table(needs), *filter(None, [times(specs)])]))
     return 0
 
 
@@ -117,6 +119,27 @@ def memory_table(needs: Sequence[Estimate]) -> str:
              ("At the most", "", *(in_bytes(need.peak) for need in there))]
     said = [f"{need.spec.row.label}: {need.fault or f'{need.verdict()} {need.advice()}'.rstrip()}" for need in needs]
     return "\n".join([*_aligned(lines, words=2), "", *wrap(memory.ABOUT, WIDTH), "", *said])
+
+
+def times(specs: Sequence[RunSpec]) -> str:
+    """How long a step takes, estimated, and with which settings less; empty for the models that come with the lab."""
+    told = [_time(spec) for spec in specs if step_time.asks(spec)]
+    return "\n".join(["A step, estimated for completions of full length:", *told]) if told else ""
+
+
+def _time(spec: RunSpec) -> str:
+    lora = [other for way, other in step_time.ways(spec).items() if way[0][0] == "lora_rank"]
+    found = [None if isinstance(size, str) else Sizes(**size)
+             for size in jobs.compute(memory.asked([spec, *lora]))["sizes"]]
+    if found[0] is None:
+        return f"{spec.row.label}: unknown"
+    speed = jobs.compute(step_time.speed_asked(spec, found[0]))
+    need = step_time.need(spec, found[0], speed)
+    lighter = step_time.lighter(spec, found[0], found[1] if lora else None, speed)
+    return "\n".join([f"{spec.row.label}: {duration(need.seconds)}, {spec.steps:,} steps: "
+                      f"{duration(need.seconds * spec.steps)}", *(
+                          f"  with {way.options}: {duration(way.need.seconds)} and at most {in_bytes(way.need.bytes)}"
+                          for way in lighter)])
 
 
 def _aligned(lines: Sequence[Sequence[str]], words: int) -> list[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
+from labcore.cli import commands
 from labcore.cli.commands import assignments, check_out, labels_of, train
 from labcore.files.paths import path_of
-from labcore.runs.fork import fork_spec
+from labcore.runs.fork import fork_spec, optimizer_note
+from labcore.sinks import choice as sinks
 from labcore.store.store import Store
 
 
@@ -21,6 +24,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
                      "parent's, so that only what you set makes a difference)")
     sub.add_argument("--seed", type=int, help="the seed of the fresh random numbers")
     sub.add_argument("--steps", type=int, help="the step at which it ends (default: where the parent does)")
+    commands.add_log(sub)
     sub.add_argument("--out", metavar="DIR", help="also export the result here")
     sub.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -31,6 +35,12 @@ def fork(options: argparse.Namespace) -> int:
     spec = fork_spec(store, options.run, options.step, algorithm=options.algorithm,
                      knobs=assignments(options.knobs) | labels_of(options),
                      twin=not options.fresh, seed=options.seed, steps=options.steps)
+    log = sinks.checked(options.log)
     if options.out:
         check_out(path_of(options.out))
-    return train(store, store.create(spec, mine=True), options.json, options.out)
+    assert spec.parent is not None, "it is a fork"
+    if note := optimizer_note(*spec.parent):
+        print(note, file=sys.stderr)
+    run_id = store.create(spec, mine=True)
+    sinks.ask(store, run_id, log)
+    return train(store, run_id, options.json, options.out)

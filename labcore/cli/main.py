@@ -111,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
                      "once for each batch with prompts, completions and answer, lists of texts, and returns a number "
                      "for each completion; what it prints goes to standard error")
     run.add_argument("--seed", type=int, default=0)
+    commands.add_log(run)
     run.add_argument("--out", metavar="DIR", help="also export the result here")
     run.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -142,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
                         help="resume with another value; may be repeated")
     resume.add_argument("--reward", metavar="FILE:FUNCTION", help="the reward function of a run that was started with "
                         "one: the same file")
+    commands.add_log(resume)
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     change = add("set", commands.set_knobs, "change knobs of a running run")
@@ -161,7 +163,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
                      "--maze; with --kind cartpole the id of an environment")
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or an "
-                     "earlier run to start from: RUN, or RUN@STEP for one of its checkpoints")
+                     "earlier run to start from: RUN, RUN@STEP for one of its checkpoints, or RUN@best for the best by "
+                     "held-out rows")
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--prompts", "--data", metavar="FILE", help="your own data: JSONL, JSON, CSV or Parquet, also "
@@ -171,6 +174,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
                      "chosen, rejected, completion, label and system")
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: the same with prompt, chosen, rejected; "
                      "for KTO also with prompt, completion and label")
+    sub.add_argument("--held-out", metavar="FILE", dest="held_out", help="a second file, in the layout of the first, "
+                     "that is only measured on; without it a share of your file is (--set held_out=0.1)")
     sub.add_argument("--labels", metavar="FILE", help="pairs that a reward model learns from beside its others: JSONL "
                      "with prompt, chosen, rejected, or the name that the command label printed")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")

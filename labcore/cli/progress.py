@@ -7,6 +7,7 @@ import time
 
 from labcore.cli.terminal import ERASE
 from labcore.runs.titles import title
+from labcore.spec.durations import left
 from labcore.spec.record import Record
 from labcore.store.store import Store
 
@@ -14,6 +15,7 @@ _HEADLINE = ("episode_return", "eval_return", "value_error", "reward", "exact_ma
              "loss")
 _TERMINAL_SECONDS = 0.1
 _LOG_SECONDS = 5.0
+_ACTIVITY_SECONDS = 10.0  # in a log file, of a step that takes long
 
 
 class Progress:
@@ -23,27 +25,35 @@ class Progress:
         self._store, self._quiet = store, quiet
         self._terminal = sys.stderr.isatty()
         self._run_id, self._title, self._steps, self._shown, self._open = "", "", 0, 0.0, False
-        self._begun: tuple[int, float] = (0, 0.0)
+        self._begun: tuple[int, float] | None = None  # the step and the second that its pace is counted from
         self._values: dict[str, float] = {}
+        self._left, self._told = "", 0.0  # how long the run will take, and when an activity was last shown
 
     def show(self, run_id: str, record: Record, seconds: float) -> None:
         """Say where the run is after `record`."""
         if self._quiet:
             return
         if run_id != self._run_id:
-            self.close()
-            run = self._store.run(run_id)
-            self._run_id, self._title, self._steps, self._values = run_id, title(run), run.spec.steps, {}
+            self._begin(run_id)
+        if self._begun is None:
             self._begun = (record.step - 1, seconds if record.step > 1 else 0.0)
         self._values |= {key: record.metrics[key] for key in _HEADLINE if key in record.metrics}
         now = time.monotonic()
         if now - self._shown < (_TERMINAL_SECONDS if self._terminal else _LOG_SECONDS) and record.step < self._steps:
             return
         self._shown = now
-        line = self._line(record, seconds)
-        sys.stderr.write(f"{ERASE}{line}" if self._terminal else f"{line}\n")
-        sys.stderr.flush()
-        self._open = self._terminal
+        self._write(self._line(record, seconds, self._begun))
+
+    def within(self, run_id: str, step: int, activity: str) -> None:
+        """Say what a long step is doing, or what is done before the first one."""
+        if self._quiet:
+            return
+        if run_id != self._run_id:
+            self._begin(run_id)
+        now = time.monotonic()
+        if self._terminal or now - max(self._shown, self._told) >= _ACTIVITY_SECONDS:
+            self._told = now
+            self._write(f"{self._title}  {activity}" + (f"  {self._left}" if step > 1 and self._left else ""))
 
     def close(self) -> None:
         """End the line."""
@@ -51,9 +61,21 @@ class Progress:
             sys.stderr.write("\n")
             self._open = False
 
-    def _line(self, record: Record, seconds: float) -> str:
-        steps, spent = record.step - self._begun[0], seconds - self._begun[1]
+    def _begin(self, run_id: str) -> None:
+        self.close()
+        run = self._store.run(run_id)
+        self._run_id, self._title, self._steps, self._values = run_id, title(run), run.spec.steps, {}
+        self._begun, self._left, self._told = None, "", time.monotonic()
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"{ERASE}{line}" if self._terminal else f"{line}\n")
+        sys.stderr.flush()
+        self._open = self._terminal
+
+    def _line(self, record: Record, seconds: float, begun: tuple[int, float]) -> str:
+        steps, spent = record.step - begun[0], seconds - begun[1]
         speed = steps / spent if spent > 0 else 0.0
-        left = f"{(self._steps - record.step) / speed:.0f} s left" if speed else "…"
+        self._left = f"{left((self._steps - record.step) / speed)} left" if speed else "…"
+        pace = f"{speed:.1f} steps/s" if speed >= 1 or not speed else f"{1 / speed:.1f} s/step"
         numbers = "  ".join(f"{key.removeprefix('rewards/')} {value:.3f}" for key, value in self._values.items())
-        return f"{self._title}  {record.step}/{self._steps}  {numbers}  {speed:.1f} steps/s  {left}"
+        return f"{self._title}  {record.step}/{self._steps}  {numbers}  {pace}  {self._left}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from labcore.doctor import completions, signal, updates
+from labcore.doctor import completions, generalisation, signal, updates
 from labcore.doctor.finding import SEVERITIES, Finding, Severity
 from labcore.doctor.patient import Patient
 
@@ -57,6 +57,9 @@ RULES = (
     Rule("kl_runaway", "problem", ("kl",), 10, updates.kl_runaway, ("exact/distance",)),
     Rule("entropy_collapse", "problem", ("entropy",), _WARM_UP, signal.entropy_collapse, _SUCCESS),
     Rule("answers_worse", "problem", ("rewards/accuracies", "exact_match"), 3, signal.answers_worse),
+    Rule("overfitting", "warning", ("held_out/rows",), 3, generalisation.overfits,
+         ("mean_token_accuracy", *generalisation.LOSS, *(key for pair in generalisation.SHARES for key in pair)),
+         ("learning_rate",)),
     Rule("zero_variance", "warning", ("frac_reward_zero_std",), 10, signal.zero_variance, (*_SUCCESS, "reward_std")),
     Rule("precision_mismatch", "warning", (), 0, updates.precision_mismatch, (
         "sampling/logp_difference", "ratio/max")),

@@ -27,24 +27,29 @@ from labcore.store.store import Event, RunRow, Step, Store
 STORED = (".safetensors",)  # weights do not shrink
 
 
-def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False, merged: bool = False) -> Path:
+def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False, merged: bool = False,
+               best: bool = False) -> Path:
     """Write the run into `folder`, made if need be; what an earlier export left there is replaced. Returns it.
 
-    `tensorboard` adds the metrics as an event file of TensorBoard. `merged` adds, where the checkpoint is an adapter,
-    the folder `merged`: the whole model, for which torch is loaded.
+    The checkpoint is the newest, or with `best` that which is the best by held-out rows. `tensorboard` adds the metrics
+    as an event file of TensorBoard. `merged` adds, where the checkpoint is an adapter, the folder `merged`: the whole
+    model, for which torch is loaded.
 
     Raises:
-        LabError: there is no such run, it has no checkpoint yet, or the folder cannot be written.
+        LabError: there is no such run, it has no checkpoint yet or no best one, or the folder cannot be written.
     """
     folder = path_of(folder)
     row = store.run(run_id)
     found = checkpoint.newest(run_folder(run_id))
     if found is None:
         raise LabError(f"The run {run_id} has no checkpoint yet: export it when its first step is done.")
+    if best and checkpoint.best_step(run_folder(run_id)) is None:
+        raise LabError(f"The run {run_id} has no best checkpoint, since no held-out rows were measured: export it "
+                       "without --best.")
     if folder.exists() and not folder.is_dir():
         raise LabError(f"{folder} is a file: export to a folder.")
     try:
-        atomic.write_into(folder, lambda new: _fill(store, row, new, tensorboard, merged))
+        atomic.write_into(folder, lambda new: _fill(store, row, new, tensorboard, merged, best))
     except Exception as error:
         if disk_full(error):  # safetensors has errors of its own
             raise LabError(f"The disk that holds {folder} is full: free some space, then export again.") from error
@@ -55,7 +60,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
     return folder
 
 
-def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bool) -> None:
+def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bool, best: bool) -> None:
     """Write the files of an export into `folder`."""
     rows, events = store.steps_after(row.id), store.events_after(row.id)
     write_metrics(folder / "metrics.csv", rows)
@@ -65,13 +70,14 @@ def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bo
         event_file.write(folder, row, rows, events)
     spec = json.loads(row.spec.to_json())
     (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    _copy_checkpoint(row.id, folder / "checkpoint")
+    _copy_checkpoint(row.id, folder / "checkpoint", best)
     if merged and row.spec.knobs.get("lora_rank"):
         resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
 
 
-def export_zip(store: Store, run_id: str) -> Path:
+def export_zip(store: Store, run_id: str, best: bool = False) -> Path:
     """The run, TensorBoard's file included, as one zip in its own `export` folder. A new one replaces it as a whole.
+    `best` as in `export_run`.
 
     Raises:
         LabError: as `export_run`.
@@ -79,7 +85,7 @@ def export_zip(store: Store, run_id: str) -> Path:
     store.run(run_id)  # a name that is no run's must not become a path
     target = made(run_folder(run_id) / "export", spare=True) / f"{run_id}.zip"
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
-        folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True)
+        folder = export_run(store, run_id, Path(temporary) / run_id, tensorboard=True, best=best)
         try:
             atomic.write_file(target, lambda packed: pack(folder, packed))
         except OSError as error:
@@ -124,13 +130,16 @@ def write_knobs(path: Path, changes: Sequence[Change]) -> None:
         [each.step, each.update, each.knob, each.before, each.value] for each in changes))
 
 
-def _copy_checkpoint(run_id: str, target: Path) -> None:
-    """Copy the newest policy. The worker may delete the one being copied when it has two newer ones: then again."""
+def _copy_checkpoint(run_id: str, target: Path, best: bool) -> None:
+    """Copy the newest policy, or the best. The worker may delete the one being copied when there are newer ones or a
+    better one: then again."""
+    folder = run_folder(run_id)
     while True:
-        policy = checkpoint.newest(run_folder(run_id))[1] / "policy"
-        copy = partial(shutil.copytree, policy, dirs_exist_ok=True)
+        step = checkpoint.best_step(folder) if best else checkpoint.newest_step(folder)
+        policy = checkpoint.at(folder, step or 0) or folder
+        copy = partial(shutil.copytree, policy / "policy", dirs_exist_ok=True)
         try:
             return atomic.write_folder(target, copy, replace=True, sync=False)
         except (FileNotFoundError, shutil.Error):
-            if policy.exists():
+            if (policy / "policy").exists():
                 raise

@@ -1,26 +1,33 @@
 """Checkpoints: folders `checkpoints/step-000050` that are complete or not there. A session writes what is in them.
 
-Kept are the newest two, the first, and a thinned ladder between them to fork from; the others are deleted by renaming
-them away first, so that no half of one is ever seen.
+Kept are the newest two, the first, the best by the run's held-out rows (`mark_best`), and a thinned ladder between them
+to fork from; the others are deleted by renaming them away first, so that no half of one is ever seen.
+`checkpoint_space` says what large ones leave out.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from labcore.files import atomic
+from labcore.catalog.metrics import METRICS
+from labcore.files import atomic, checkpoint_space
 from labcore.files.artifacts import fetch, things
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.deletion import deleted
+from labcore.files.artifacts.manifest import of_bytes
+from labcore.files.given import json_of
 from labcore.files.removal import remove
-from labcore.files.sizes import size
 
 KEEP = 2
+LADDER_KNOB = "ladder_mb"  # see `catalog.llm.upkeep`
 _OLD, _UNFINISHED = ".old-", ".step-"  # how the names of folders begin that are deleted, or were not completed
-LADDER, LADDER_BYTES = 10, 200_000_000  # what is kept between the first and the newest two, at most
+_MARK = ("step", "metric", "value")  # of the best checkpoint
+LADDER, LADDER_BYTES = 10, 4_000_000_000  # what is kept between the first and the newest two, at most
 
 
 def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Container[int] = ()) -> Path:
@@ -34,7 +41,13 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
     target = run_folder / things.CHECKPOINTS / name_of(step)
     changed(run_folder, marked)
     if not target.exists():
-        atomic.write_folder(target, fill)
+        before = [path for at, path in local(run_folder) if at < step][-1:]
+
+        def fill_and_share(folder: Path) -> None:
+            fill(folder)
+            for earlier in before:
+                checkpoint_space.share_equal(folder, earlier)
+        atomic.write_folder(target, fill_and_share)
     prune(run_folder, marked=marked)
     changed(run_folder, marked)
     return target
@@ -89,22 +102,74 @@ def step_of(name: str) -> int:
 def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> None:
     """Delete what is not to be kept (see the module), and what a killed worker left half written.
 
-    The ladder loses those first that stand closest to their neighbours, and the steps `marked` last.
+    The ladder loses those first that stand closest to their neighbours, and the steps `marked` last. Before that, all
+    but the newest lose their optimizer state where it is large.
     """
     folders = dict(local(run_folder))
-    for step in spare([(step, size(path)) for step, path in folders.items()], keep, marked):
+    for path in list(folders.values())[:-keep]:
+        checkpoint_space.drop_optimizer(path)
+    for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder),
+                      best_step(run_folder)):
         _rename_away(folders[step])
     _clear(run_folder / things.CHECKPOINTS)
 
 
-def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = ()) -> list[int]:
-    """Of the checkpoints (step, bytes), oldest first, the steps of those that are not to be kept."""
+def sizes(run_folder: Path) -> dict[int, int]:
+    """Bytes that each checkpoint on this machine takes for itself, by its step."""
+    found = local(run_folder)
+    return dict(zip([step for step, _ in found], checkpoint_space.own_bytes([path for _, path in found]), strict=True))
+
+
+def ladder_bytes(run_folder: Path) -> int:
+    """The bound of a run's ladder: that of its spec, or the default where the spec has none."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json_of((run_folder / "spec.json").read_bytes())["knobs"][LADDER_KNOB]) * 1_000_000
+    return LADDER_BYTES
+
+
+def keeps_optimizer(run_folder: Path, step: int) -> bool:
+    """Whether the checkpoint of `step` has its optimizer state, so that a continuation from it is exact."""
+    path = run_folder / things.CHECKPOINTS / name_of(step)
+    if path.is_dir():
+        return not checkpoint_space.is_dropped(path)
+    dropped = of_bytes(checkpoint_space.DROPPED)
+    return dropped not in fetch.files_of(f"{run_folder.name}/{things.CHECKPOINTS}/{path.name}").values()
+
+
+def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = (), most: int | None = None,
+          best: int | None = None) -> list[int]:
+    """Of the checkpoints (step, bytes), oldest first, the steps of those that are not to be kept. `most`: bytes of the
+    ladder. That of `best` is no part of it."""
     there, gone = list(found), []
-    while len(ladder := there[1:-keep]) > LADDER or sum(size for _, size in ladder) > LADDER_BYTES:
-        places = range(1, len(there) - keep)
+    most = LADDER_BYTES if most is None else most
+    while len(ladder := [each for each in there[1:-keep] if each[0] != best]) > LADDER or (
+            sum(size for _, size in ladder) > most):
+        places = [place for place in range(1, len(there) - keep) if there[place][0] != best]
         place = min(places, key=lambda place: (there[place][0] in marked, there[place + 1][0] - there[place - 1][0]))
         gone.append(there.pop(place)[0])
     return gone
+
+
+def mark_best(run_folder: Path, step: int, metric: str, value: float) -> None:
+    """Have the checkpoint of `step`, which is there, be the run's best, by its value of a metric."""
+    path = run_folder / things.BEST
+    atomic.write_text(path, json.dumps(dict(zip(_MARK, (step, metric, float(value)), strict=True))))
+    changed(path)
+
+
+def best(run_folder: Path) -> dict[str, Any]:
+    """What `mark_best` was last told; empty where nothing was measured, or that checkpoint is gone."""
+    with suppress(OSError, ValueError):
+        found = json_of(fetch.bring(run_folder / things.BEST).read_bytes())
+        whole = isinstance(found, dict) and [type(found.get(key)) for key in _MARK] == [int, str, float]
+        if whole and found["metric"] in METRICS and found["step"] in dict(steps(run_folder)):
+            return found
+    return {}
+
+
+def best_step(run_folder: Path) -> int | None:
+    """The step of the run's best checkpoint."""
+    return best(run_folder).get("step")
 
 
 def forget_after(run_folder: Path, step: int) -> None:

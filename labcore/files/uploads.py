@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from labcore.errors import LabError, os_reason
 from labcore.files import atomic, given, sizes
@@ -73,6 +74,15 @@ def keep_file(path: Path, limit: int) -> Path:
 def file_at(place: str) -> Path | None:
     """The file that is kept at a place; None where there is none, or no such place."""
     return next(fetch.bring(root() / place).glob("[!.]*"), None) if is_place(place) else None
+
+
+NAMED_BY = ("labelled_pairs", "held_out_file")  # knobs of a run that name a place
+
+
+def of_spec(fields: Mapping[str, Any]) -> list[str]:
+    """The files, models and places that the spec of a run names, by its JSON."""
+    knobs = fields.get("knobs", {})
+    return [found for found in (fields.get("data"), fields.get("model"), *map(knobs.get, NAMED_BY)) if found]
 
 
 def is_place(name: str) -> bool:

@@ -1,8 +1,8 @@
 """A job is a pure function of a JSON spec, named by the spec's hash, so that asking twice costs nothing.
 
 `RL_LAB_HOME/jobs/<id>` holds spec.json, and then result.json or error.json, each complete or not there. Who wants one
-asks the launcher and looks for the file; `compute` does it here and now. Left out: progress and priorities, since a
-job takes seconds; and any state between two jobs.
+asks the launcher and looks for the file; `compute` does it here and now. Left out: priorities, and any state between
+two jobs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ JOBS = {
     "models_held": "labcore.llm.cost:models_held",
     "cost": "labcore.llm.cost:measure",
     "sizes": "labcore.llm.sizes:sizes",
+    "speed": "labcore.llm.speed:speed",
     "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.merged:merge",
 }
+DOING = "doing.txt"  # in a job's folder: what its process is doing
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
 _ID = re.compile("[0-9a-f]{16}")
@@ -122,6 +124,19 @@ def forget(job: str) -> None:
     if read_only():
         return
     _remove(folder(job))
+
+
+def say(job: str, doing: str) -> None:
+    """Write down what the process of a job is doing, for whoever waits for it."""
+    write_text(folder(job) / DOING, doing)
+
+
+def doing(job: str) -> str:
+    """What the process of a job that is under way is doing; empty where it has not said anything yet."""
+    try:
+        return (folder(job) / DOING).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def fail(job: str, sentence: str) -> None:

@@ -26,7 +26,7 @@ from labcore.tasks.task import Problem, make_task
 NAME = "labels.jsonl"
 PICKS = ("a", "b")
 
-Unlabelled = Mapping[str, Any]  # prompt, a, b, a_truncated, b_truncated, answer, line
+Unlabelled = Mapping[str, Any]  # prompt, a, b, a_truncated, b_truncated, answer, line; turns of a conversation
 
 
 def preferences(pairs: Sequence[Unlabelled], picks: Sequence[str | None]) -> list[dict[str, Any]]:
@@ -95,6 +95,6 @@ def by_gold(spec: RunSpec, pairs: Sequence[Unlabelled], seed: int) -> list[str |
 
 def _preference(pair: Unlabelled, pick: str) -> dict[str, Any]:
     other = PICKS[1 - PICKS.index(pick)]
-    line = {"prompt": pair["prompt"], "chosen": pair[pick], "rejected": pair[other]}
+    line = {"prompt": pair.get("turns") or pair["prompt"], "chosen": pair[pick], "rejected": pair[other]}
     cut = {"chosen_truncated": pair[f"{pick}_truncated"], "rejected_truncated": pair[f"{other}_truncated"]}
     return line | {key: value for key, value in cut.items() if value}

@@ -19,7 +19,7 @@ from labcore.jobs.memory_parts import Part, Sizes, parts, peak
 from labcore.jobs.pace import setting
 from labcore.runs import versions
 from labcore.spec import moments
-from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.spec.run_spec import RunSpec, make
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
 ADAPTER = 8  # rank of the LoRA that is advised
@@ -93,7 +93,7 @@ def _first(value: Value) -> str:
 def unusual(spec: RunSpec) -> bool:
     """Whether the batch is so much larger than the algorithm's usual one, on a model that is here, that it may not fit.
     Looks at nothing but the settings."""
-    usual = {knob.key: knob.default for knob in knobs_of(spec.row, spec.task_row)}
+    usual = {knob.key: knob.default for knob in spec.declared}
     times = prod(int(spec.knobs[knob]) / int(usual[knob]) for knob in BATCH if knob in usual)
     return times >= UNUSUAL and (spec.model in MODELS or Path(spec.model).is_dir())
 
@@ -115,7 +115,7 @@ def others(spec: RunSpec) -> dict[Way, RunSpec]:
     names = list(MODELS)
     ways: list[Way] = [(("lora_rank", ADAPTER),)] if not spec.knobs["lora_rank"] else []
     ways += [(("model", name),) for name in reversed(names[:names.index(spec.model)])] if spec.model in names else []
-    return {way: other for way in ways if (other := _changed(spec, way)) is not None}
+    return {way: other for way in ways if (other := changed(spec, way)) is not None}
 
 
 def as_json(found: Estimate) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def _engine(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:
     unused = tuple((knob, value) for knob, value in ENGINE if spec.knobs.get(knob, value) != value
                    and (value != moments.EIGHT_BIT or moments.serves(spec.device)))
     for way in [*((each,) for each in unused), *([unused] if unused[1:] else [])]:
-        if changed := _changed(spec, way):
-            yield way, changed
+        if other := changed(spec, way):
+            yield way, other
 
 
 def _halved(spec: RunSpec, knobs: Sequence[str]) -> Iterator[tuple[Way, RunSpec]]:
@@ -161,14 +161,14 @@ def _halved(spec: RunSpec, knobs: Sequence[str]) -> Iterator[tuple[Way, RunSpec]
     values = {knob: int(spec.knobs[knob]) for knob in knobs if knob in spec.knobs}
     for _ in range(HALVINGS):
         for knob, value in values.items():
-            if _changed(spec, ({**values, knob: value // 2}.items())):
+            if changed(spec, ({**values, knob: value // 2}.items())):
                 values[knob] = value // 2
         way = tuple((knob, value) for knob, value in values.items() if value != spec.knobs[knob])
-        if way and (changed := _changed(spec, way)):
-            yield way, changed
+        if way and (other := changed(spec, way)):
+            yield way, other
 
 
-def _changed(spec: RunSpec, way: Iterable[tuple[str, Value]]) -> RunSpec | None:
+def changed(spec: RunSpec, way: Iterable[tuple[str, Value]]) -> RunSpec | None:
     """The run with other knobs, or on another model; None where that cannot be."""
     knobs = {**spec.knobs, **dict(way)}
     model = str(knobs.pop("model", spec.model))

@@ -118,9 +118,9 @@ def before_step(sizes: Sizes, loop: str) -> int:
 
 
 def drawn(sizes: Sizes, loop: str) -> int:
-    """Bytes of the weights along the line of an update, which the online loop draws at times: three copies more."""
+    """Bytes of the weights after an update, which the online loop keeps while it draws the line through it."""
     policy = next(each["learnt"] for each in sizes.held if each["name"] == "policy")
-    return 3 * WEIGHT * policy if loop == "online" else 0
+    return WEIGHT * policy if loop == "online" else 0
 
 
 # ---------------------------------------------------------------- the table
@@ -135,6 +135,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
     on_cpu = machine.device_kind(spec.device) == "cpu"
     recorded = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read stays where it is
+    looks = bool(knobs.get("probes", True))
     recomputed = ", of each layer its input" if mode.recomputed else ""
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
     of_vllm = card - held.without_vllm(card, knobs) if card else 0
@@ -146,7 +147,8 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Reward model", ALWAYS, held.weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
         Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
              f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
-        Part("Weights before the step", ALWAYS, before_step(sizes, loop), "4 bytes for each parameter that learns"),
+        Part("Weights before the step", ALWAYS, looks * before_step(sizes, loop),
+             "4 bytes for each parameter that learns"),
         Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
             each["parameters"] for each in sizes.held)),
              "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
@@ -161,7 +163,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Logits", LEARNS, 0 if loop == "reward_model" else passes.logits(
             sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
-        Part("Line of the update", DRAWS, drawn(sizes, loop), "three copies of the policy, every 20 steps")]
+        Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]
     found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
               Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu,
                    f"usually {GAPS:.0%} of all tensors")]

@@ -43,6 +43,13 @@ def spec_of(run: str) -> RunSpec:
     return spec
 
 
+def chats(run: str, spec: RunSpec) -> bool:
+    """Whether a run writes its prompts by a chat template."""
+    how, found = spec.knobs.get("template", "off"), checkpoint.steps(run_folder(run))
+    return how == "chatml" or bool(
+        how == "auto" and found and fetch.there(found[-1][1] / "policy" / "chat_template.jinja"))
+
+
 def steps(run: str) -> list[int]:
     """The steps of a run that have a checkpoint, in order."""
     return [step for step, _ in checkpoint.steps(run_folder(run))]

@@ -19,6 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm.optimizer import SCHEDULE, WARMUP_STEPS
 from labcore.errors import LabError
 from labcore.files import bases
 from labcore.runs import versions
@@ -48,7 +49,8 @@ def setting(spec: RunSpec) -> str:
 
 
 def _costs_nothing(knob: Knob) -> bool:
-    return knob.type is float and knob.effect == "live" and knob.key not in _WORK
+    number = knob.type is float and knob.effect == "live" and knob.key not in _WORK
+    return number or knob.key in (SCHEDULE.key, WARMUP_STEPS.key)
 
 
 def base_folder(spec: RunSpec) -> Path | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labcore.catalog.llm.knobs import PROMPT
+from labcore.catalog.llm.tasks import HELD_OUT, ORDER
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec, make
 from labcore.tasks.usable import CUT, SKIP, lines_named
@@ -29,7 +30,8 @@ class Said:
 
 def asked(spec: RunSpec) -> jobs.Spec:
     """The job that looks at the data of a run: of its settings only those that its prompts depend on are asked."""
-    counting = {"max_new_tokens"} | {knob.key for knob in (*PROMPT, *spec.task_row.knobs)}
+    counting = {"max_new_tokens"} | {knob.key for knob in (*PROMPT, *spec.task_row.knobs)} - {
+        knob.key for knob in (*HELD_OUT, ORDER)}
     sft = next(row.key for row in spec.kind_row.algorithms.values() if row.loop == "sft")
     plain = make(kind=spec.kind, algorithm_key=sft, task_key=spec.task, model=spec.model, data=spec.data,
                  knobs={key: value for key, value in spec.knobs.items() if key in counting})

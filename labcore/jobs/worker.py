@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 
 from labcore.jobs import jobs
+from labcore.spec import activity
 
 
 def work(job: str, lifeline: int) -> None:
     """Do `job`. The end of the pipe `lifeline` ends this process: nobody is left to see the result."""
     threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
-    jobs.perform(job)
+    def heard(words: str, done: int, total: int) -> None:
+        with suppress(OSError):  # the disk is full, say: the job itself will say so
+            jobs.say(job, str(activity.now(words, done, total)))
+    with activity.listening(activity.Seldom(heard, 0.0)):
+        jobs.perform(job)
 
 
 def _watch(lifeline: int) -> None:

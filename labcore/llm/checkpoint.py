@@ -3,7 +3,7 @@
     policy/                       the policy as other programs load it, or with LoRA its adapter
     NAME.safetensors              each other network that is kept: all of it, or with LoRA all but the frozen weights
     scorer/, scorer_2/ …          the reward models that give the rewards
-    optimizer_NAME.safetensors    the moments of each network that learns
+    optimizer_NAME.safetensors    the moments of each network that learns; empty where they were dropped
     generator.safetensors         the state of the generator that samples
     state.json                    counters, knobs, pairs, what was learnt beside the networks, the other random numbers
 """
@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 
 from labcore.device import resume_generator
 from labcore.errors import LabError
+from labcore.files.checkpoint_space import is_dropped
 from labcore.files.given import json_of, whole
 from labcore.llm import optimizers
 from labcore.llm.nets import lora
@@ -39,7 +40,7 @@ ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 # Numbers that a run moves by itself.
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings", "moves",
-          "idle")
+          "idle", "drawn")
 
 
 class Checkpointed(Protocol):
@@ -76,7 +77,8 @@ def write(session: Checkpointed, folder: Path) -> None:
     for place, scorer in enumerate(cast(Iterable[Critic], session.models.get(SCORER, ()))):
         save_scorer(scorer, folder / scorer_folder(place))
     for name, optimizer in session.optimizers.items():
-        save_file(_plain(optimizers.tensors_of(optimizer)), folder / f"optimizer_{name}.safetensors")
+        save_file({key: value.contiguous() for key, value in optimizers.tensors_of(optimizer).items()},
+                  folder / f"optimizer_{name}.safetensors")
     save_file({"generator": session.generator.get_state()}, folder / "generator.safetensors")
     state = {"step": session.step, "updates": session.updates, "tokens": session.tokens, "knobs": session.knobs,
              "rng": session.rng.bit_generator.state, "prompt_seed": session.prompt_seed,
@@ -117,6 +119,9 @@ def _read(session: Checkpointed, folder: Path) -> None:
         _read_network(session, name, model, tensors(name))
     for name, optimizer in session.optimizers.items():
         optimizers.load(optimizer, tensors(f"optimizer_{name}"))
+    if is_dropped(folder):
+        session.notes.append(f"The checkpoint of step {state['step']} holds the weights without the optimizer state, "
+                             "so the run continues from it with a new optimizer state.")
     session.rng.bit_generator.state = state["rng"]
     session.prompt_seed = state.get("prompt_seed", session.prompt_seed)  # checkpoints of before had none
     session.notes.extend(resume_generator(session.generator, load_file(folder / "generator.safetensors")["generator"],

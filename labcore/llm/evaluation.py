@@ -9,6 +9,7 @@ from labcore.llm.measures import kl_metrics, score_metrics
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
+from labcore.spec.activity import part_of
 from labcore.tasks.task import Problem
 
 
@@ -22,8 +23,14 @@ class Evaluation:
     rewards: Rewards
 
 
+@part_of("evaluation")
 def evaluate(session: LlmSession) -> Evaluation:
     """Sample with the session's sampling knobs, verify, and with a reference measure the KL to it."""
+    with session.probes.evaluating():
+        return _evaluate(session)
+
+
+def _evaluate(session: LlmSession) -> Evaluation:
     problems = session.task.problems(int(session.knobs["eval_prompts"]), session.rng)
     generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
     completions, rewards = generated.completions, verified(session, problems, generated)

@@ -17,6 +17,7 @@ from torch.nn.functional import pad
 
 from labcore.catalog import choices
 from labcore.llm.batch import Completions, Prompts
+from labcore.llm.drawing import next_rows
 from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
 from labcore.llm.nets.tape import Tape
@@ -88,7 +89,8 @@ class Batch:
 
 
 def prompt_rng(session: LlmSession, round: int = 0) -> np.random.Generator:
-    """The random numbers that choose the prompts of the next step: of the seed and the step, and of nothing else.
+    """The random numbers that choose the prompts of the next step, where they are not drawn in epochs: of the seed and
+    the step, and of nothing else.
 
     So all algorithms of one seed get the same prompts, however many numbers they draw for other things. Every further
     round of sampling has its own.
@@ -156,7 +158,8 @@ def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollou
 
 def sample_round(session: LlmSession, round: int, tape: Tape | None = None) -> Sampled:
     """One round of sampling: P fresh problems, answered."""
-    problems = session.task.problems(int(session.knobs["prompts_per_step"]), prompt_rng(session, round))
+    problems = next_rows(session, session.task.problems, int(session.knobs["prompts_per_step"]),
+                         prompt_rng(session, round))
     return answered(session, problems, tape)
 
 

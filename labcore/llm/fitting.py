@@ -62,21 +62,24 @@ class Fit:
         return [*said, FOLDS] if self.folds else said
 
 
-def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any]) -> Fit:
-    """What becomes of the rows by the knobs `long_prompts` and `unusable_rows`.
+def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
+           besides: Sequence[Asked] = ()) -> Fit:
+    """What becomes of the rows to train on, and of those `besides`, by the knobs `long_prompts` and `unusable_rows`.
 
     Raises:
-        LabError: some cannot be used, and are not to be left out; or none is left.
+        LabError: some cannot be used, and are not to be left out; or none is left to train on.
     """
-    found = misfits(rendering, rows, room)
+    every = (*rows, *besides)
+    found = misfits(rendering, every, room)
     ways = [str(knobs.get("unusable_rows" if each.fault else "long_prompts", STOP)) for each in found]
     stopping, left, shortened = ([each for each, way in zip(found, ways, strict=True) if way == wanted]
                                  for wanted in (STOP, SKIP, CUT))
     if stopping:
         raise LabError(unfit(stopping, room))
-    if rows and len(left) == len(rows):
+    fit = Fit(room, left, shortened, folds(rendering, every))
+    if rows and not fit.usable(rows):
         raise LabError(f"No row of the file can be used. {left[0].fault or unfit(left, room)}")
-    return Fit(room, left, shortened, folds(rendering, rows))
+    return fit
 
 
 def folds(rendering: Rendering, rows: Sequence[Asked]) -> bool:

@@ -22,6 +22,7 @@ from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
+from labcore.spec.activity import part_of
 from labcore.tasks.task import Problem
 
 # What two passes of one network in fp32 may differ by at a token, as a share of its log-prob, which is at least 1 nat.
@@ -128,6 +129,7 @@ def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, comple
     return torch.cat(parts).masked_fill(~completions.mask, 0)
 
 
+@part_of("log-probs of the reference model")
 def reference_logprobs(session: LlmSession, prompts: Prompts, completions: Completions,
                        logprobs: Tensor) -> Tensor | None:
     """Log-probs of the policy's own completions under the reference, (B, T) nats, 0 where not counted.
@@ -160,6 +162,7 @@ def policy_logprobs_and_entropy(session: LlmSession, prompts: Prompts, ids: Tens
 
 @retried
 @torch.no_grad()
+@part_of("values of the critic")
 def token_values(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
     """The critic's value before each completion token, 0 where not counted. (B, T) reward"""
     parts = []

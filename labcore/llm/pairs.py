@@ -7,12 +7,14 @@ first step, are made by `prepare` and kept in the session.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import isnan
 
 from transformers import PreTrainedModel
 
 from labcore.catalog import choices
 from labcore.errors import LabError
+from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import kl_to_reference
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.measures import score_metrics, zero_variance
@@ -20,6 +22,7 @@ from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
+from labcore.spec.activity import part_of, report
 from labcore.tasks.task import Pair, Problem, Single, SingleTask, draw, has_singles
 
 SAMPLED_AT_ONCE = 64  # prompts
@@ -43,24 +46,26 @@ def prepare(session: LlmSession) -> None:
         LabError: no prompt got both a better and a worse completion.
     """
     if choices.PAIRS[session.knobs["pairs"]].once and not session.pairs:
-        session.pairs = sample_once(session)
+        with part_of("pairs from the reference model"):
+            session.pairs = sample_once(session)
 
 
-def next_pairs(session: LlmSession) -> Pairs:
-    """The pairs of the next update."""
-    return call(member(choices.PAIRS, session.knobs["pairs"]), session.knobs, {"session": session})
+def next_pairs(session: LlmSession, count: int | None = None) -> Pairs:
+    """The pairs of the next update; `count` of them where it is given."""
+    knobs = session.knobs if count is None else {**session.knobs, "pairs_per_step": count}
+    return call(member(choices.PAIRS, session.knobs["pairs"]), knobs, {"session": session})
 
 
 def dataset(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """Pairs of the task's own, drawn at random; of a file without pairs as many single completions."""
+    """Pairs of the task's own; of a file without pairs as many single completions."""
     if isinstance(session.task, SingleTask) and has_singles(session.task):
-        return Pairs([], singles=session.task.singles(int(pairs_per_step), session.rng))
-    return Pairs(session.task.pairs(int(pairs_per_step), session.rng))
+        return Pairs([], singles=next_rows(session, session.task.singles, int(pairs_per_step)))
+    return Pairs(next_rows(session, session.task.pairs, int(pairs_per_step)))
 
 
 def reference_once(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """Pairs of the reference's completions, made before the first step, drawn at random."""
-    return Pairs(draw(session.pairs, int(pairs_per_step), session.rng))
+    """Pairs of the reference's completions, made before the first step."""
+    return Pairs(next_rows(session, partial(draw, session.pairs), int(pairs_per_step)))
 
 
 def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) -> Pairs:
@@ -72,7 +77,7 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
 
     Source: Guo et al. 2024, arXiv:2402.04792 (OAIF).
     """
-    problems = session.task.problems(int(pairs_per_step), session.rng)
+    problems = next_rows(session, session.task.problems, int(pairs_per_step))
     generated = generate(session, session.policy, problems, int(group_size), Sampling.of(session.knobs))
     completions, rewards = generated.completions, verified(session, problems, generated)
     session.tokens += int(completions.mask.sum())
@@ -103,8 +108,10 @@ def sample_once(session: LlmSession) -> list[Pair]:
         LabError: no prompt got both a better and a worse completion.
     """
     group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
+    begun = session.drawn
     for start in range(0, asked, SAMPLED_AT_ONCE):
-        problems = session.task.problems(min(SAMPLED_AT_ONCE, asked - start), session.rng)
+        report("{} of {} prompts", start, asked)
+        problems = next_rows(session, session.task.problems, min(SAMPLED_AT_ONCE, asked - start))
         generated = generate(session, _reference(session), problems, group_size, Sampling.of(session.knobs))
         rewards = verified(session, problems, generated).total.tolist()
         for index, problem in enumerate(problems):
@@ -113,6 +120,7 @@ def sample_once(session: LlmSession) -> list[Pair]:
             ordered = sorted(scored, key=rewards.__getitem__)
             extremes = zip(reversed(ordered), ordered[: len(ordered) // 2], strict=False)
             pairs += [_pair(problem, generated, high, low) for high, low in extremes if rewards[high] > rewards[low]]
+    session.drawn = begun  # the first epoch of training begins with the first step
     if not pairs:
         raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
                        "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")

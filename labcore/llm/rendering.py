@@ -3,6 +3,7 @@
     no template   the tokenizer's own encoding of the text, with its BOS
     template      system, turns and generation prompt by the model's chat template, which writes its own BOS
     an answer     prompt and answer encoded together: it starts where that leaves the prompt alone
+    messages      a conversation encoded once; each turn of the assistant starts where its prompt ends
 
 The ids are those of TRL for the same row. Templates are rendered by transformers in its sandbox; no code of a model's
 folder is run.
@@ -16,18 +17,21 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Protocol
 
+import regex
 import torch
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.errors import LabError, first_line
 from labcore.llm.batch import Completions, Prompts, padded_completions, padded_prompts
-from labcore.tasks.task import Turn, Turns
+from labcore.tasks.task import Problem, Turn, Turns
 
 ASSISTANT, SYSTEM, USER = "assistant", "system", "user"
 Ids = Sequence[int] | None
 PROBE = "probe"
 THINKING = "enable_thinking"  # the argument by which templates switch it
+MARKS = regex.compile(r"\{%-?\s*generation\s*-?%\}")  # with which a template marks what the assistant says
+CHATML_END = "<|im_end|>"
 CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
@@ -73,11 +77,18 @@ class Rendering:
     def of(tokenizer: PreTrainedTokenizerBase, model: Ending, knobs: Mapping[str, Any]) -> Rendering:
         """The rendering that a run's knobs ask for, on its model."""
         how, own = knobs.get("template", "auto"), own_template(tokenizer)
-        template = None if how == "off" else own if how == "auto" else CHATML
+        template = None if how == "off" else own if how == "auto" else _chatml(tokenizer)
         thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
         found = Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
                           str(knobs.get("begins_with", "")))
         return replace(found, ends=tuple(dict.fromkeys((*found.ends, *found.closing))))
+
+    def note_in(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> None:
+        """Have them say, once they are saved, how this run wrote prompts and where its completions end."""
+        if self.template not in (None, own_template(tokenizer)):
+            tokenizer.chat_template = self.template
+        if len(self.ends) > 1:
+            model.generation_config.eos_token_id = [*self.ends]
 
     @property
     def closing(self) -> list[int]:
@@ -89,7 +100,8 @@ class Rendering:
         except TemplateError:
             return []
         first = self._ids([text.rpartition(PROBE)[2]])[0][:1]
-        return [token for token in first if token in self.tokenizer.all_special_ids]
+        special = {id for id, token in self.tokenizer.added_tokens_decoder.items() if token.special}
+        return [token for token in first if token in special.union(self.tokenizer.all_special_ids)]
 
     @property
     def padding(self) -> int:
@@ -155,6 +167,27 @@ class Rendering:
     def _cut(self, prompt: list[int]) -> list[int]:
         return prompt[max(0, len(prompt) - (self.most or len(prompt))):]
 
+    def conversation(self, row: Problem) -> tuple[list[int], list[bool]] | None:
+        """The ids of a row's turns with its answer, and which of them the assistant's turns are, ends included: those
+        that the template marks, else those between the prompt of a turn and the beginning of the next one.
+
+        None where a turn reads otherwise once others follow, as where the template drops its thoughts: then only the
+        last one is what a model would write.
+        """
+        turns = [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + row.answer}]
+        if MARKS.search(self.template or "") and not self.begins_with:
+            marked = self._applied(row, turns, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+            return marked["input_ids"], [*map(bool, marked["assistant_masks"])]
+        said = [place for place, turn in enumerate(turns) if turn["role"] == ASSISTANT and place]
+        *before, last = [self._conversation(row, turns[:place], add_generation_prompt=True) for place in said]
+        whole, *parts = self._ids([self._conversation(row, turns), *before, last + self.begins_with,
+                                   *(self._conversation(row, turns[:place + 1]) for place in said[:-1])])
+        starts, ends = [_common(whole, part) for part in parts[:len(said)]], [*map(len, parts[len(said):]), len(whole)]
+        if any(whole[:len(part)] != part for part in parts[len(said):]):
+            return None
+        spans = [*zip(starts, ends, strict=True)]
+        return whole, [any(start <= place < end for start, end in spans) for place in range(len(whole))]
+
     def text(self, row: Asked) -> str:
         """A prompt as the model reads it, special tokens written out, but for the BOS of a tokenizer."""
         if self.template is None:
@@ -162,10 +195,9 @@ class Rendering:
         return self._conversation(row, self._turns(row), add_generation_prompt=True) + self.begins_with
 
     def _answered(self, row: Asked, answer: str, ended: bool) -> str:
-        if self.template is None:
-            return self._plain(row) + self.begins_with + answer
-        turns = [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}]
-        return self._conversation(row, turns, **({} if ended else {"continue_final_message": True}))
+        if self.template is None or not ended:  # an answer that was cut stands where the model wrote it
+            return self.text(row) + answer
+        return self._conversation(row, [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}])
 
     def with_answer(self, row: Asked, answer: str) -> str:
         """A prompt and its answer as the model reads them; of plain text without the end token."""
@@ -196,18 +228,23 @@ class Rendering:
         return turns
 
     def _conversation(self, row: Asked, turns: list[dict[str, str]], **given: Any) -> str:
+        found = self._applied(row, turns, tokenize=False, **given)
+        assert isinstance(found, str)
+        return found
+
+    def _applied(self, row: Asked, turns: list[dict[str, str]], **given: Any) -> Any:
         try:
-            return self._written(turns, **given)
+            return self._templated(turns, **given)
         except (TemplateError, ValueError, TypeError, KeyError) as error:  # what a template may do to its own arguments
             raise LabError(f"The model's chat template refuses the prompt{_place(row)} ({first_line(error)[:200]}): "
                            "check the order of its roles, or set template=chatml.") from error
 
-    def _written(self, turns: list[dict[str, str]], **given: Any) -> str:
+    def _written(self, turns: list[dict[str, str]]) -> str:
+        return str(self._templated(turns, tokenize=False))
+
+    def _templated(self, turns: list[dict[str, str]], **given: Any) -> Any:
         switched = {} if self.thinking is None else {THINKING: self.thinking}
-        found = self.tokenizer.apply_chat_template(turns, chat_template=self.template, tokenize=False, **switched,
-                                                   **given)
-        assert isinstance(found, str)
-        return found
+        return self.tokenizer.apply_chat_template(turns, chat_template=self.template, **switched, **given)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         found: list[list[int]] = self.tokenizer(texts, add_special_tokens=self.template is None)["input_ids"]
@@ -245,6 +282,45 @@ def encode_answers(rendering: Rendering, rows: Sequence[Asked], texts: Sequence[
     """
     ended = [not cut for cut in unended or [False] * len(texts)]
     prompts, answers = rendering.answers(rows, texts, ended, sampled)
+    return _padded(rendering, rows, prompts, answers, ended, context, device)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """SFT examples (N). The mask of `answers` has holes where others than the assistant speak; `last_only` says
+    in how many conversations only the last answer is learnt, though there are others."""
+
+    prompts: Prompts
+    answers: Completions
+    last_only: int
+
+
+def encode_examples(rendering: Rendering, rows: Sequence[Problem], context: int, device: torch.device) -> Examples:
+    """`rows` with their own answers; of whole conversations every turn of the assistant is learnt.
+
+    Raises:
+        LabError: as `encode_prompts`.
+    """
+    prompts, answers = rendering.answers(rows, [row.answer for row in rows], [True] * len(rows))
+    learnt, last_only = [[True] * len(answer) for answer in answers], 0
+    for place, row in enumerate(rows):
+        if row.whole and rendering.template is not None:
+            found = rendering.conversation(row)
+            if found is None:
+                last_only += any(turn.role == ASSISTANT for turn in row.turns)
+            elif any(found[1]):
+                ids, mask = found
+                start = mask.index(True)
+                prompts[place], answers[place] = rendering._cut(ids[:start]), ids[start:]
+                learnt[place] = mask[start:]
+    asked, completions = _padded(rendering, rows, prompts, answers, [True] * len(rows), context, device)
+    width = completions.ids.shape[1]
+    taught = torch.tensor([[*row, *[False] * width][:width] for row in learnt], device=device)
+    return Examples(asked, replace(completions, mask=completions.mask & taught), last_only)
+
+
+def _padded(rendering: Rendering, rows: Sequence[Asked], prompts: list[list[int]], answers: list[list[int]],
+            ended: Sequence[bool], context: int, device: torch.device) -> tuple[Prompts, Completions]:
     limit = context - max(map(len, _fitting(rows, prompts, context - 1)))
     cut = [not end or len(answer) > limit for answer, end in zip(answers, ended, strict=True)]
     return (padded_prompts(prompts, rendering.padding, device),
@@ -272,6 +348,12 @@ def own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """The tokenizer's chat template; of several the one without tools."""
     found = getattr(tokenizer, "chat_template", None)
     return (found.get("default") or next(iter(found.values()))) if isinstance(found, dict) else found
+
+
+def _chatml(tokenizer: PreTrainedTokenizerBase) -> str:
+    """ChatML; where its end is no token, that of the tokenizer takes its place, so that answers can end."""
+    known = CHATML_END in tokenizer.get_vocab()
+    return CHATML if known else CHATML.replace(CHATML_END, str(tokenizer.eos_token))
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -23,12 +23,16 @@ from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import retried
 from labcore.llm.networks import SCORER
+from labcore.llm.rendering import encode_answers
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.maths import ensembles
 from labcore.maths.call import call, member
+from labcore.spec.activity import part_of, report
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, TextTask
+
+SCORING = "scoring {} of {} completions"
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,10 @@ class Rewards:
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
     """R = what the task's verifier gives. (B,)"""
-    scores = [task.score(problem, text) for problem, text in zip(problems, texts, strict=True)]
+    scores = []
+    for problem, text in zip(problems, texts, strict=True):
+        report(SCORING, len(scores), len(texts))
+        scores.append(task.score(problem, text))
     return Rewards(torch.tensor([score.reward for score in scores], dtype=torch.float64),
                    torch.tensor([score.exact for score in scores], dtype=torch.bool))
 
@@ -71,25 +78,35 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
 def reward_model(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                  completions: Completions, session: LlmSession) -> Rewards:
     """R = r_φ(x, y), the score of the run's reward model, at the last token; of several the mean. (B,)"""
-    return _judged(verifier(task, problems, texts), _scores(session, prompts, completions), ensembles.mean)
+    return _judged(verifier(task, problems, texts), _scores(session, problems, texts, prompts, completions),
+                   ensembles.mean)
 
 
 def worst_case_ensemble(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                         completions: Completions, session: LlmSession) -> Rewards:
     """R = min_k r_k(x, y), the lowest score of the run's reward models. (B,)"""
-    return _judged(verifier(task, problems, texts), _scores(session, prompts, completions), ensembles.worst_case)
+    return _judged(verifier(task, problems, texts), _scores(session, problems, texts, prompts, completions),
+                   ensembles.worst_case)
 
 
 def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                                   completions: Completions, session: LlmSession, uncertainty_weight: float) -> Rewards:
     """R = mean_k r_k(x, y) − λ var_k r_k(x, y), over the run's reward models. (B,)"""
-    return _judged(verifier(task, problems, texts), _scores(session, prompts, completions),
+    return _judged(verifier(task, problems, texts), _scores(session, problems, texts, prompts, completions),
                    partial(ensembles.uncertainty_weighted, uncertainty_weight=uncertainty_weight))
 
 
 @retried
-def _scores(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
-    """What each of the run's reward models gives. (K, B) float64"""
+@part_of("scores of the reward model")
+def _scores(session: LlmSession, problems: list[Problem], texts: list[str], prompts: Prompts,
+            completions: Completions) -> Tensor:
+    """What each of the run's reward models gives. (K, B) float64
+
+    A chat template may write more behind an answer's end: reward models read conversations as they learnt them.
+    """
+    if session.rendering.template is not None:
+        prompts, completions = encode_answers(session.rendering, problems[::len(texts) // len(prompts)], texts,
+                                              session.context, session.device, completions.truncated.tolist())
     members = cast(Iterable[Critic], session.models[SCORER])
     found = torch.stack([scores(member, prompts, completions, str(session.knobs["dtype"]), session.room).double().cpu()
                          for member in members])
@@ -147,6 +164,7 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], rewa
         LabError: this process was not given the function, or what it does is no reward.
     """
     true = verifier(task, problems, texts)
+    report(SCORING, 0, len(texts))
     found = own_reward.rewards(reward_function, [problem.prompt for problem in problems], texts,
                                [problem.answer for problem in problems])
     return Rewards(torch.tensor(found, dtype=torch.float64), true.exact, {"gold": true.total})

@@ -14,6 +14,9 @@ from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets import llama
 from labcore.llm.nets.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.tape import Tape
+from labcore.spec.activity import report
+
+SAMPLING = "sampling {} of {} tokens"  # of every completion at once
 
 
 def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:
@@ -58,8 +61,10 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
         step = _cached_steps(model, prompts, group_size)
     else:
         step = _whole_steps(model, prompts, group_size)
+    report(SAMPLING, 0, max_new_tokens)
     logits = next(step)
     for count in range(max_new_tokens):
+        report(SAMPLING, count, max_new_tokens)
         scaled = (logits.float() / temperature).log_softmax(-1)
         token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
         token = token.where(going, one_end(eos))  # so that what ended alike stays alike, and packed rows have it once

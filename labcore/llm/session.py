@@ -8,6 +8,7 @@ belong to the worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +22,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, optimizers
 from labcore.llm.batch import Completions
+from labcore.llm.drawing import Position, epochs_done
 from labcore.llm.fitting import fitted
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
@@ -37,13 +40,17 @@ from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
+from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering
+from labcore.llm.small_state import SmallState
+from labcore.maths.schedules import SCHEDULES
+from labcore.spec.activity import report
 from labcore.spec.model_names import members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks import own_reward
 from labcore.tasks.preferences import labelled_pairs
-from labcore.tasks.task import Pair, TextTask, make_task
+from labcore.tasks.task import Pair, TextTask, held_of, make_task
 from labcore.tasks.usable import CUT, OfFile
 
 
@@ -57,9 +64,12 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `halvings` is how often micro-batches were halved, for want of memory, and
-    `notes` what the next record says of that, and of the decoding. `moves` counts the policy's optimizer steps, and
-    `idle` says that the last step had none. `graphs` are the steps that a GPU has recorded;
-    `sampler` draws completions while the run trains, where that is not the lab's own sampler.
+    `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only looks. `moves`
+    counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made, and `idle` says
+    that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only` says that the
+    note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded; `sampler` draws
+    completions while the run trains, where that is not the lab's own sampler. `recorded` is the small state at the last
+    record, and `moved` says whether the step under way has begun to move weights.
     """
 
     spec: RunSpec
@@ -89,9 +99,15 @@ class LlmSession:
     halvings: int = 0
     moves: int = 0
     idle: bool = False
+    share_done: float = 0.0
+    drawn: tuple[Position, Position] = ((0, 0, 0), (0, 0, 0))
+    last_only: bool = False
     notes: list[str] = field(default_factory=list)
+    probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
+    moved: bool = field(default=True, init=False, repr=False)
+    recorded: SmallState | None = field(default=None, init=False, repr=False)
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -146,11 +162,11 @@ class LlmSession:
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
         task = self.task if isinstance(self.task, OfFile) else None
         if task:
-            task.take(task.every)
-        rows = (*getattr(self.task, "rows", ()), *self.labelled)
-        fit = fitted(self.rendering, rows, self._prompt_room, self.knobs)
+            task.take(task.every.rows, task.every.held)
+        besides = (*held_of(self.task), *self.labelled)
+        fit = fitted(self.rendering, getattr(self.task, "rows", ()), self._prompt_room, self.knobs, besides)
         if task:
-            task.take(fit.usable(task.every))
+            task.take(fit.usable(task.every.rows), fit.usable(task.every.held))
             self.labelled = fit.usable(self.labelled)
         self.notes += fit.notes(task.left_out if task else ())
 
@@ -167,6 +183,7 @@ class LlmSession:
     def _start(cls, spec: RunSpec, base_folder: Path | None, resume: Path | None) -> Self:
         """`start`, for a session of this class."""
         device = pick_device(spec.device)
+        report("reading the data")
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
         if resume and is_adapter(resume / POLICY):  # a fork is not told its base
@@ -177,11 +194,14 @@ class LlmSession:
                       dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
         if spec.knobs.get("reward_source") == own_reward.SOURCE:
             own_reward.check(str(spec.knobs["reward_function"]))
+        report("building the networks")
         session._equip(resume)
         if resume:
+            report("reading the checkpoint")
             checkpoint.read(session, resume)
         else:
             session._take_labels()
+            session.notes += filter(None, [getattr(task, "said", "")])
         session.check_room()
         return session
 
@@ -264,16 +284,37 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        records = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        if held_of(self.task):
+            records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
+        self._begin_step()
         try:
-            for record in resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self):
-                if record is not None and self.notes:
-                    record, self.notes = replace(record, notes=(*record.notes, *self.notes)), []
+            for record in records:
+                if record is not None and (self.notes or self.drawn[0][2]):
+                    record, self.notes = replace(record, metrics=record.metrics | epochs_done(self),
+                                                 notes=(*record.notes, *self.notes)), []
                 yield record
+                if record is not None:
+                    self._begin_step()
         finally:
             if self.graphs:
                 self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
+
+    def _begin_step(self) -> None:
+        self.recorded, self.moved = SmallState.of(self).copied(), False
+
+    @contextmanager
+    def as_recorded(self) -> Iterator[None]:
+        """Within it the session is as it was at its last record, though a step is under way that has not `moved`."""
+        assert self.recorded and not self.moved
+        now = SmallState.of(self)
+        self.recorded.put(self)
+        try:
+            yield
+        finally:
+            now.put(self)
 
     @property
     def room(self) -> Room:
@@ -293,6 +334,13 @@ class LlmSession:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
+    def rate(self, name: str) -> float:
+        """The learning rate of network `name` in the next update, as the schedule has moved it."""
+        knobs = self.knobs  # problems with exact values have no schedule
+        moved = SCHEDULES[str(knobs.get("schedule", CONSTANT))](
+            self.step + self.share_done, int(knobs.get("warmup_steps", 0)), self.spec.steps)
+        return float(knobs[NETWORKS[name].learning_rate]) * moved
+
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
 
@@ -308,9 +356,8 @@ class LlmSession:
             if not np.isfinite(value):
                 raise Diverged(self.step + 1, what)
         if self.learns_from(norm):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate
-            optimizer.step()
+            self.moved = True
+            optimizers.step(optimizer, self.models[name], learning_rate, self.knobs)
             self.moves += name == POLICY
         optimizer.zero_grad(set_to_none=True)
         return norm
@@ -326,10 +373,21 @@ class LlmSession:
                               "KL term. The policy stays as it is until a batch has signal.")
         self.idle = idle
 
+    def say_last_only(self, conversations: int) -> None:
+        """Have the next record say, once, that of some conversations only the last answer is learnt."""
+        if conversations and not self.last_only:
+            self.notes.append("SFT learns only the last answer of conversations with several, because the chat "
+                              "template writes an earlier answer differently, for example without its thoughts: set "
+                              "template=chatml to learn all of them.")
+        self.last_only = self.last_only or bool(conversations)
+
     def export(self, folder: Path) -> None:
-        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone."""
+        """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone. It has the template
+        that the run wrote prompts with, and all ends of a completion."""
+        self.rendering.note_in(self.tokenizer, self.policy)
         if lora.adapted(self.policy):
             lora.save_adapter(self.policy, self.origin, folder)
+            self.policy.generation_config.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
         else:
             save(self.policy, self.tokenizer, folder)

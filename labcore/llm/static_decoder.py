@@ -21,7 +21,8 @@ from transformers.cache_utils import StaticLayer
 
 from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets.forward import Network, prefill, shares_prefixes
-from labcore.llm.sampler import draw
+from labcore.llm.sampler import SAMPLING, draw
+from labcore.spec.activity import report
 
 LOOK_EVERY = 16  # tokens between two looks at whether every row has ended: a look waits for the device
 COLUMNS = 32  # the fewest of a kind: sizes are rounded up, so that few shapes occur and attention's masks are aligned
@@ -130,6 +131,7 @@ class StaticDecoder:
         """Draw up to `limit` tokens of each row, the first of which is there; `advance` does what `step` does."""
         count = 1
         while count < limit and not self._ended(count, eos):
+            report(SAMPLING, count, limit)
             for _ in range(min(LOOK_EVERY, limit - count)):
                 advance()
             count = min(count + LOOK_EVERY, limit)

@@ -30,6 +30,7 @@ from labcore.llm.batch import Completions, Ends, Prompts, all_ends, one_end
 from labcore.llm.nets import lora
 from labcore.llm.session import LlmSession
 from labcore.spec import rollouts
+from labcore.spec.activity import report
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 # In this process, so that weights need no way between processes; without statistics that vLLM sends to its makers.
@@ -77,6 +78,8 @@ class VllmSampler:
             LabError: vLLM cannot run the model, or has no memory for it.
         """
         with _in_words():
+            if self._llm is None:
+                report("starting vLLM")
             llm = self._started(model)
             llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(hub_weights(model).items())})
             llm.reset_prefix_cache()  # it is of the weights before
@@ -84,6 +87,7 @@ class VllmSampler:
                 layer.scale = own / temperature
             chance = _chance(greedy, top_k, top_p, len(prompts) * group_size, generator)
             asked = _requests(prompts, group_size, max_tokens=max_new_tokens, stop_token_ids=all_ends(eos), **chance)
+            report("sampling {} of {} completions with vLLM", 0, len(prompts) * group_size)
             answers = llm.generate(*asked, use_tqdm=False)
         return _completions([row for answer in answers for row in answer.outputs], eos, prompts.ids.device)
 

@@ -78,6 +78,14 @@ def steps_to_fork(run_id: str) -> list[int]:
     return [step for step, _ in checkpoint.steps(run_folder(run_id))]
 
 
+def optimizer_note(run_id: str, step: int) -> str:
+    """What is not exact about a fork of `run_id` at the checkpoint of `step`, in a sentence; mostly empty."""
+    if checkpoint.keeps_optimizer(run_folder(run_id), step):
+        return ""
+    return (f"The checkpoint of step {step:,} holds the weights without the optimizer state, to save disk space: the "
+            "fork starts with a new optimizer state.")
+
+
 def newest_before(there: Iterable[int], step: int) -> int | None:
     """Of the steps that have a checkpoint the newest before `step`; None where there is none."""
     return max((at for at in there if at < step), default=None)
@@ -99,8 +107,9 @@ def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dic
 
     The same knob, not just the same name: where its value was chosen, or cannot change.
     """
+    usual = {knob.key: knob.default for knob in parent.declared}
     return {knob.key: values[knob.key] for knob in _shared(parent, _continued(parent, algorithm))
-            if knob.key not in _IDENTITY and (values[knob.key] != knob.default or _fixed(knob, parent))}
+            if knob.key not in _IDENTITY and (values[knob.key] != usual[knob.key] or _fixed(knob, parent))}
 
 
 def compatible(parent: RunSpec) -> list[Algorithm]:
@@ -114,7 +123,7 @@ def movable(parent: RunSpec, algorithm: str) -> list[Knob]:
     """The knobs of a fork by `algorithm` that may have other values than the parent's."""
     row = _continued(parent, algorithm)
     fixed = {knob.key for knob in _shared(parent, row) if _fixed(knob, parent)}
-    return [knob for knob in knobs_of(row, parent.task_row) if knob.key not in fixed]
+    return [knob for knob in knobs_of(row, parent.task_row, parent.weights) if knob.key not in fixed]
 
 
 def _continued(parent: RunSpec, algorithm: str) -> Algorithm:
@@ -131,8 +140,8 @@ def _shared(parent: RunSpec, row: Algorithm) -> list[Knob]:
 
 def _fixed(knob: Knob, parent: RunSpec) -> bool:
     """Whether a knob shapes the task or what a checkpoint holds, or came before its first step."""
-    return knob.key in {own.key for own in parent.task_row.knobs} or (
-        knob.effect == "restart" and not (knob.choices or knob.forkable))
+    of_task = knob.key in {own.key for own in parent.task_row.knobs}
+    return knob.effect == "restart" and (of_task or not (knob.choices or knob.forkable))
 
 
 def check(parent: RunSpec, spec: RunSpec) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.knob import Value, suggestion
+from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, one_line, quoted
@@ -37,15 +38,16 @@ def path() -> Path:
     return _KEPT.path
 
 
-def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task) -> Mix:
-    """A mix of the knobs `values` of a run on `task`: what is at the task's defaults is not part of it.
+def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> Mix:
+    """A mix of the knobs `values` of a run on `task`: what is at its defaults is not part of it (`weights` as for
+    `knobs_of`).
 
     Raises:
         LabError: the name or a value cannot be, or the row is not one of choices.
     """
     row = mixed.with_every_knob(algorithm)
     own = {knob.key for knob in row.knobs}.difference(_OF_ONE_MACHINE)
-    knobs = {knob.key: knob.check(values[knob.key]) for knob in knobs_of(row, task)
+    knobs = {knob.key: knob.check(values[knob.key]) for knob in knobs_of(row, task, weights)
              if knob.key in own and knob.key in values and values[knob.key] != knob.default}
     return Mix(mixed.check_name(name), algorithm, knobs)
 
@@ -59,7 +61,7 @@ def of_spec(spec: RunSpec, name: str) -> Mix:
     if not mixed.can_be_mixed(spec.row):
         raise LabError(f"{spec.row.label} has no choices to mix: give a run of a language model, such as one of grpo "
                        "or dpo.")
-    return of_values(name, spec.algorithm, spec.knobs, spec.task_row)
+    return of_values(name, spec.algorithm, spec.knobs, spec.task_row, spec.weights)
 
 
 def saved() -> tuple[list[Mix], list[str]]:

@@ -62,6 +62,14 @@ class Steering:
             if control.command != "set" and not (self.stepping or self.stopped):
                 getattr(self, f"_{control.command}")(control, step)
 
+    def within_step(self, step: int, stops: bool) -> None:
+        """Apply what may be asked in the middle of a step, after `step` whole ones: to pause, to go on, and where the
+        run `stops` there, to stop. Knobs wait for their places."""
+        for control in self._store.asked(self._run_id):
+            now = {"stop": stops and not self.stopped, "step": self.waiting}.get(control.command, not self.stepping)
+            if control.command != "set" and now:
+                getattr(self, f"_{control.command}")(control, step)
+
     def stepped(self, step: int) -> None:
         """Note that the single step which was asked for is made."""
         self.stepping = False
@@ -182,5 +190,5 @@ def unusual_knobs(spec: RunSpec) -> list[Knob]:
         key for key, value in spec.kind_row.unwatched.items() if spec.knobs.get(key) == value}
     if spec.mix:
         own -= set(PARTS)
-    return [knob for knob in knobs_of(spec.row, spec.task_row)
+    return [knob for knob in spec.declared
             if knob.key in own and spec.knobs[knob.key] != knob.default]

@@ -21,8 +21,8 @@ def spare_size(run_id: str) -> int:
 
 
 def delete_spare(run_id: str) -> int:
-    """Delete an ended run's samples, exports and all its checkpoints but the first and the newest; return the bytes
-    that it freed.
+    """Delete an ended run's samples, exports and all its checkpoints but the first, the best and the newest; return the
+    bytes that it freed.
 
     Its curves, its events and its result stay: it can be opened, exported, also as a capsule, played and resumed, and
     forked from its start and its end.
@@ -42,4 +42,5 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
     yield from (folder / name for name in SPARE
                 if (folder / name).is_dir() or (published and fetch.files(run_id, name)))
     found = checkpoint.steps(folder) if published else checkpoint.local(folder)
-    yield from (path for _, path in found[1:-1])
+    best = checkpoint.best_step(folder)
+    yield from (path for step, path in found[1:-1] if step != best)

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from labcore.compare import imported
 from labcore.errors import LabError, os_reason
-from labcore.files import sizes
+from labcore.files import sizes, uploads
 from labcore.files.artifacts import things
 from labcore.files.artifacts.deletion import deleted
 from labcore.files.given import json_of
@@ -98,6 +98,4 @@ def _on_disk() -> Iterator[str]:
     for pattern in ("*/spec.json", f"*/{things.START}/spec.json"):
         for file in home().glob(pattern):
             with suppress(OSError, ValueError, AttributeError):
-                fields = json_of(file.read_bytes(), constants=True)
-                named = fields.get("data"), fields.get("model"), fields.get("knobs", {}).get("labelled_pairs")
-                yield from filter(None, named)
+                yield from uploads.of_spec(json_of(file.read_bytes(), constants=True))

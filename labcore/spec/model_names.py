@@ -4,6 +4,7 @@
 |-----------------|-------|
 | `RUN`           | the newest checkpoint of a run |
 | `RUN@STEP`      | one of its checkpoints |
+| `RUN@best`      | that which is the best by held-out rows; read as `RUN@STEP` of it |
 | `base:RUN`      | what the run started from: what SFT made, or the weights it was given |
 | `start:RUN`     | what that SFT started from: random weights |
 | `SFT base HASH` | what SFT made, by the hash of its spec: it outlives the runs that started from it |
@@ -28,9 +29,9 @@ from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
 from labcore.files.paths import home, is_run_id, path_of, run_folder
 
-BASE, START = "base", "start"
+BASE, START, BEST = "base", "start", "best"
 REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that trains a reward model
-_NAME = re.compile(rf"(?:(?P<stage>{BASE}|{START}):)?(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{{1,9}}))?|"
+_NAME = re.compile(rf"(?:(?P<stage>{BASE}|{START}):)?(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{{1,9}}|{BEST}))?|"
                    r"SFT base (?P<sft>\w+)")
 _FOLDER = re.compile(r"(?P<run>[\w.-]+)/checkpoints/step-(?P<step>\d+)/policy|base/(?P<sft>\w+)/model")
 
@@ -69,7 +70,18 @@ class Model:
 def read(name: str) -> Model | None:
     """The model that `name` means; None where it is no such name."""
     found = _NAME.fullmatch(name.strip())
-    return None if found is None or (found["stage"] and found["step"]) else _model(found)
+    if found is None or (found["stage"] and found["step"]):
+        return None
+    return _best(found["run"]) if found["step"] == BEST else _model(found)
+
+
+def _best(run: str) -> Model:
+    """The best checkpoint of a run, by its step. Raises LabError where there is none."""
+    step = checkpoint.best_step(run_folder(run)) if is_run_id(run) else None
+    if step is None:
+        raise LabError(f"The run {run} has no best checkpoint, since no held-out rows were measured: write {run}, or "
+                       f"{run}@STEP for one of its checkpoints.")
+    return Model(run, step=step)
 
 
 def parse(name: str) -> Model:
@@ -185,8 +197,8 @@ def _pinned_reward_model(name: str) -> str:
 
 def missing(model: str) -> LabError:
     """What to say where nothing is called `model`."""
-    return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN or RUN@STEP), "
-                    "a Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
+    return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN, RUN@STEP or "
+                    "RUN@best), a Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
 
 
 def no_run(run: str) -> LabError:

@@ -17,9 +17,12 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
-from labcore.catalog.llm.knobs import ENGINE, PROMPT
+from labcore.catalog.llm import pretrained
+from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
 from labcore.catalog.llm.models import MODELS
-from labcore.catalog.llm.tasks import ROWS
+from labcore.catalog.llm.optimizer import OPTIMIZER
+from labcore.catalog.llm.tasks import HELD_OUT, MEASURED, ORDER, ROWS
+from labcore.catalog.llm.upkeep import EVERY as UPKEEP
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
@@ -28,11 +31,13 @@ from labcore.files.artifacts import fetch
 from labcore.files.given import json_of
 from labcore.files.paths import is_run_id, path_of, run_folder
 from labcore.spec import model_names
-from labcore.spec.together import check_labels, check_pairs, check_together, pinned_reward_model
+from labcore.spec.together import check_pairs, check_together, check_uploads, pinned_reward_model
+from labcore.spec.weights import kind_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
 VLLM_CAP = 2.0  # importance_cap where vLLM samples and nothing else is said: its log-probs are not the trainer's
+LORA_RANK = LORA[0].key
 BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
 
 
@@ -73,6 +78,22 @@ class RunSpec:
     @property
     def task_row(self) -> Task:
         return kinds.task(self.task, self.kind)
+
+    @property
+    def weights(self) -> str:
+        """How it learns its model's weights: see `weights_of`."""
+        return weights_of(self.kind_row, self.model, self.knobs)
+
+    @property
+    def declared(self) -> tuple[Knob, ...]:
+        """The run's knobs, with the defaults of its algorithm on its task and its weights."""
+        return knobs_of(self.row, self.task_row, self.weights)
+
+    @property
+    def of_task(self) -> dict[str, Value]:
+        """The task's own knobs that say which problems it has, and not how they are ordered or measured."""
+        return {knob.key: self.knobs[knob.key] for knob in self.task_row.knobs
+                if knob.key not in MEASURED and knob.key != ORDER.key}
 
     @property
     def stem(self) -> str:
@@ -121,17 +142,22 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of prompts and of a file's rows where they are off: they came
-    after the first bases had got their names."""
-    lora = not spec.knobs.get("lora_rank", 0)
-    engine = {knob.key: (knob.default, knob.before) for knob in (*ENGINE, *PROMPT, *ROWS)}
-    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if not (
-        (lora and key.startswith("lora_")) or (key in engine and value in engine[key]))})
+    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts, of upkeep, of a file's rows and
+    of held-out rows where they are off: they came after the first bases had got their names."""
+    knobs = spec.knobs
+    off = {knob.key for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, *ROWS)
+           if knobs.get(knob.key) in (knob.default, knob.before)}
+    off |= {ORDER.key} if knobs.get(ORDER.key) == ORDER.before else set()
+    off |= set() if knobs.get("lora_rank") else {knob.key for knob in LORA}
+    off |= set() if knobs.get("held_out") or knobs.get("held_out_file") else {knob.key for knob in HELD_OUT}
+    return replace(spec, knobs={key: value for key, value in knobs.items() if key not in off})
 
 
 def _filled(spec: RunSpec) -> RunSpec:
     """`spec` with the knobs that came after it was written, so that a run does what it did without them."""
     before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
+    if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default
+        before = {**before, **{knob.key: knob.default for knob in PROMPT if knob.key in before}}
     missing = {key: value for key, value in before.items() if key not in spec.knobs}
     return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
 
@@ -149,10 +175,25 @@ def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Val
         return {}
 
 
-def knobs_of(row: Algorithm, task_row: Task) -> tuple[Knob, ...]:
-    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own."""
+def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) -> tuple[Knob, ...]:
+    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own.
+
+    `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
+    """
     own = task_row.own(row.loop)
-    return tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in row.knobs) + task_row.knobs
+    of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
+                       for knobs in (row.knobs, task_row.knobs))
+    return pretrained.fitted(of_row, pretrained.defaults(row, task_row, weights)) + of_task
+
+
+def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
+    """How a run learns the weights of `model`: from scratch, pretrained ones in full, or by adapters on them."""
+    return kind_of(model, knobs) if kind_row.pretrained else pretrained.SCRATCH
+
+
+def steps_of(row: Algorithm, weights: str) -> int:
+    """The steps of a run where nothing is said; `weights` as for `knobs_of`."""
+    return row.steps if weights == pretrained.SCRATCH else pretrained.STEPS
 
 
 @cache
@@ -177,9 +218,9 @@ def _named(keys: Sequence[str], most: int = 4) -> str:
 def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
-         twin: bool = True, mix: str = "") -> RunSpec:
+         twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
     """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop.
+    knobs of its loop. The model may be `absent` from this machine: such a run is only looked at.
 
     Raises:
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
@@ -194,8 +235,10 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
                        f"use {_named(fitting)}, or another task.")
-    known = {knob.key: knob for knob in knobs_of(row, task_row)}
+    model = kind_row.model if model is None else model
     given = dict(knobs or {})
+    learnt = weights_of(kind_row, model, {key: row.knob(key).check(given[key]) for key in {LORA_RANK} & given.keys()})
+    known = {knob.key: knob for knob in knobs_of(row, task_row, learnt)}
     for key in given:
         if key not in known:
             raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
@@ -203,7 +246,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
-    steps = row.steps if steps is None else steps
+    steps = steps_of(row, learnt) if steps is None else steps
     for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
         _check_whole(name, number)
     if device not in DEVICES:
@@ -212,9 +255,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     check_together(row, filled)
     check_pairs(task_row, filled)
     filled |= pinned_reward_model(filled)
-    check_labels(filled)
-    model = kind_row.model if model is None else model
-    _check_model(kind_row, model, parent is not None)
+    check_uploads(filled)
+    _check_model(kind_row, model, absent or parent is not None)
     _check_lora(row, model, filled)
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)
@@ -286,7 +328,7 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
     """
     if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs.get("sft_steps"):
         return None
-    task_keys = {knob.key for knob in spec.task_row.knobs}
+    task_keys = {knob.key for knob in spec.task_row.knobs} - MEASURED  # how it is measured does not make it another
     knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
     return make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
                 seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,

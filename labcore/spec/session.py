@@ -8,8 +8,9 @@ store, the folders and the controls: those are the worker's. Imports no torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
@@ -55,6 +56,17 @@ class Session(Protocol):
         ...
 
 
+@runtime_checkable
+class Recorded(Protocol):
+    """A session that can be saved as it was at its last record, though a step is under way."""
+
+    moved: bool
+
+    def as_recorded(self) -> AbstractContextManager[None]:
+        """Within it the session is as it was at its last record. Not where the step under way has `moved` weights."""
+        ...
+
+
 class Device(Protocol):
     """What is asked of a torch device."""
 
@@ -67,6 +79,11 @@ class OnDevice(Protocol):
     """A session whose tensors lie on a device."""
 
     device: Device
+
+
+def takes_back(session: Session) -> TypeGuard[Recorded]:
+    """Whether the session can be saved as it was at its last record."""
+    return isinstance(session, Recorded) and not session.moved
 
 
 StartSession = Callable[[RunSpec, Path | None, Path | None], Session]

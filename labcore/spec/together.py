@@ -102,12 +102,14 @@ def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
                        f"to {able}.")
 
 
-def check_labels(knobs: Mapping[str, Value]) -> None:
-    """Check that labelled pairs are named as an upload is; what is in it is read when the run starts."""
-    place = str(knobs.get("labelled_pairs", ""))
-    if place and not uploads.is_place(place):
-        raise LabError(f"The labelled pairs {quoted(place)} are no upload: give the file with --labels FILE, or the "
-                       "name that the command label printed.")
+def check_uploads(knobs: Mapping[str, Value]) -> None:
+    """Check that labelled pairs and a held-out file are named as uploads are; what is in them is read later."""
+    for key, what, advice in (("labelled_pairs", "labelled pairs", "with --labels FILE, or the name that the command "
+                               "label printed"), ("held_out_file", "held-out file", "with --held-out FILE")):
+        place = str(knobs.get(key, ""))
+        if place and not uploads.is_place(place):
+            raise LabError(f"The {what} {quoted(place)} cannot be found, since an upload has another name: give the "
+                           f"file {advice}.")
 
 
 def pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:

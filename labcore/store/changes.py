@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun, NotOwner, quoted
+from labcore.files import uploads
 from labcore.files.paths import is_import, run_folder
 from labcore.spec.run_spec import RunSpec
 from labcore.store import cells, dialects
@@ -173,9 +174,7 @@ def forget(connection: sa.Connection, name: str) -> None:
 
 def files(connection: sa.Connection) -> list[str]:
     """The files and models that any run names."""
-    specs = [json.loads(text) for text in connection.scalars(sa.select(runs.c.spec))]
-    return [path for spec in specs for path in (
-        spec.get("data"), spec.get("model"), spec.get("knobs", {}).get("labelled_pairs")) if path]
+    return [path for text in connection.scalars(sa.select(runs.c.spec)) for path in uploads.of_spec(json.loads(text))]
 
 
 def step(connection: sa.Connection, run_id: str) -> int:

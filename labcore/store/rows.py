@@ -38,7 +38,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "began", "holds",
                "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
-    "note": ("text",), "unpublished": ("text",), "published": ("text",), "rung": ("metric", "value", "kept", "text"),
+    "log": ("to",), "note": ("text",), "unpublished": ("text",), "published": ("text",),
+    "rung": ("metric", "value", "kept", "text"),
     **dict.fromkeys(ENDED, ("text",)),
 }
 

@@ -33,7 +33,8 @@ LABELS = {True: True, False: False, "true": True, "false": False, "1": True, "0"
 @dataclass(frozen=True)
 class Entry:
     """One row as understood. `prompt` is what the user said last, and `turns` the conversation up to the answer where
-    it is more than that. What the row does not have is None; `columns` are its other fields."""
+    it is more than that. What the row does not have is None; `columns` are its other fields. Of a `whole` conversation
+    every turn of the assistant is to be learnt, not the last one alone."""
 
     prompt: str
     turns: Turns = ()
@@ -43,6 +44,7 @@ class Entry:
     completion: str | None = None
     label: bool | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = False
 
 
 def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None = None,
@@ -265,7 +267,8 @@ def _from_turns(row: _Row, turns: Turns, last_is_answer: bool) -> Entry:
     answered = last_is_answer and turns[-1].role == "assistant"
     if answered and len(turns) == 1:
         raise row.fault("has an answer without a prompt: put the user's turn before it")
-    return _entry(row, turns[:-1] if answered else turns, answer=turns[-1].content if answered else row.answer())
+    return _entry(row, turns[:-1] if answered else turns, answer=turns[-1].content if answered else row.answer(),
+                  whole=answered)
 
 
 def _entry(row: _Row, turns: Turns, **given: Any) -> Entry:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
+from labcore.files.jsonl import Fault
+from labcore.tasks.epochs import Chance
+from labcore.tasks.held_out import parts, problem_of
 from labcore.tasks.layouts import Entry, entry, names_of, renamed
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
 from labcore.tasks.usable import usable_rows
@@ -23,47 +25,48 @@ class Preferences:
     desired sides. No verifier: only that text itself counts as right."""
 
     rows: list[Pair | Single]
+    held: list[Pair | Single]
     size: int
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
         self.unpaired: bool | None = None  # the first line that can be read says so
-
         names = names_of(knobs)
 
-        def read(value: Mapping[str, object], line: int) -> Pair | Single:
-            value = renamed(value, f"line {line} of {data.name}", names)
+        def read(path: Path, value: Mapping[str, object], line: int) -> Pair | Single:
+            value = renamed(value, f"line {line} of {path.name}", names)
             if self.unpaired is None:
-                self.unpaired = _unpaired(value, data, line)
-            return (_single if self.unpaired else _pair)(value, data, line)
+                self.unpaired = _unpaired(value, path, line)
+            return (_single if self.unpaired else _pair)(value, path, line)
 
-        self.every, self.left_out = usable_rows(data, read, knobs)
-        self._file = data
-        self.take(self.every)
+        self._file, self.left_out = data, list[Fault]()
+        self.every = parts(knobs, data, lambda path: usable_rows(path, partial(read, path), knobs, self.left_out))
+        self.said = self.every.said
+        self.take(self.every.rows, self.every.held)
         if self.unpaired:
             _check_loss(knobs, data)
-        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row)) for row in self.rows))))
+        self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row))
+                                                          for row in (*self.rows, *self.held)))))
 
-    def take(self, rows: Sequence[Pair | Single]) -> None:
+    def take(self, rows: Sequence[Pair | Single], held: Sequence[Pair | Single]) -> None:
         """Use these of the file's rows, and no others. Raises LabError where all labels are the same."""
-        self.rows, self.size = [*rows], len(rows)
+        self.rows, self.held, self.size = [*rows], [*held], len(rows)
         self._pairs = [row for row in rows if isinstance(row, Pair)]
         self._singles = [row for row in rows if isinstance(row, Single)]
         self._desired = [row for row in self._singles if row.label]
         if self.unpaired:
-            _check_labels(self._singles, self._file)
+            _check_labels(self._singles, self._file, bool(held))
 
-    def pairs(self, count: int, rng: np.random.Generator) -> list[Pair]:
+    def pairs(self, count: int, rng: Chance) -> list[Pair]:
         return draw(self._pairs, count, rng)
 
-    def singles(self, count: int, rng: np.random.Generator) -> list[Single]:
+    def singles(self, count: int, rng: Chance) -> list[Single]:
         return draw(self._singles, count, rng)
 
-    def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
-        if self.unpaired:
-            return [Problem(row.prompt, row.completion, row.line, row.turns) for row in draw(self._desired, count, rng)]
-        return [Problem(pair.prompt, pair.chosen, pair.line, pair.turns) for pair in self.pairs(count, rng)]
+    def problems(self, count: int, rng: Chance) -> list[Problem]:
+        rows: Sequence[Pair | Single] = self._desired if self.unpaired else self._pairs
+        return [problem_of(row) for row in draw(rows, count, rng)]
 
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer
@@ -131,12 +134,12 @@ def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool
     return cut
 
 
-def _check_labels(singles: list[Single], data: Path) -> None:
+def _check_labels(singles: list[Single], data: Path, parted: bool) -> None:
     labels = {single.label for single in singles}
     if len(labels) == 1:
-        only = str(labels.pop()).lower()
-        raise LabError(f"Every label in {data.name} is {only}: there is nothing to tell apart; add completions with "
-                       "the other label.")
+        only, which = str(labels.pop()).lower(), " that is not held out" if parted else ""
+        raise LabError(f"Every label in {data.name}{which} is {only}: there is nothing to tell apart; add completions "
+                       "with the other label.")
 
 
 def _check_loss(knobs: Mapping[str, Value], data: Path) -> None:

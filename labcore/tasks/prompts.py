@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
+from labcore.files.jsonl import Fault
+from labcore.tasks.epochs import Chance
+from labcore.tasks.held_out import parts
 from labcore.tasks.layouts import entry, names_of
 from labcore.tasks.task import Problem, Score, draw
 from labcore.tasks.usable import usable_rows
@@ -19,6 +21,7 @@ class Prompts:
     """Every line of the file is a problem; the reward is 1 where the verifier accepts, else 0."""
 
     rows: list[Problem]
+    held: list[Problem]
     size: int
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
@@ -26,8 +29,8 @@ class Prompts:
             raise LabError("Your own prompts need a file: upload one, or give --prompts FILE.")
         self._verify, names = verifier(knobs), names_of(knobs)
 
-        def read(value: Mapping[str, object], line: int) -> Problem:
-            place = f"line {line} of {data.name}"
+        def read(path: Path, value: Mapping[str, object], line: int) -> Problem:
+            place = f"line {line} of {path.name}"
             row = entry(value, place, names)
             answer = row.answer or ""
             fault = answer_fault(knobs, answer)
@@ -36,17 +39,19 @@ class Prompts:
                                "compares: add it, or choose a verifier that needs none, such as regex or length.")
             if fault:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
-            return Problem(row.prompt, answer, line, row.turns, row.columns)
+            return Problem(row.prompt, answer, line, row.turns, row.columns, row.whole)
 
-        self.every, self.left_out = usable_rows(data, read, knobs)
-        self.take(self.every)
-        self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in self.rows))))
+        self.left_out = list[Fault]()
+        self.every = parts(knobs, data, lambda path: usable_rows(path, partial(read, path), knobs, self.left_out))
+        self.said = self.every.said
+        self.take(self.every.rows, self.every.held)
+        self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in (*self.rows, *self.held)))))
 
-    def take(self, rows: Sequence[Problem]) -> None:
+    def take(self, rows: Sequence[Problem], held: Sequence[Problem]) -> None:
         """Use these of the file's rows, and no others."""
-        self.rows, self.size = [*rows], len(rows)
+        self.rows, self.held, self.size = [*rows], [*held], len(rows)
 
-    def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
+    def problems(self, count: int, rng: Chance) -> list[Problem]:
         return draw(self.rows, count, rng)
 
     def score(self, problem: Problem, completion: str) -> Score:

@@ -17,6 +17,7 @@ import numpy as np
 from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
 from labcore.files.artifacts import fetch
+from labcore.tasks.epochs import Chance, Epochs
 
 
 class Turn(NamedTuple):
@@ -34,7 +35,8 @@ class Problem:
     """A prompt and its answer; also an SFT example. `line` is where it stands in the user's file.
 
     Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last. `columns` are
-    the other fields of its row in the file.
+    the other fields of its row in the file. Of a `whole` conversation, TRL's `messages`, SFT learns every turn of the
+    assistant.
     """
 
     prompt: str
@@ -42,6 +44,7 @@ class Problem:
     line: int | None = None
     turns: Turns = ()
     columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ class TextTask(Protocol):
     All chance comes from the generator that is passed in, so its state is the only thing to checkpoint.
     `size` is the number of problems (None: they are made afresh); `characters` holds every character that
     prompts and answers can contain, for the character tokenizer. A task that reads its prompts from a file has them
-    all in `rows`, so that those which do not fit the model are found before the run and not in its middle.
+    all in `rows`, so that those which do not fit the model are found before the run and not in its middle. It has those
+    that are held out in `held`, and what there is to say of that in `said` (`tasks.held_out`).
     """
 
     size: int | None
@@ -123,11 +127,19 @@ def has_singles(task: object) -> bool:
     return isinstance(task, SingleTask) and bool(task.unpaired)
 
 
+def held_of(task: object) -> Sequence[Problem | Pair | Single]:
+    """The held-out rows of a task; none of one that makes its problems afresh."""
+    return getattr(task, "held", ())
+
+
 Row = TypeVar("Row")
 
 
-def draw(rows: Sequence[Row], count: int, rng: np.random.Generator) -> list[Row]:
-    """`count` rows at random: no row twice while there are enough of them. A larger draw begins with a smaller one."""
+def draw(rows: Sequence[Row], count: int, rng: Chance) -> list[Row]:
+    """`count` rows at random: no row twice while there are enough of them. A larger draw begins with a smaller one.
+    With `Epochs` the next rows of the epoch."""
+    if isinstance(rng, Epochs):
+        return [rows[index] for _, index in rng.take(len(rows), count)]
     some = rng.permutation(len(rows))[:count] if count <= len(rows) else rng.integers(len(rows), size=count)
     return [rows[index] for index in some]
 

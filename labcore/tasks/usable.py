@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from labcore.catalog.knob import Value
 from labcore.files.jsonl import Fault
 from labcore.files.rows import read_rows
+from labcore.tasks.held_out import Parts
 
 MOST_NAMED = 8  # lines in a sentence
 STOP, SKIP, CUT = "stop", "skip", "cut"
@@ -18,25 +19,25 @@ Row = TypeVar("Row")
 
 @runtime_checkable
 class OfFile(Protocol):
-    """A task whose rows are those of a file: `every` usable row, those that are in use, and `left_out` with why."""
+    """A task whose rows are those of a file: `every` usable row in its two parts, those that are in use, and
+    `left_out` with why."""
 
-    every: Sequence[Any]
+    every: Parts[Any]
     rows: list[Any]
+    held: list[Any]
     left_out: Sequence[Fault]
 
-    def take(self, rows: Sequence[Any]) -> None: ...
+    def take(self, rows: Sequence[Any], held: Sequence[Any]) -> None: ...
 
 
-def usable_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row],
-                knobs: Mapping[str, Value]) -> tuple[list[Row], list[Fault]]:
-    """What `read` makes of each row, and the rows that are left out.
+def usable_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row], knobs: Mapping[str, Value],
+                left_out: list[Fault]) -> list[Row]:
+    """Apply `read` to each row; rows that cannot be used go to `left_out`, where the knob says so.
 
     Raises:
         LabError: as `read_rows`.
     """
-    left_out: list[Fault] = []
-    skips = knobs.get("unusable_rows") == SKIP
-    return read_rows(path, read, left_out if skips else None, REMEDY), left_out
+    return read_rows(path, read, left_out if knobs.get("unusable_rows") == SKIP else None, REMEDY)
 
 
 def lines_named(lines: Sequence[int], count: int = 0) -> str:

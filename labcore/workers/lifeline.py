@@ -16,11 +16,15 @@ from contextlib import contextmanager
 
 GRACE_SECONDS = 8.0
 PATIENCE_SECONDS = 1.5
-STOPPING = b"\nlabcore: stopping after this step; Ctrl-C again interrupts at once\n"
+STOPPING = b"\nlabcore: stopping; a step that takes long is discarded. Ctrl-C again interrupts at once\n"
 
 
 class Dropped(BaseException):
     """A step is left in its middle. No Exception, since nothing within a step may take it for a fault of its own."""
+
+
+def _never() -> bool:
+    return False
 
 
 class Lifeline:
@@ -37,7 +41,7 @@ class Lifeline:
         self._timer: threading.Timer | None = None
         self._handlers: dict[int, object] = {}
         self._dropping = False  # whether the next signal is the dropper's
-        self._droppable = False  # whether the main thread is within a step that may be left
+        self._droppable: Callable[[], bool] = _never  # whether the main thread is within a step that may be left
         self._over = threading.Event()
         self._dropper: threading.Thread | None = None
 
@@ -57,13 +61,13 @@ class Lifeline:
             signal.signal(number, handler)
 
     @contextmanager
-    def droppable(self) -> Iterator[None]:
-        """Within it the main thread computes what may be left in its middle, and writes nothing."""
-        self._droppable = True
+    def droppable(self, allowed: Callable[[], bool]) -> Iterator[None]:
+        """Within it the main thread computes what may be left in its middle while it is `allowed`."""
+        self._droppable = allowed
         try:
             yield
         finally:
-            self._droppable = False
+            self._droppable = _never
 
     def drop_soon(self) -> None:
         """Have the step under way end by `Dropped` unless it ends by itself within `PATIENCE_SECONDS`."""
@@ -73,7 +77,7 @@ class Lifeline:
 
     def _drop(self) -> None:
         while not self._over.wait(PATIENCE_SECONDS):
-            if self._droppable and signal.SIGTERM in self._handlers:
+            if self._droppable() and signal.SIGTERM in self._handlers:
                 self._dropping = True
                 _thread.interrupt_main(signal.SIGTERM)  # its handler runs in the main thread, between two operations
 
@@ -85,8 +89,8 @@ class Lifeline:
     def _on_signal(self, number: int, _frame) -> None:
         dropping, self._dropping = self._dropping, False
         if dropping:
-            if self._droppable:
-                self._droppable = False
+            if self._droppable():
+                self._droppable = _never
                 raise Dropped
             return
         if self.cut and self._descriptor is None and number == signal.SIGINT:

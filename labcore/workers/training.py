@@ -9,7 +9,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,14 +18,17 @@ import psutil
 from labcore.doctor import doctor
 from labcore.errors import Diverged
 from labcore.files import checkpoints as checkpoint
+from labcore.runs import best
 from labcore.runs.faults import Ended
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import Steering
+from labcore.spec.activity import Activity
 from labcore.spec.record import Record
-from labcore.spec.session import Session, device_of
+from labcore.spec.session import Session, device_of, takes_back
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 from labcore.workers.lifeline import Dropped, Lifeline
+from labcore.workers.long_step import LongStep, Spoken
 from labcore.workers.pictures import Pictures
 from labcore.workers.stop_watch import StopWatch
 
@@ -70,14 +72,16 @@ class Training:
     """
 
     def __init__(self, store: Store, row: RunRow, session: Session, step: int, lifeline: Lifeline,
-                 on_record: OnRecord | None, stop: Callable[[], bool], folder: Path):
+                 on_record: OnRecord | None, stop: Callable[[], bool], folder: Path, spoken: Spoken):
         self.step = step
         self._store, self._row, self._session, self._folder = store, row, session, folder
         self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
         self._samples, self._lines = Pictures(folder / "samples"), Pictures(folder / "lines")
         events = store.events_after(row.id)
         history = KnobHistory(row.spec, events)
-        self._doctor, _ = doctor.course(row.spec, store.steps_after(row.id) if row.step else (), events)
+        before = store.steps_after(row.id) if row.step else []
+        self._doctor, _ = doctor.course(row.spec, before, events)
+        self._best = best.best_of((each.step, each.metrics) for each in before if each.step <= step)
         for change in self._doctor.changed_since([found for _, found in doctor.holding(events)]):  # rules may be newer
             store.log(row.id, doctor.EVENT, doctor.payload(change), change.step)
         self._steering = Steering(store, row.id, session, history.after(step), self._mark)
@@ -89,6 +93,9 @@ class Training:
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
+        self._spoken, self._long = spoken, LongStep(spoken, self._look_within)
+        self._holds = self._broken = False  # whether it waits in the middle of a step, or has left one there
+        self._told_to_stop = False  # by `stop`, which tells it once
         self._shown_until = 0  # the pictures of every step up to this one are drawn
 
     def run(self) -> None:
@@ -131,21 +138,64 @@ class Training:
         try:
             with StopWatch(self._store, self._row.id, self._lifeline) as watch:
                 while True:
-                    with watch.step(), self._lifeline.droppable() if self._little_to_lose else nullcontext():
+                    with (watch.step(), self._lifeline.droppable(lambda: self._may_drop and not self._holds),
+                          self._long.step(self.step + 1)):
                         record = next(records, FINISHED)
                     if record is FINISHED:
                         return
+                    if record is not None:
+                        self._long.done()
                     yield cast(Record | None, record)
         except Dropped as error:
-            self._steering.between_steps(self.step)  # a stop is settled
-            state = "stopped" if self._steering.stopped else "interrupted"
-            raise Ended(state, f"The run was stopped during step {self.step + 1}, so that step was discarded: resume "
-                               f"the run from step {self._saved_step}.") from error
+            raise self._dropped() from error
+
+    def _dropped(self) -> Ended:
+        """How a run ends that has left a step in its middle. What is whole of it is saved first."""
+        self._newest = None
+        self._save_whole()
+        self._broken = True
+        self._steering.between_steps(self.step)  # a stop is settled
+        stopped = self._steering.stopped or self._told_to_stop
+        return Ended("stopped" if stopped else "interrupted", self._steering.why or (
+            f"The run was stopped during step {self.step + 1}, so that step was discarded: resume the run from step "
+            f"{self._saved_step}."))
+
+    def _save_whole(self) -> None:
+        """Save the last whole step, in the middle of the next one; not where that has moved weights."""
+        if takes_back(self._session):
+            with self._session.as_recorded():
+                self._save()
 
     @property
-    def _little_to_lose(self) -> bool:
-        """Whether the steps that no checkpoint holds yet are soon made again."""
-        return self._saved_step == self.step or self._clock.seconds - self._saved_at < LOSABLE_SECONDS
+    def _may_drop(self) -> bool:
+        """Whether the step under way may be left: the one before is whole still, or what no checkpoint holds yet is
+        soon made again."""
+        saved = self._saved_step == self.step or self._clock.seconds - self._saved_at < LOSABLE_SECONDS
+        return saved or takes_back(self._session)
+
+    def _look_within(self, activity: Activity) -> None:
+        """Do what is asked while a step is under way: wait in its middle, or leave it by `Dropped`."""
+        self._told_to_stop = self._told_to_stop or self._stop()
+        self._steering.within_step(self.step, self._may_drop)
+        if self._may_drop and (self._lifeline.cut or self._steering.stopped or self._told_to_stop):
+            raise Dropped
+        if self._steering.waiting and not self._lifeline.cut:
+            self._hold(activity)
+
+    def _hold(self, activity: Activity) -> None:
+        self._holds = True
+        self._clock.stop()
+        self._save_whole()
+        self._spoken.say(self.step + 1, f"in step {self.step + 1:,}: {activity}")
+        while self._steering.waiting and not self._lifeline.cut:
+            time.sleep(PAUSE_POLL_SECONDS)
+            self._steering.within_step(self.step, self._may_drop)
+            if self._steering.stopped:
+                raise Dropped
+        self._clock.start()
+        self._holds = False
+        if self._lifeline.cut and self._may_drop:
+            raise Dropped
 
     def _seconds_at(self, step: int) -> float:
         """Active seconds at a step of the run, or of its parent where it is a fork that begins there."""
@@ -177,6 +227,7 @@ class Training:
             self._on_record(self._row.id, record, seconds)
         if self._to_mark or self._due(seconds):
             self._save()
+        self._compare(record)
 
     def _examine(self, record: Record) -> None:
         """Log what the doctor says of a step: every few steps it looks, and mostly it says nothing."""
@@ -194,6 +245,16 @@ class Training:
         record, self._newest = self._newest, None
         if record is not None and record.look is not None:
             self._draw(record.step, *record.look())
+
+    def _compare(self, record: Record) -> None:
+        """Keep the checkpoint of the policy that a record measured, where it is the best so far on held-out rows."""
+        found = best.measured(record.step, record.metrics)
+        if found is None or (self._best and found.rank <= self._best.rank):
+            return
+        if found.step == self.step:
+            self._save()
+        self._best = found
+        checkpoint.mark_best(self._folder, found.step, found.metric, found.value)
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
         """What the step cost: speed (per second, once there is a step before it) and memory (MB)."""
@@ -213,7 +274,7 @@ class Training:
         return late and since >= CHECKPOINT_SHARE * self._save_cost
 
     def _save(self) -> None:
-        if self._saved_step == self.step:
+        if self._saved_step == self.step or self._broken:
             return
         begun = time.perf_counter()
         checkpoint.save(self._folder, self.step, self._session.save, self._marked)
@@ -248,7 +309,7 @@ class Training:
 
     def _look(self) -> None:
         self._steering.between_steps(self.step)
-        if self._steering.stopped or self._stop():
+        if self._steering.stopped or self._told_to_stop or self._stop():
             self._save()
             self._draw_newest()
             raise Ended("stopped", self._steering.why or f"The run was stopped at step {self.step}.")

@@ -28,14 +28,19 @@ from labcore.files.removal import remove
 from labcore.runs import digest, fork, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.steering import stop_asked
+from labcore.sinks import choice as sinks
+from labcore.sinks.live import Live
+from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
 from labcore.spec.session import Session, StartSession
 from labcore.store import columns
 from labcore.store.store import Store
 from labcore.workers.base import base_model
 from labcore.workers.heartbeat import Heartbeat
-from labcore.workers.lifeline import Lifeline
+from labcore.workers.lifeline import Dropped, Lifeline
+from labcore.workers.long_step import OnActivity, Spoken
 from labcore.workers.publishing import OfWorker
+from labcore.workers.stop_watch import StopWatch
 from labcore.workers.training import OnRecord, Training
 
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
@@ -51,11 +56,12 @@ def start_session(spec: RunSpec, base: Path | None, resume: Path | None) -> Sess
 
 
 def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: OnRecord | None = None,
-          start: StartSession = start_session) -> str:
+          start: StartSession = start_session, on_activity: OnActivity | None = None) -> str:
     """Take the queued run `run_id` (or one that is this process's already) to its end; return its last state.
 
     `lifeline_fd` is the pipe whose end means that the lab is gone. `on_record(run_id, record, seconds)` is called
-    after each committed step, also of the SFT run that makes the base.
+    after each committed step, also of the SFT run that makes the base; `on_activity(run_id, step, text)` now and then
+    within a long one.
 
     Raises:
         LabError: another process has the run (NotOwner where it took it meanwhile), or the store cannot be written.
@@ -68,19 +74,22 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
         store.lost(os.getpid(), platform.node(), "the lab stopped in the middle of a step")
 
     with Lifeline(lifeline_fd, too_late) as lifeline, publishing:
-        return _Drive(store, run_id, lifeline, publishing, on_record, start).go()
+        return _Drive(store, run_id, lifeline, publishing, on_record, start, on_activity).go()
 
 
 class _Drive:
     """One run on its way to its end. `stop` says whether the run whose base it makes was asked to stop."""
 
     def __init__(self, store: Store, run_id: str, lifeline: Lifeline, publishing: OfWorker,
-                 on_record: OnRecord | None, start: StartSession, stop: Callable[[], bool] = lambda: False):
+                 on_record: OnRecord | None, start: StartSession, on_activity: OnActivity | None,
+                 stop: Callable[[], bool] = lambda: False):
         self._store, self._run_id, self._lifeline, self._publishing = store, run_id, lifeline, publishing
-        self._on_record, self._start, self._stop = on_record, start, stop
+        self._on_record, self._start, self._on_activity, self._stop = on_record, start, on_activity, stop
+        self._spoken = Spoken(store, run_id, on_activity)
         self._folder = run_folder(run_id)
         self._reserve = self._folder / ".reserve"
         self._training: Training | None = None
+        self._live: Live | None = None
         self._heartbeat = Heartbeat(store, run_id)
 
     def go(self) -> str:
@@ -102,6 +111,7 @@ class _Drive:
     def _prepare(self) -> Training:
         """Base model, session and checkpoint: all that there must be before the first step."""
         row = self._store.run(self._run_id)
+        sinks.ask(self._store, self._run_id, sinks.of_setting())
         self._bring(row.step)
         changed(self._folder)
         made(self._folder)
@@ -114,13 +124,21 @@ class _Drive:
             step, session = row.spec.parent[1], self._forked(row.spec)
             log = ("forked", {"run": row.spec.parent[0], "from": step})
         else:
-            session = self._start(row.spec, self._base(row.spec), folder)
+            session = self._begun(row.spec, self._base(row.spec), folder)
             log = ("resumed", {"from": step}) if row.step > 0 or step > 0 else ("started", {})
         versions.note(self._folder, step, session)
         columns.forget(self._run_id)
+        self._live = Live(self._store, row)
         self._store.set_state(self._run_id, "running", log=log)
-        return Training(self._store, row, session, step, self._lifeline, self._on_record, self._is_to_stop,
-                        self._folder)
+        return Training(self._store, row, session, step, self._lifeline, self._recorded, self._is_to_stop,
+                        self._folder, self._spoken)
+
+    def _recorded(self, run_id: str, record: Record, seconds: float) -> None:
+        """A step is committed."""
+        if self._live:
+            self._live.write(record)
+        if self._on_record:
+            self._on_record(run_id, record, seconds)
 
     def _bring(self, step: int) -> None:
         """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here;
@@ -141,7 +159,17 @@ class _Drive:
         """The session of a fork's parent as it was, then made the fork's."""
         parent, folder = fork.beginning(self._run_id, spec)
         fork.check(parent, spec)
-        return self._start(parent, self._base(parent), folder).fork(spec)
+        return self._begun(parent, self._base(parent), folder).fork(spec)
+
+    def _begun(self, spec: RunSpec, base: Path | None, resume: Path | None) -> Session:
+        """The session of `spec`. Raises Ended where the run is stopped while its weights are loaded."""
+        try:
+            with (StopWatch(self._store, self._run_id, self._lifeline) as watch, watch.step(),
+                  self._lifeline.droppable(lambda: True), self._spoken.listening()):
+                return self._start(spec, base, resume)
+        except Dropped:
+            self._check_stop()
+            raise
 
     def _base(self, spec: RunSpec) -> Path | None:
         """The model that `spec` starts from, made now if need be. A fork's checkpoints hold all that came of it."""
@@ -153,7 +181,7 @@ class _Drive:
     def _train_base(self, sft: str) -> str:
         """Take the SFT run `sft` to its end, or stop it where this run is asked to stop."""
         state = _Drive(self._store, sft, self._lifeline, self._publishing, self._on_record, self._start,
-                       self._base_is_to_stop).go()
+                       self._on_activity, self._base_is_to_stop).go()
         self._store.check_owner(self._run_id)
         return state
 
@@ -183,6 +211,8 @@ class _Drive:
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
+            if self._live:
+                self._live.close()
         self._publishing.complete(self._run_id, self._lifeline)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:

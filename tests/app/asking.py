@@ -53,7 +53,7 @@ def answers(spec) -> dict[str, Any]:
                 "tokens": tokens, "logprob": -0.4, "base_logprob": -0.8, "logprobs": [-0.1] * len(tokens),
                 "base_logprobs": [-0.2] * len(tokens), "top": [[[token, 0.9, 0.8]] for token in tokens]}
 
-    columns = [{"model": name, "end": "<eos>", "answers": [one(name, row) for row in range(spec["count"])]}
+    columns = [{"model": name, "ends": ["<eos>"], "answers": [one(name, row) for row in range(spec["count"])]}
                for name in spec["models"]]
     questions = [{"prompt": spec.get("prompt") or f"cba{row}=", "answer": "abc"} for row in range(spec["count"])]
     return {"prompt": spec.get("prompt"), "columns": columns, "twins": True, "questions": questions}

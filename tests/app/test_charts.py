@@ -78,6 +78,33 @@ def test_a_reward_that_is_the_exact_match_is_shown_once_and_says_so():
     assert "exact_match" in drawn(feed({"exact_match": 0.5}, algorithm="dpo"))  # there it is all there is
 
 
+HELD_OUT = {"held_out/accuracy": 0.4, "held_out/greedy": 0.45, "held_out/reward": 0.4, "held_out/mean_length": 5.0,
+            "held_out/pass@2": 0.5, "held_out/rows": 32}
+
+
+def test_held_out_numbers_are_drawn_beside_the_training_curve():
+    def lines(found: Feed, key: str) -> list[str]:
+        return [metric["short"] for metric in drawn(found)[key]["metrics"]]
+
+    same = feed({"reward": 0.5, "exact_match": 0.5, **HELD_OUT}, {"reward": 0.75, "exact_match": 0.75})
+    assert lines(same, "reward") == ["training", "held out, sampled", "held out, greedy"]
+    assert lines(same, "length") == ["held out"] and drawn(same)["reward"]["scale"] == "rate"
+    assert [metric["key"] for metric in drawn(same)["pass_at_k"]["metrics"]] == ["held_out/pass@2"]
+    assert {*HELD_OUT} - {"held_out/rows"} <= {*same.rows(0)[0][3]}  # the browser gets them
+
+    apart = feed({"reward": 0.5, "exact_match": 0.1, **HELD_OUT})
+    assert lines(apart, "reward") == ["mean", "held out"]
+    assert lines(apart, "exact_match") == ["training", "held out, sampled", "held out, greedy"]
+    taught = feed({"loss": 0.5, "exact_match": 0.1, "held_out/loss": 0.6}, algorithm="sft")
+    assert lines(taught, "loss") == ["Loss", "held out"]
+
+
+def test_without_held_out_rows_nothing_is_said_of_them():
+    for found in (feed(), feed({"reward": 0.5, "exact_match": 0.5})):
+        assert not [metric for panel in drawn(found).values() for metric in panel["metrics"]
+                    if "held" in metric["key"]] and "pass_at_k" not in drawn(found)
+
+
 @pytest.mark.parametrize("knobs, check", [
     ({"verifier": "exact"}, "exact match"), ({"verifier": "numeric"}, "same number"),
     ({"verifier": "contains", "pattern": ""}, "contains the answer"),

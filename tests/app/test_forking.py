@@ -7,7 +7,7 @@ import pytest
 from app.training import forking
 from app.training.feed import Feed, branch, payload
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.files import atomic
+from labcore.files import atomic, checkpoint_space
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.runs.fork import fork_spec
@@ -230,3 +230,15 @@ def test_a_marker_stands_before_the_first_step_that_it_counts_for(lab):
     run_id = seed(lab.store)
     [mark] = drawn(lab.store, run_id)["markers"]
     assert mark["step"] == marker(lab.store, run_id).step - 1
+
+
+def test_a_checkpoint_without_its_optimizer_says_so_before_the_fork(page, lab):
+    parent = checkpointed(lab.store)
+    folder = checkpoint.at(run_folder(parent), 2)
+    (folder / "optimizer_policy.safetensors").write_bytes(checkpoint_space.DROPPED)
+    said = "The checkpoint of step 2 holds the weights without the optimizer state, to save disk space: the fork " \
+           "starts with a new optimizer state."
+    test = opened(page, lab, parent)
+    assert any(said == caption.value for caption in test.caption)
+    box(test, "From step").select(5)
+    assert not any("optimizer state" in caption.value for caption in ran(test).caption)

@@ -64,6 +64,44 @@ def trials(asked) -> int:
     return sum(spec["job"] == "first_answers" for spec in asked.asked)
 
 
+def captions(test) -> str:
+    return " ".join(each.value for each in test.caption)
+
+
+def test_what_is_held_out_is_said_and_a_second_file_takes_its_place(lab, page):
+    rows = [json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) for n in range(40)]
+    test = page("llm", algorithm="grpo", task="prompts")
+    test.file_uploader[0].set_value(("sums.jsonl", "\n".join(rows[:30]).encode(), "text/plain"))
+    test = ran(test)
+    assert "sums.jsonl: 27 problems to train on, 3 problems held out." in captions(test)
+    test.file_uploader[1].set_value(("test.jsonl", "\n".join(rows[29:]).encode(), "text/plain"))
+    test = ran(test)
+    assert "29 problems to train on, 11 problems held out." in captions(test)
+    assert "1 row of sums.jsonl is not trained on, since test.jsonl has the same prompts" in captions(test)
+    test.button(key="do:Run").click()
+    [run] = ran(test) and lab.store.runs()
+    assert uploads.file_at(run.spec.knobs["held_out_file"]).name == "test.jsonl"
+
+
+def test_a_file_too_small_to_hold_rows_out_says_so(page):
+    test = page("llm", algorithm="dpo", task="preferences")
+    test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.encode(), "application/json"))
+    assert "pairs.jsonl has 9 rows, fewer than 20, so none is held out" in captions(ran(test))
+
+
+def test_how_rows_are_measured_stays_only_where_it_was_chosen(opened):
+    """Each loop has its own defaults: SFT draws one completion of a prompt, GRPO four."""
+    def chosen(test, algorithm):
+        next(each for each in test.selectbox if each.label == "Algorithm").set_value(algorithm)
+        return ran(test)
+
+    def values(test):
+        return test.session_state["draft:new-llm"]["knobs"]["grpo:prompts"]
+    assert values(chosen(opened(algorithm="sft"), "grpo"))["held_out_samples"] == 4
+    begun = opened(algorithm="sft", knobs={"sft:prompts": {"held_out_samples": 3, "held_out": 0.2}})
+    assert (values(chosen(begun, "grpo"))["held_out_samples"], values(begun)["held_out"]) == (3, 0.2)
+
+
 PAIRS = "\n".join(json.dumps({"prompt": f"{n}?", "chosen": "yes", "rejected": "no", "answer": "yes"}) for n in range(9))
 
 

@@ -7,6 +7,7 @@ import pytest
 import streamlit as st
 
 from app.llm import history, story
+from app.llm.probes import OFF
 from app.llm.story_words import sentence
 from app.training import files
 from labcore.files.paths import run_folder
@@ -239,3 +240,20 @@ def test_a_run_without_samples_says_so(state, words, page, lab):
     run_id = seed(lab.store, state, steps=0)
     (run_folder(run_id) / "samples" / "step-000005.json").unlink()
     assert strip(page("llm", run=run_id))["empty"].startswith(words)
+
+
+def test_where_the_newest_samples_have_no_watched_prompts_the_last_ones_are_shown(page, lab):
+    """A large model is watched less often than its batch is kept."""
+    run_id = seed(lab.store, "finished")
+    write(run_id, 2, group())
+    write(run_id, 5)
+    shown = strip(page("llm", run=run_id))
+    assert (shown["step"], shown["late"], shown["prompt"]) == (2, 4, "ba=")
+    write(run_id, 2)
+    assert strip(page("llm", run=run_id))["options"][0][1] == "batch", "its first samples are a group of the batch"
+
+
+def test_a_run_without_probes_says_so(page, lab):
+    run_id = seed(lab.store, "finished", knobs={"probes": False})
+    (run_folder(run_id) / "samples" / "step-000005.json").unlink()
+    assert strip(page("llm", run=run_id))["empty"] == OFF

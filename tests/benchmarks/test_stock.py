@@ -63,6 +63,9 @@ def test_the_floor_reads_weights_and_cache_once_a_token(prompts, monkeypatch):
 
 def test_ours_learns_from_the_prompts_and_counts_its_tokens(folder, prompts):
     class Once:
+        def ready(self) -> None:
+            pass
+
         def step_done(self, tokens: int) -> None:
             self.tokens = tokens
             raise SystemExit

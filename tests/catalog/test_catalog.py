@@ -311,6 +311,9 @@ def test_a_panel_draws_metrics_of_one_kind(key):
     assert key in SWITCHED or any(key in algorithm(name, of).panels for of, name in ROWS)
     assert len({metric.about for metric in drawn}) == 1
     assert len({metric.unit.split(" ")[0] for metric in drawn}) == 1  # "share of groups" beside "share of completions"
+    beside = [METRICS[name] for name in panel.held_out]
+    assert {metric.unit for metric in beside} <= {*(metric.unit for metric in drawn), "share of prompts", "nats/token"}
+    assert all(metric.short.startswith("held out") for metric in beside)
 
 
 def test_the_value_of_the_greedy_policy_has_one_name():

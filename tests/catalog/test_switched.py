@@ -34,7 +34,14 @@ def test_several_reward_models_bring_their_spread():
     assert with_switched(row, knobs | {"reward_source": "verifier"}) == row
 
 
+def test_pass_at_k_is_drawn_where_it_is_logged():
+    """`tests/llm/loops/test_held_out.py` sees it logged: a file may be too small to hold rows out."""
+    row = ALGORITHMS["grpo"].panels
+    assert with_switched(row, {"held_out": 0.1}) == row
+    assert with_switched(row, {"held_out": 0.1}, {"held_out/pass@2"}) == (*row, "pass_at_k")
+
+
 def test_every_switch_is_tried_and_comes_once():
-    assert {panel for panel, _ in ON} | {"spread"} == {*SWITCHED}
+    assert {panel for panel, _ in ON} | {"spread", "pass_at_k"} == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

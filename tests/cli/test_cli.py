@@ -191,7 +191,7 @@ def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkey
     monkeypatch.setattr(commands, "OBEY_SECONDS", 0.0)
     assert main([command, run_id]) == 0
     said = capsys.readouterr()
-    assert said.err.endswith(f": {word} after this step.\n") and "has not answered yet" in said.out
+    assert said.err.endswith(f": {word} …\n") and "has not answered yet" in said.out
     assert main(["runs"]) == 0 and f" {word} " in capsys.readouterr().out
     store.settle(store.asked(run_id)[0].id, 3)
     assert store.run(run_id).pending == ""
@@ -200,7 +200,7 @@ def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkey
 def test_the_first_ctrl_c_in_the_foreground_says_what_it_waits_for(capfd):
     with Lifeline() as lifeline:
         os.kill(os.getpid(), signal.SIGINT)
-        assert lifeline.cut and "stopping after this step" in capfd.readouterr().err
+        assert lifeline.cut and "stopping; a step" in capfd.readouterr().err
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
             signal.pause()

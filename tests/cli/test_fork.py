@@ -5,6 +5,9 @@ import json
 import pytest
 
 from labcore.cli.main import main
+from labcore.files import checkpoint_space
+from labcore.files import checkpoints as checkpoint
+from labcore.files.paths import run_folder
 from labcore.store.store import Store
 from tests.cli.test_cli import refused
 
@@ -56,3 +59,10 @@ def test_what_cannot_be_is_one_sentence(capsys, parent, given, words):
 
 def test_a_run_that_there_is_not(capsys):
     assert "There is no run 'nobody'" in refused(capsys, "fork", "nobody")
+
+
+def test_a_checkpoint_without_its_optimizer_says_so(capsys, parent):
+    (checkpoint.at(run_folder(parent), 0) / "optimizer_policy.safetensors").write_bytes(checkpoint_space.DROPPED)
+    for step, told in ((0, True), (8, False)):
+        assert main(["fork", parent, "--step", str(step), "--json"]) == 0
+        assert ("the fork starts with a new optimizer state" in capsys.readouterr().err) == told

@@ -11,6 +11,7 @@ from labcore.deep import session as sessions
 from labcore.deep.acting import choose
 from labcore.deep.evaluation import evaluate, play
 from labcore.deep.networks import MLP, parameters
+from labcore.deep.player import load
 from labcore.deep.rollout import collect
 from labcore.deep.session import DeepSession
 from labcore.envs.cartpole import TorchCartPole
@@ -208,11 +209,9 @@ def test_it_learns(method, steps):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1176966785, 1961004206])
+@pytest.mark.parametrize("seed", [1176966785, 1961004206, 1410397, 854050139])
 def test_dqn_solves_cartpole_and_holds_it(seed):
-    """With every knob as it is the last eight greedy evaluations are near 500. With n = 1 each of these runs had come
-    down to below 400 by its end.
-    """
+    """The last eight greedy evaluations are near 500. The last two seeds failed while units of Q could die."""
     session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=seed))
     returns = [record.metrics["eval_return"] for record in session.run() if "eval_return" in record.metrics]
     assert sum(returns[-8:]) / 8 >= 475, returns
@@ -316,3 +315,28 @@ def test_looking_at_a_step_that_was_not_due_changes_nothing(start, method):
             assert (record.samples or {}).items() <= samples.items()
         assert record == whole and all(torch.equal(value, before[key]) for key, value in session.tensors().items())
     assert looked
+
+
+def test_a_normed_network_brings_the_inputs_of_each_layers_units_to_mean_0_and_variance_1(generator):
+    normed = MLP((3, 8, 8, 2), torch.Generator().manual_seed(0), None, "relu", normed=True)
+    x = y = 30 * torch.randn(5, 3, generator=generator)
+    first, second, last = normed.layers
+    for layer in (first, second):
+        z = y @ layer.weight.T + layer.bias
+        z = (z - z.mean(1, keepdim=True)) / (z.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+        y = z.clamp(min=0)
+    assert torch.allclose(normed(x), y @ last.weight.T + last.bias, atol=1e-6)
+    assert len(list(normed.parameters())) == 10  # a gain and a shift for each hidden unit
+
+
+def test_q_is_normed_and_a_policys_folder_says_so(start, tmp_path):
+    session = start("dqn")
+    session.save(tmp_path)
+    network, config = load(tmp_path / "policy")
+    x = torch.randn(5, 4)
+    assert config["normed"] and torch.equal(network(x), session.acting(x))
+    assert not start("ppo").acting.normed
+
+
+def test_layer_normalisation_can_be_off(start):
+    assert not start("dqn", {"layer_norm": False}).acting.normed

@@ -13,7 +13,23 @@ from labcore.doctor.finding import SEVERITIES
 from labcore.doctor.rules import READS, RULES
 from labcore.spec.run_spec import knobs_of, make
 from labcore.store.rows import Step
-from tests.doctor.tools import ONE, STUCK, TINY, Row, drops, flat, found, grows, measured, pairs, spec_of, steps, well
+from tests.doctor.tools import (
+    ONE,
+    STUCK,
+    TINY,
+    Row,
+    drops,
+    flat,
+    found,
+    grows,
+    held_out,
+    measured,
+    pairs,
+    spec_of,
+    steps,
+    taught,
+    well,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -62,6 +78,17 @@ PRESETS = {
     "answers_worse": [("dpo", {}, measured(0.45, -0.003), measured(0.45, -0.001)),
                       ("dpo", {}, measured(0.45, -0.003),
                        lambda at: measured(0.45, -0.003)(at) | {"rewards/accuracies": 0.8})],
+    "overfitting": [
+        ("grpo", {}, held_out(0.3, 0.0), held_out(0.3, 0.005)),  # it stalls, or rises as the training rows do
+        ("grpo", {}, held_out(0.3, -0.004), held_out(0.3, 0.003)),
+        ("grpo", {}, held_out(0.3, 0.0), held_out(0.3, 0.0, rows=8)),  # chance
+        ("grpo", {}, held_out(0.3, -0.003, flat(**STUCK)), held_out(0.3, 0.0, flat(**STUCK))),  # it falls by itself
+        ("dpo", {}, held_out(0.5, 0.001, pairs, key="held_out/pair_accuracy"),
+         held_out(0.5, 0.0075, pairs, key="held_out/pair_accuracy")),
+        ("sft", {}, held_out(1.0, 0.01, taught, key="held_out/loss"),
+         held_out(1.0, -0.005, taught, key="held_out/loss")),
+        ("sft", {}, held_out(1.0, 0.01, taught, key="held_out/loss"),  # training gets worse too: not by heart
+         held_out(1.0, 0.01, lambda at: taught(at) | {"loss": 1 + 0.01 * at}, key="held_out/loss"))],
     "length_bias": [
         ("grpo", {}, grows("completions/mean_length", 5, 0.1, **STUCK), grows("completions/mean_length", 5, 0.02,
                                                                              **STUCK)),
@@ -234,6 +261,34 @@ def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
 
     rising, level, falling = ([hacked(seed, gold) for seed in range(20)] for gold in (0.003, 0.0, -0.01))
     assert not any(rising) and sum(level) <= 2 and all(falling)
+
+
+@pytest.mark.parametrize("rows", [32, 256])
+def test_held_out_accuracies_that_only_waver_are_no_overfitting(rows):
+    """300 steps of GRPO with its usual batch, measured every 25 steps: the same success on both sides, or not."""
+    def heart(seed: int, by: float) -> bool:
+        rng = np.random.default_rng(seed)
+
+        def row(at: int) -> Row:
+            train = rng.binomial(256, min(0.9, 0.2 + 0.002 * at)) / 256
+            held = rng.binomial(rows, min(0.9, 0.2 + by * at)) / rows
+            return {"exact_match": train, "reward": train} | (
+                {"held_out/accuracy": held, "held_out/rows": rows} if at == 1 or at % 25 == 0 else {})
+
+        return any(change.rule == "overfitting" for change in course(spec_of(), steps(row, 300))[1])
+
+    alike, apart = ([heart(seed, by) for seed in range(20)] for by in (0.002, 0.0))
+    assert sum(alike) <= 1 and all(apart)
+
+
+def test_overfitting_is_said_with_both_curves_and_the_best_step():
+    finding = found(spec_of(), held_out(0.3, -0.001))["overfitting"]
+    assert finding.evidence == ("accepted completions 0.328 → 0.452 on training rows and 0.299 → 0.263 on held-out "
+                                "rows since step 1 (standard error of the gap 0.0372)")
+    assert finding.fix.startswith("Use the checkpoint of the best measurement (step 1), more rows") and (
+        finding.severity, finding.began, finding.knob) == ("warning", 1, "learning_rate")
+    by_loss = found(spec_of("sft"), held_out(1.0, 0.01, taught, key="held_out/loss"))["overfitting"]
+    assert "the held-out loss rose 1.01 → 1.23 nats/token since step 1" in by_loss.evidence
 
 
 @pytest.mark.parametrize("first, last", [(1, 1), (21, 50), (22, 22), (43, 43)])

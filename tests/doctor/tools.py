@@ -59,6 +59,17 @@ def measured(start: float, by: float, row: Callable[[int], Row] = pairs) -> Call
     return lambda at: row(at) | ({"exact_match": start + by * at} if "exact_match" in row(at) else {})
 
 
+def held_out(start: float, by: float, row: Callable[[int], Row] = well, rows: int = 256,
+             key: str = "held_out/accuracy") -> Callable[[int], Row]:
+    """`row` with a metric of held-out rows before training and at every fifth step, which moves by `by` a step."""
+    return lambda at: row(at) | ({key: start + by * at, "held_out/rows": rows} if at == 1 or at % 5 == 0 else {})
+
+
+def taught(at: int) -> Row:
+    """A run of SFT that learns."""
+    return {"loss": 1 - 0.01 * at, "mean_token_accuracy": 0.3 + 0.005 * at, "grad_norm": 1.0, "entropy": 1.0}
+
+
 STUCK = {"reward": 0.4, "exact_match": 0.4}  # not learning, and far from solved
 TINY = {"clip_frac/region": 0.0, "ratio/max": 1.01}
 ONE = {"updates_per_batch": 1, "mini_batches": 1}

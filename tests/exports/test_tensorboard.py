@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from labcore.exports import tensorboard
 from labcore.exports.folder import export_run
+from labcore.sinks import event_file
 from labcore.store.rows import Event, Step
 from labcore.store.store import Store
 from labcore.workers.worker import drive
@@ -92,7 +93,7 @@ def test_large_steps_odd_numbers_and_no_steps(tmp_path):
 
 @pytest.mark.parametrize("text", [b"", b"a", b"123456789", bytes(range(256)) * 3])
 def test_a_checksum_is_the_one_made_bit_by_bit(text):
-    assert tensorboard.masked_crc32c(text) == struct.pack("<I", checksum(text))
+    assert event_file.masked_crc32c(text) == struct.pack("<I", checksum(text))
 
 
 def test_tensorboard_itself_reads_it(tmp_path):

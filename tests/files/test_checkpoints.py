@@ -44,6 +44,28 @@ def test_the_ladder_takes_no_more_than_its_share_of_the_disk(tmp_path, monkeypat
     assert len(kept(tmp_path)) == 6 and kept(tmp_path)[0] == 0 and kept(tmp_path)[-2:] == [6, 7]
 
 
+@pytest.mark.parametrize("room", [3, 200_000_000])
+def test_the_best_is_never_lost_and_takes_no_room_of_the_ladder(tmp_path, monkeypatch, room):
+    monkeypatch.setattr(checkpoint, "LADDER_BYTES", room)  # a checkpoint of the test has 1 byte
+    for step in range(40):
+        checkpoint.save(tmp_path, step, fill)
+        if step in (3, 7):
+            checkpoint.mark_best(tmp_path, step, "held_out/greedy", step / 10)
+    assert checkpoint.best(tmp_path) == {"step": 7, "metric": "held_out/greedy", "value": 0.7}
+    assert 7 in kept(tmp_path) and len(kept(tmp_path)) == 4 + min(room, checkpoint.LADDER)
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000007")
+    assert checkpoint.best(tmp_path) == {} and checkpoint.best_step(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["", "7", "[]", "{}", '{"step": 1, "metric": "held_out/greedy"}',
+                                  '{"step": 1, "metric": "nothing", "value": 0.5}',
+                                  '{"step": 9, "metric": "held_out/greedy", "value": 0.5}'])
+def test_a_mark_that_is_no_mark_marks_nothing(tmp_path, text):
+    checkpoint.save(tmp_path, 1, fill)
+    (tmp_path / "best.json").write_text(text)
+    assert checkpoint.best(tmp_path) == {}
+
+
 def test_a_fork_takes_its_start_along_and_a_missing_one_is_left_out(tmp_path):
     parent, child, other = (tmp_path / name for name in ("parent", "child", "other"))
     checkpoint.save(parent, 3, fill)

@@ -20,6 +20,12 @@ def test_all_files_below_count_and_links_count_as_themselves(tmp_path):
     assert sizes.size(tmp_path / "nowhere") == 0
 
 
+def test_a_file_with_two_names_counts_once(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert sizes.size(tmp_path) == 10
+
+
 def test_what_vanishes_meanwhile_counts_as_nothing(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_bytes(b"x" * 10)

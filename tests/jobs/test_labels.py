@@ -10,7 +10,7 @@ from labcore.jobs import labels
 from labcore.spec.run_spec import make
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.reviews import gold
-from labcore.tasks.task import Pair
+from labcore.tasks.task import Pair, Turn
 
 
 def pair(a: str, b: str, **cut: bool) -> dict:
@@ -25,6 +25,12 @@ def test_what_was_picked_is_what_a_reward_model_reads():
                                      Pair("the plot was ", "very good", "so", 2, rejected_truncated=True)]
     assert labels.keep(labels.preferences(pairs, ["a", "b", None])) == place, "the same labels are the same upload"
     assert labels.keep(labels.preferences(pairs, ["a", "b", "a"])) != place
+
+
+def test_a_conversation_keeps_its_turns():
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    place = labels.keep(labels.preferences([pair("good", "bad") | {"prompt": "c", "turns": talk}], ["b"]))
+    assert labelled_pairs(place) == [Pair("c", "bad", "good", 1, turns=tuple(Turn(**turn) for turn in talk))]
 
 
 def test_without_a_pick_there_is_nothing_to_keep():

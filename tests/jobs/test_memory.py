@@ -39,11 +39,11 @@ def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
     told = memory.with_ways(need, found)
     ways = [*map(dict, told.ways)]
     assert [[*way] for way in ways] == [["gradient_checkpointing"], ["prompts_per_step"], ["max_new_tokens"]]
-    assert Estimate(memory._changed(spec, told.ways[0]), sizes, need.free).sure
+    assert Estimate(memory.changed(spec, told.ways[0]), sizes, need.free).sure
     for way in told.ways[1:]:
-        assert Estimate(memory._changed(spec, way), sizes, need.free).sure
+        assert Estimate(memory.changed(spec, way), sizes, need.free).sure
         doubled = [(key, 2 * value) for key, value in way]
-        assert not Estimate(memory._changed(spec, doubled), sizes, need.free).sure, "not smaller than it has to be"
+        assert not Estimate(memory.changed(spec, doubled), sizes, need.free).sure, "not smaller than it has to be"
     assert told.advice() == (f"So that it fits, set gradient_checkpointing to on, or prompts_per_step to "
                              f"{ways[1]['prompts_per_step']}, or max_new_tokens to {ways[2]['max_new_tokens']}.")
     none = memory.with_ways(replace(need, free=1000), found)
@@ -55,11 +55,11 @@ def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
 def test_where_the_moments_are_most_of_it_8_bits_are_advised_and_else_both_with_a_smaller_batch():
     need = of_many_moments()
     spec, heavy = need.spec, need.sizes
-    saved = replace(need, spec=memory._changed(spec, (("optimizer", "adamw_8bit"),)))
+    saved = replace(need, spec=memory.changed(spec, (("optimizer", "adamw_8bit"),)))
     assert need.peak - saved.peak == pytest.approx(1.15 * (8 - 2 - 1 / 32) * 10**8, rel=1e-6)
     assert memory.with_ways(need).ways == [(("optimizer", "adamw_8bit"),)]
     deep = replace(heavy, layers=400, hidden=256)
-    both = replace(need, sizes=deep, spec=memory._changed(spec, memory.ENGINE))
+    both = replace(need, sizes=deep, spec=memory.changed(spec, memory.ENGINE))
     told = memory.with_ways(replace(need, sizes=deep, free=int(1.31 * both.peak)))
     assert told.ways == [memory.ENGINE] and told.advice() == (
         "So that it fits, set gradient_checkpointing to on and optimizer to adamw_8bit.")
@@ -71,7 +71,7 @@ def of_many_moments() -> Estimate:
     """A run that fits with its moments in 8 bits and not with those in 32."""
     spec = make(algorithm_key="sft", task_key="sort", model="tiny", knobs={"sequences_per_step": 64})
     need = Estimate(spec, replace(SIZES, held=[HELD[0] | {"parameters": 10**8, "learnt": 10**8}], most_copied=0))
-    saved = replace(need, spec=memory._changed(spec, (("optimizer", "adamw_8bit"),)))
+    saved = replace(need, spec=memory.changed(spec, (("optimizer", "adamw_8bit"),)))
     return replace(need, free=int(1.31 * saved.peak))
 
 
@@ -88,7 +88,7 @@ def test_8_bits_are_not_advised_where_the_device_cannot_use_them(monkeypatch):
     need = memory.with_ways(of_many_moments())
     assert not any("optimizer" in dict(way) for way in need.ways)
     assert "does not work on the device mps" in moments.fault(
-        memory._changed(need.spec, (("optimizer", "adamw_8bit"),)))
+        memory.changed(need.spec, (("optimizer", "adamw_8bit"),)))
 
 
 def test_close_and_unknown_are_said_as_what_they_are():

@@ -96,7 +96,7 @@ def test_the_rows_are_those_of_what_is_held_and_the_largest_phase_counts():
     grpo = make(algorithm_key="grpo", task_key="sort")
     rows = memory_parts.parts(grpo, SIZES)
     assert [(part.name, part.size) for part in rows if part.when == memory_parts.DRAWS] == [
-        ("Line of the update", 3 * 4000)]
+        ("Line of the update", 4000)]
     always = sum(part.size for part in rows if part.when == memory_parts.ALWAYS)
     phases = [sum(part.size for part in rows if part.when == when) for when in memory_parts.PHASES[1:]]
     assert memory_parts.peak(rows) == always + max(phases) and phases[1] == max(phases)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from unittest.mock import patch
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import Trainer, get_scheduler
 
 from labcore.errors import LabError
 from labcore.jobs import held
 from labcore.llm import optimizers
+from labcore.llm.nets.critic import Critic
 from labcore.llm.session import LlmSession, learnt
 from labcore.spec.moments import EIGHT_BIT
 from labcore.spec.run_spec import make
-from tests.llm.tools import Letters, quietly, weights
+from tests.llm.tools import CONFIGS, Letters, model, quietly, records, session, weights
 
 with_library = pytest.mark.skipif(find_spec("bitsandbytes") is None,
                                   reason="bitsandbytes is not installed: pip install -r requirements-8bit.txt")
@@ -31,16 +34,19 @@ def started(optimizer: str, algorithm: str = "grpo", resume=None, **knobs) -> Ll
     return session
 
 
+MOVED = {"schedule": "cosine", "warmup_steps": 1, "weight_decay": 0.1, "adam_beta2": 0.95}
+
+
 @pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(EIGHT_BIT, marks=with_library)])
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
-def test_a_checkpoint_continues_bit_for_bit(name, algorithm, tmp_path):
-    whole = started(name, algorithm)
+@pytest.mark.parametrize("algorithm, knobs", [("grpo", {}), ("ppo", {}), ("ppo", MOVED)])
+def test_a_checkpoint_continues_bit_for_bit(name, algorithm, knobs, tmp_path):
+    whole = started(name, algorithm, **knobs)
     with quietly():
         run = (record for record in whole.run() if record is not None)
         next(record for record in run if record.step == 2)
         whole.save(tmp_path)
         rest = [record.metrics for record in run]
-        resumed = started(name, algorithm, tmp_path)
+        resumed = started(name, algorithm, tmp_path, **knobs)
         assert [record.metrics for record in resumed.run() if record is not None] == rest
     for network in whole.optimizers:
         assert torch.equal(weights(whole.models[network]), weights(resumed.models[network]))
@@ -50,11 +56,11 @@ def test_a_checkpoint_continues_bit_for_bit(name, algorithm, tmp_path):
 def test_eight_bits_are_a_quarter_and_their_updates_near_those_of_float32(tmp_path):
     plain, small = started(optimizers.ADAMW), started(EIGHT_BIT)
     before = weights(plain.policy)
-    for session in plain, small:
-        for weight in learnt(session.policy):
+    for each in plain, small:
+        for weight in learnt(each.policy):
             weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
-        session.optimise("policy", 1e-3, 0.0)
-    moved = [weights(session.policy) - before for session in (plain, small)]
+        each.optimise("policy", 1e-3, 0.0)
+    moved = [weights(each.policy) - before for each in (plain, small)]
     assert 0 < (moved[1] - moved[0]).norm() < 0.05 * moved[0].norm()
     small.save(tmp_path)
     tensors = load_file(tmp_path / "optimizer_policy.safetensors")
@@ -93,12 +99,98 @@ def test_a_fork_with_another_optimizer_begins_its_moments_anew_and_can_be_resume
 
 
 @pytest.mark.parametrize("name", [optimizers.ADAMW, pytest.param(EIGHT_BIT, marks=with_library)])
-def test_weights_do_not_decay(name):
-    weight = torch.nn.Parameter(torch.ones(64, 128))
-    optimizer = optimizers.make(name, [weight], 0.1)
-    weight.grad = torch.zeros_like(weight)
-    optimizer.step()
-    assert torch.equal(weight, torch.ones(64, 128))
+def test_weights_decay_only_where_the_knob_says_so(name):
+    model = torch.nn.Linear(64, 128)
+    before = model.weight.detach().clone()
+    optimizer = optimizers.make(name, model.parameters(), 0.1)
+    for knobs, left in ({}, 1.0), ({"weight_decay": 0.5}, 0.95):
+        for weight in model.parameters():
+            weight.grad = torch.zeros_like(weight)
+        optimizers.step(optimizer, model, 0.1, knobs)
+        assert torch.equal(model.weight, left * before), knobs
+
+
+@pytest.mark.parametrize("kind", [*CONFIGS])
+def test_what_decays_is_what_transformers_trainer_decays(kind):
+    policy = model(kind)
+    for each in policy, Critic(policy):
+        own = {id(weight) for weight in optimizers.decaying(each)}
+        wanted = Trainer.get_decay_parameter_names(None, each)
+        names = [name for name, weight in each.named_parameters() if id(weight) in own]
+        assert {*names} == {*wanted} & {name for name, _ in each.named_parameters()} and len(names) > 2
+        assert len(names) < len([*each.parameters()]), "norms do not"
+
+
+def test_a_step_is_that_of_torchs_adamw_in_the_two_groups_of_a_trainer():
+    ours, theirs = model("gpt2"), model("gpt2")
+    numbers = {"weight_decay": 0.1, "adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 1e-6}
+    names = {*Trainer.get_decay_parameter_names(None, theirs)}
+    parts = [[weight for name, weight in theirs.named_parameters() if (name in names) == decays]
+             for decays in (True, False)]
+    reference = torch.optim.AdamW([{"params": parts[0], "weight_decay": 0.1}, {"params": parts[1], "weight_decay": 0}],
+                                  betas=(0.8, 0.95), eps=1e-6)
+    optimizer = optimizers.make(optimizers.ADAMW, ours.parameters(), 1.0)
+    for number, rate in enumerate((1e-2, 3e-3, 1e-2)):
+        for each in ours, theirs:
+            for place, weight in enumerate(each.parameters()):
+                weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(100 * number + place))
+        for group in reference.param_groups:
+            group["lr"] = rate
+        reference.step()
+        optimizers.step(optimizer, ours, rate, numbers)
+    assert torch.allclose(weights(ours), weights(theirs), rtol=1e-6, atol=1e-7)
+    assert not torch.allclose(weights(ours), weights(model("gpt2")), atol=1e-3)
+
+
+@pytest.mark.parametrize("algorithm, updates", [
+    ("grpo", {"updates_per_batch": 2, "mini_batches": 2}), ("ppo", {"mini_batches": 2}), ("dpo", {}),
+    ("reward_model", {}), ("sft", {"eval_every": 9})])
+def test_every_loop_follows_the_schedule_of_transformers(algorithm, updates):
+    """Each update of each network that learns, where a step of the lab has several of them."""
+    knobs = {"schedule": "cosine", "warmup_steps": 2, "learning_rate": 1e-3, **updates}
+    run, each = session(algorithm, steps=5, **knobs), 1
+    for knob in ("updates_per_batch", "mini_batches"):
+        each *= int(run.knobs.get(knob, 1))
+    seen: dict[str, list[float]] = {name: [] for name in run.optimizers}
+
+    def step(optimizer, network, rate, given):
+        seen[next(name for name in run.optimizers if run.models[name] is network)].append(rate)
+        real(optimizer, network, rate, given)
+
+    real = optimizers.step
+    with patch.object(optimizers, "step", step), patch.object(LlmSession, "learns_from", lambda *_: True):
+        logged = [record.metrics["learning_rate"] for record in records(run)]
+    for name, rates in seen.items():
+        top = run.knobs["critic_learning_rate" if name == "critic" else "learning_rate"]
+        scheduled = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=top)
+        schedule = get_scheduler("cosine", scheduled, 2 * each, 5 * each)
+        wanted = []
+        for _ in range(5 * each):
+            wanted.append(schedule.get_last_lr()[0])
+            scheduled.step()
+            schedule.step()
+        assert rates == pytest.approx(wanted, rel=1e-12), name
+        if name != "critic":
+            assert logged == pytest.approx([sum(wanted[each * n: each * n + each]) / each for n in range(5)])
+
+
+def test_the_schedule_of_a_fork_is_that_of_its_own_length():
+    parent = session("grpo", steps=4, schedule="linear", learning_rate=1e-3)
+    at_end = [record.metrics["learning_rate"] for record in records(parent)]
+    assert at_end == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
+    forked = parent.fork(replace(parent.spec, parent=("a-run", 4), steps=8))
+    assert [record.metrics["learning_rate"] for record in records(forked)] == pytest.approx(
+        [5e-4, 3.75e-4, 2.5e-4, 1.25e-4])
+
+
+def test_a_schedule_that_changes_live_counts_from_the_next_update():
+    run = session("grpo", steps=4, learning_rate=1e-3)
+    rates = []
+    with quietly():
+        for record in run.run():
+            rates.append(record.metrics["learning_rate"])
+            run.knobs["schedule"] = "linear" if record.step == 2 else run.knobs["schedule"]
+    assert rates == pytest.approx([1e-3, 1e-3, 5e-4, 2.5e-4])
 
 
 def test_a_missing_library_is_a_sentence(monkeypatch):

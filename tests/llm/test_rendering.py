@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 from tokenizers import models, processors
+from transformers import PreTrainedTokenizerFast
 
 from labcore.errors import LabError
 from labcore.llm.batch import decode
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.rendering import Rendering, encode_answers, encode_prompts, ends_of
+from labcore.llm.rendering import Rendering, encode_answers, encode_examples, encode_prompts, ends_of
 from labcore.tasks.task import Pair, Problem, Turn
-from tests.llm.tokenizers import CHATML, GEMMA, THINKING, Model, byte_level, sentencepiece
+from tests.llm.tokenizers import CHATML, CHATML_MARKED, GEMMA, STRIPS, THINKING, Model, byte_level, sentencepiece
 
 CPU = torch.device("cpu")
 ASKED = [{"role": "user", "content": "What is 2 and 3?"}]
@@ -174,10 +175,83 @@ def test_the_template_can_be_chosen(how, expected):
     assert rendering(CHATS["no system"], template=how).text(Problem("Hello", "")) == expected
 
 
+def test_chatml_ends_with_the_tokenizers_own_end_where_it_has_no_other():
+    tokenizer = byte_level(None, end="</s>")
+    assert rendering(tokenizer, template="chatml").ends == (2, 4), "the template's end is special, named or not"
+    found = rendering(without_chatml(), template="chatml")
+    _, (answer,) = found.answers([Problem("Hello", "")], ["Yes"], [True])
+    assert found.tokenizer.decode(answer) == "Yes</s>\n" and found.ends == (found.tokenizer.eos_token_id,)
+
+
+def without_chatml():
+    """A tokenizer to which ChatML's tokens are text like any other."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    tokens = ["<pad>", "<s>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    backend = Tokenizer(models.BPE({token: place for place, token in enumerate(tokens)}, []))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    backend.add_special_tokens(tokens[:3])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
+
+
 def test_every_end_of_the_model_ends_a_completion():
     tokenizer = byte_level()
     assert ends_of(tokenizer, Model()) == (4,)
     assert ends_of(tokenizer, Model(2)) == (4, 2) and ends_of(tokenizer, Model([2, 4, 6])) == (4, 2, 6)
+
+
+TALK = Problem("and 6?", "11", turns=TURNS, whole=True)
+
+
+def learnt(found: Rendering, *rows: Problem, context: int = 1000) -> tuple[list[str], int]:
+    """Of each row the text that is learnt, with a bar between its parts; and in how many only the last answer is."""
+    examples, texts = encode_examples(found, rows, context, CPU), []
+    for ids, mask in zip(examples.answers.ids.tolist(), examples.answers.mask.tolist(), strict=True):
+        edges = [place for place in range(len(ids)) if mask[place] and not (place and mask[place - 1])]
+        parts = [[ids[at] for at in range(edge, len(ids)) if all(mask[edge:at + 1])] for edge in edges]
+        texts.append("|".join(map(found.tokenizer.decode, parts)))
+    return texts, examples.last_only
+
+
+@pytest.mark.parametrize("tokenizer, said", [
+    ("byte level", "5<|im_end|>\n|11<|im_end|>\n"), ("its own BOS", "5<|im_end|>\n|11<|im_end|>\n"),
+    ("no system", "5<end_of_turn>\n|11<end_of_turn>\n"), ("thinking", "5<|im_end|>\n|11<|im_end|>\n"),
+    ("sentencepiece", "5<|im_end|><unk>|11<|im_end|><unk>")])
+def test_all_answers_of_a_conversation_are_learnt(tokenizer, said):
+    found = rendering(CHATS[tokenizer], system_prompt="Be brief.")
+    assert learnt(found, TALK) == ([said], 0)
+
+
+def test_the_prompt_of_a_conversation_is_what_comes_before_its_first_answer():
+    examples = encode_examples(rendering(CHATS["byte level"]), [TALK], 1000, CPU)
+    assert examples.prompts.ids[0].tolist() == templated(CHATS["byte level"], ASKED, add_generation_prompt=True)
+    assert examples.answers.extents.tolist() == [examples.answers.ids.shape[1]] and not examples.answers.truncated.any()
+
+
+def test_beside_a_conversation_others_have_one_answer():
+    found = rendering(CHATS["byte level"])
+    rows = Problem("Hello", "Yes"), TALK, Problem("and 6?", "11", turns=TURNS)
+    assert learnt(found, *rows) == (["Yes<|im_end|>\n", "5<|im_end|>\n|11<|im_end|>\n", "11<|im_end|>\n"], 0)
+
+
+def test_a_template_that_drops_earlier_thoughts_has_the_last_answer_learnt():
+    assert learnt(rendering(byte_level(STRIPS)), TALK, Problem("Hello", "Yes", whole=True)) == (
+        ["<think>\n\n</think>\n\n11<|im_end|>\n", "<think>\n\n</think>\n\nYes<|im_end|>\n"], 1)
+    assert learnt(rendering(byte_level(STRIPS), template="chatml"), TALK) == (["5<|im_end|>\n|11<|im_end|>\n"], 0)
+
+
+def test_a_conversation_that_is_cut_learns_what_is_left():
+    found = rendering(CHATS["byte level"])
+    whole = encode_examples(found, [TALK], 1000, CPU)
+    length = whole.prompts.ids.shape[1] + whole.answers.ids.shape[1]
+    assert learnt(found, TALK, context=length - 1) == (["5<|im_end|>\n|11<|im_end|>"], 0)
+    assert encode_examples(found, [TALK], length - 1, CPU).answers.truncated.tolist() == [True]
+    assert learnt(found, TALK, context=length - 9) == (["5<|im_end|>\n"], 0)
+
+
+@pytest.mark.parametrize("template", [None, CHATML_MARKED], ids=["plain template", "marks"])
+def test_the_text_that_an_answer_begins_with_is_not_learnt(template):
+    found = rendering(byte_level(template) if template else CHATS["byte level"], begins_with="1")
+    assert learnt(found, Problem("and 6?", "1", turns=TURNS, whole=True))[0] == ["5<|im_end|>\n|1<|im_end|>\n"]
 
 
 @pytest.mark.parametrize("row, words", [

@@ -20,6 +20,7 @@ from app import link, session
 from app.compare.launch import planning
 from app.compare.one_batch import batch
 from labcore.catalog.kinds import KINDS
+from labcore.spec.run_spec import knobs_of
 from tests.made_up.values import JSON, WORDS, answered, few, fewer
 
 PAGES = [app.compare.place.Place, app.exact.asked_bench.Bench, app.foundations.place.Place, app.lessons.place.Place,
@@ -53,7 +54,7 @@ def test_a_page(page):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.key)
 def test_the_settings_of_a_run(kind):
     row, task = kind.algorithms[kind.algorithm], kind.tasks[kind.task]
-    declared = [*session._choices(kind), *session._knobs(row, task)]
+    declared = [*session._choices(kind), *session._knobs(knobs_of(row, task))]
 
     @few
     @given(said(each.key for each in declared))

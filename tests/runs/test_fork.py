@@ -11,6 +11,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
+from labcore.files import checkpoint_space
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import things
 from labcore.files.paths import run_folder
@@ -333,3 +334,34 @@ def test_parents_in_a_circle_as_only_a_changed_store_has_them_end(store):
             spec = json.dumps(json.loads(store.run(run_id).spec.to_json()) | {"parent": [parent, 1]})
             connection.execute(runs.update().where(runs.c.id == run_id), {"spec": spec, "parent": parent})
     assert {branch.run.id for branch in lineage(store, one)} == {one, other}
+
+
+# ---------------------------------------------------------------- checkpoints of large models
+
+
+def measured(store, run_id) -> dict[int, dict[str, float]]:
+    return {row.step: {key: value for key, value in row.metrics.items() if METRICS[key].about == "training"}
+            for row in store.steps_after(run_id)}
+
+
+def test_a_fork_of_an_old_checkpoint_of_a_large_model_says_that_its_optimizer_is_new(store, monkeypatch):
+    """The newest two and the first can be continued exactly; one between them with new moments, and both say so."""
+    monkeypatch.setattr(checkpoint_space, "OPTIMIZER_BYTES", 0)  # so the model counts as a large one
+    monkeypatch.setattr(checkpoint_space, "SHARED_BYTES", 0)
+    parent = done(store, spec_of("llm", 12, reward_source="noisy_verifier", reward_noise=0.3))
+    expected = measured(store, parent)
+    assert {step: fork.optimizer_note(parent, step) == "" for step in fork.steps_to_fork(parent)} == {
+        0: True, 4: False, 8: True, 12: True}
+    assert "step 4 holds the weights without the optimizer state" in fork.optimizer_note(parent, 4)
+    for step in (0, 8):
+        child = done(store, fork_spec(store, parent, step))
+        assert measured(store, child) == {at: row for at, row in expected.items() if at > step}
+        assert not [event for event in store.events_after(child) if event.kind == "note" and "optimizer" in str(
+            event.payload)]
+    child = done(store, fork_spec(store, parent, 4))
+    found = measured(store, child)
+    assert found[5]["reward"] == expected[5]["reward"] and found[12] != expected[12]
+    assert any("step 4 holds the weights without the optimizer state" in event.payload["text"]
+               for event in store.events_after(child) if event.kind == "note")
+    references = [path / "reference.safetensors" for _, path in checkpoint.steps(run_folder(child))]
+    assert len({path.stat().st_ino for path in references}) == 1 < len(references), "saved once"

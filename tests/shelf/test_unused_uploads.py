@@ -62,6 +62,13 @@ def test_labels_that_a_reward_model_learns_from_stay(store):
     assert unused_uploads.unused(store) == [], "a run of this folder that the store does not know"
 
 
+def test_a_held_out_file_stays(store):
+    first, second = kept(), kept(b'{"prompt": "a", "answer": "b"}\n', "second.jsonl")
+    run_id = store.create(spec(first, knobs={"held_out_file": second.parent.name}), mine=True)
+    store.set_state(run_id, "stopped")
+    assert unused_uploads.unused(store) == []
+
+
 def test_what_no_run_names_goes_and_the_rest_stays(store):
     used, free, young = kept(), kept(b"a", "book.txt"), kept(b"b", "new.txt", days=0.9)
     ended(store, used)

@@ -5,6 +5,7 @@ import pytest
 from labcore.cli.commands import spec_of
 from labcore.cli.main import parser
 from labcore.errors import LabError
+from labcore.files import checkpoints
 from labcore.files.paths import home, run_folder
 from labcore.spec.model_names import BASE, START, Model, model_of_name, name_of_model, parse, read
 from labcore.spec.run_spec import make
@@ -53,8 +54,19 @@ def test_any_other_model_stays_as_it_is(folder, text):
     assert model_of_name(text) == name_of_model(text) == text
 
 
-@pytest.mark.parametrize("name, step", [("grpo-sort-ab12", 200), ("grpo-sort-ab12@100", 100)])
+def test_the_best_checkpoint_is_read_as_its_step(folder):
+    with pytest.raises(LabError, match="has no best checkpoint, since no held-out rows were measured"):
+        parse("grpo-sort-ab12@best")
+    checkpoints.mark_best(run_folder("grpo-sort-ab12"), 100, "held_out/greedy", 0.5)
+    assert parse("grpo-sort-ab12@best").name == "grpo-sort-ab12@100"
+    assert model_of_name("grpo-sort-ab12@best").endswith("step-000100/policy")
+    assert read("base:grpo-sort-ab12@best") is None and read("../x@best") is None
+
+
+@pytest.mark.parametrize("name, step", [("grpo-sort-ab12", 200), ("grpo-sort-ab12@100", 100),
+                                        ("grpo-sort-ab12@best", 100)])
 def test_the_command_line_takes_a_run_and_one_of_its_steps(folder, name, step):
+    checkpoints.mark_best(run_folder("grpo-sort-ab12"), 100, "held_out/greedy", 0.5)
     options = parser().parse_args(["run", "--algorithm", "grpo", "--task", "sort", "--model", name])
     assert spec_of(options).model == str(run_folder("grpo-sort-ab12") / "checkpoints" / f"step-{step:06d}" / "policy")
 

@@ -218,8 +218,18 @@ def test_what_starts_from_given_weights(given):
     assert base_spec(make(**{"algorithm_key": "grpo", "task_key": "sort", **given})) is None
 
 
-def test_a_dqn_run_of_before_n_steps_goes_on_with_single_ones():
+@pytest.mark.parametrize("knob, before", [("n_steps", 1), ("layer_norm", False)])
+def test_a_dqn_run_of_before_a_knob_goes_on_as_it_was(knob, before):
     spec = make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1")
     written = json.loads(spec.to_json())
-    del written["knobs"]["n_steps"]
-    assert RunSpec.from_json(json.dumps(written)).knobs["n_steps"] == 1 != spec.knobs["n_steps"]
+    del written["knobs"][knob]
+    assert RunSpec.from_json(json.dumps(written)).knobs[knob] == before != spec.knobs[knob]
+
+
+@pytest.mark.parametrize("model, template", [("tiny", "auto"), ("a/folder", "off")])
+def test_a_run_of_before_templates_is_todays_where_its_model_has_none_and_keeps_plain_text_elsewhere(model, template):
+    spec = make(algorithm_key="grpo", task_key="sort", model=model)
+    written = json.loads(spec.to_json())
+    for key in ("template", "system_prompt", "thinking", "begins_with"):
+        del written["knobs"][key]
+    assert RunSpec.from_json(json.dumps(written)).knobs["template"] == template

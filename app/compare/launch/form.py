@@ -154,7 +154,7 @@ def _axes(plan: Plan) -> None:
     if plan.key not in fitting:
         plan.choose("algorithm", fitting[0])
     _select(plan, "algorithm", "Algorithm", fitting, algorithms.words(plan.kind), plan.key)
-    known = {knob.key: knob for knob in knobs_of(plan.row, plan.task_row) if knob.type is not str or knob.choices}
+    known = {knob.key: knob for knob in plan.declared if knob.type is not str or knob.choices}
     kept = plan.fields["axes"].setdefault(plan.row.key, [_first(known)])
     kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
     for place in range(min(len(kept) + 1, sweep.MOST_AXES)):  # one more than there are, to add it

@@ -16,7 +16,7 @@ from labcore.catalog.mix.row import check_name, with_every_knob
 from labcore.errors import LabError
 from labcore.files.given import json_of
 from labcore.runs.halving import FACTORS, Halving
-from labcore.spec.run_spec import WHOLE, RunSpec, base_spec, knobs_of
+from labcore.spec.run_spec import WHOLE, RunSpec, base_spec
 
 MOST_SEEDS = 100
 SUGGESTED = 5  # values of a knob that a sweep starts from
@@ -88,7 +88,7 @@ def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
     """The knobs that are no defaults, in words, by algorithm."""
     parts = []
     for spec in algorithms.values():
-        changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in knobs_of(spec.row, spec.task_row)
+        changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in spec.declared
                    if spec.knobs[knob.key] != knob.default]
         if changes:
             parts.append(f"{spec.row.label}: {', '.join(changes)}")

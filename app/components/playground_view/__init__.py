@@ -22,7 +22,7 @@ def playground_view(data: dict[str, Any], key: str) -> None:
 def payload(found: dict[str, Any], titles: list[str], stale: bool = False) -> dict[str, Any]:
     """What the browser draws of the answers `found` by the job "answer"; `stale`: newer ones are on their way."""
     columns = [{"letter": "ABC"[place], "title": title, "name": column["model"], "colour": [LIGHT[place], DARK[place]],
-                "ink": [on(LIGHT[place]), on(DARK[place])], "end": column["end"], "base": is_base(column),
+                "ink": [on(LIGHT[place]), on(DARK[place])], "ends": column["ends"], "base": is_base(column),
                 "answers": column["answers"]} for place, (column, title) in enumerate(
                     zip(found["columns"], titles, strict=True))]
     return {"columns": columns, "reach": reach(found), "stale": stale}

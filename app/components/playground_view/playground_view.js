@@ -15,7 +15,7 @@ const make = (tag, text, name) => {
   if (name) element.className = name;
   return element;
 };
-const named = (column, token) => (token === column.end ? "end" : visible(token));
+const named = (column, token) => (column.ends.includes(token) ? "end" : visible(token));
 const visible = (text) => [...text].map((letter) => SIGNS[letter] ?? letter).join("") || "∅";
 const signed = (value, digits = 2) => (value > 0 ? "+" : "") + format(value, digits);
 const percent = (value) => (value < 0.0005 ? "<0.1 %" : `${format(100 * value, value < 0.1 ? 1 : 0)} %`);
@@ -36,7 +36,7 @@ function numbers(answer, place) {
 
 function chip(view, column, answer, place) {
   const token = answer.tokens[place], word = named(column, token);
-  const button = make("button", undefined, token === column.end ? "rl-end" : "");
+  const button = make("button", undefined, column.ends.includes(token) ? "rl-end" : "");
   button.type = "button";
   button.tabIndex = place ? -1 : 0;
   button.style.background = tint(ratioOf(answer, place), view.data.reach, view.dark);

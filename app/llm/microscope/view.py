@@ -12,6 +12,7 @@ from app.components.figure_chart import figure_chart
 from app.components.microscope import EQUATION, microscope
 from app.lab import active
 from app.link import Param
+from app.llm import probes
 from app.llm.microscope import cards, payload, scatter
 from app.llm.microscope.arithmetic import AFTER, MET
 from app.training import equation, files, terms
@@ -32,8 +33,9 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     """What the newest samples up to `step` hold."""
     samples = files.newest(run.id, "samples", step)
     if samples is None:
-        st.caption("What the model writes appears here after the first steps." if active(run)
-                   else "This run has no samples: it ended before the first ones, or a clean-up deleted them.")
+        st.caption(probes.off(feed, step) or (
+            "What the model writes appears here after the first steps." if active(run)
+            else "This run has no samples: it ended before the first ones, or a clean-up deleted them."))
         return
     if scored := samples.get("scored"):
         left, right = st.columns([1, 3], gap="large")

@@ -15,12 +15,14 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm import online, preference
 from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT, SFT_STEPS, SFT_TARGET
+from labcore.catalog.llm.optimizer import OPTIMIZER
+from labcore.catalog.llm.upkeep import EVERY as UPKEEP
 
 BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sure of it as the reference
 LONGEST = 6  # tokens
 SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
 STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
-_GONE = {"rollouts"} | {knob.key for knob in (*LORA, *ENGINE, *PROMPT, SFT_STEPS, SFT_TARGET)}
+_GONE = {"rollouts"} | {knob.key for knob in (*LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS, SFT_TARGET)}
 _OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it has in the LLM lab
 
 

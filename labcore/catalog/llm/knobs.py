@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm.optimizer import OPTIMIZER
 
 LEARNING_RATE = Knob(
     "learning_rate", "Learning rate", 1e-3, "Higher: learns faster, until an update overshoots and the policy breaks. "
@@ -191,7 +192,7 @@ ONLINE = (
     Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
          "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
          "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True),
-    DTYPE, *LORA, *ENGINE, *PROMPT, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
 GAMMA = Knob(
@@ -290,7 +291,7 @@ PREFERENCE = (
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
     Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
          "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
-    DTYPE, *LORA, *ENGINE, *PROMPT, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
 REWARD_MODEL = (
@@ -300,8 +301,9 @@ REWARD_MODEL = (
          "at 0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
     LEARNING_RATE,
     *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
-    Knob("eval_pairs", "Held-out pairs", 512, "Pairs that are only measured on, at most a fifth of a file. More: surer "
-         "numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000, unit="pairs", advanced=True),
+    Knob("eval_pairs", "Held-out pairs", 512, "Most pairs in a measurement: those held out of your file, else at most "
+         "a fifth of all pairs. More: surer numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000,
+         unit="pairs", advanced=True),
     *SAMPLING, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),
     Knob("labelled_pairs", "Labelled pairs", "", "Pairs with labels of your own, or of a policy's fresh completions, "
@@ -310,7 +312,7 @@ REWARD_MODEL = (
     Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
          "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
          advanced=True),
-    DTYPE, *LORA, *ENGINE, *PROMPT, SFT_TARGET, SFT_STEPS,
+    DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
 SFT = (
@@ -321,11 +323,11 @@ SFT = (
     Knob("eval_every", "Evaluate every", 5, "Steps between two measurements by sampling. Lower: stops nearer to the "
          "target, slower.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     EVAL_PROMPTS,
-    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA, *ENGINE, *PROMPT,
+    *SAMPLING, MAX_GRAD_NORM, DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT,
 )
 
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
-# of LoRA, ENGINE and PROMPT are left out of it where they are off.)
+# of LoRA, ENGINE, OPTIMIZER and PROMPT are left out of it where they are off.)
 SFT_LOSS = Knob(
     "sft_loss", "SFT loss", "nll", "nll: −log π of each token of the answer. dft: that times its own probability.",
     choices=choices.SFT_LOSS.names, advanced=True)

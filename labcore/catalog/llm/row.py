@@ -10,6 +10,7 @@ from typing import Any
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, REWARD_MODEL, SFT
+from labcore.catalog.llm.upkeep import UPKEEP
 
 KNOBS = {"online": ONLINE, "preference": PREFERENCE, "reward_model": REWARD_MODEL, "sft": SFT}
 
@@ -26,7 +27,7 @@ def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = Mapp
     `plain` are no advanced ones of this row."""
     knobs = tuple(replace(knob.with_default(defaults.get(knob.key, knob.default)),
                           advanced=knob.advanced and knob.key not in plain)
-                  for knob in (*KNOBS[loop], *extra_knobs) if knob.key not in without)
+                  for knob in (*KNOBS[loop], *UPKEEP[loop], *extra_knobs) if knob.key not in without)
     return Algorithm(key, label, loop, knobs=knobs, **rest)
 
 

@@ -36,11 +36,33 @@ ROWS = (
          "lose their beginning.", choices=("stop", "skip", "cut"), advanced=True),
 )
 
+HELD_OUT = (
+    Knob("held_out", "Held-out share", 0.1, "Share of your file that is never trained on, only measured on. Higher: "
+         "surer held-out numbers, less to learn from. Lower: the other way round. 0: none.", low=0.0, high=0.5,
+         safe=(0.05, 0.2), unit="share", before=0.0),
+    Knob("held_out_file", "Held-out file", "", "A second file that is only measured on, in place of a share of the "
+         "first: the name of an upload, as --held-out FILE gives it. Empty: the share.", advanced=True),
+    Knob("held_out_every", "Measure held-out every", 25, "Steps between two measurements on held-out rows; one comes "
+         "before training and one at the end. Lower: a finer curve, more time. Higher: less time.", "next batch", 1,
+         1_000_000, unit="steps", advanced=True),
+    Knob("held_out_prompts", "Held-out prompts", 32, "Most held-out rows in a measurement, always the same ones. More: "
+         "a surer number, more time; 32 give a standard error of 0.09, 256 one of 0.03. Fewer: quicker.",
+         "next batch", 1, 100_000, advanced=True),
+    Knob("held_out_samples", "Samples per held-out prompt", 4, "Completions of each held-out prompt at the run's "
+         "temperature, beside a greedy one; pass@k is estimated up to this k. Higher: a surer number, more time. "
+         "Lower: quicker.", "next batch", 1, 64, advanced=True),
+)
+ORDER = Knob("order", "Order of rows", "shuffled", "shuffled: each row of your file once before any is repeated, in a "
+             "new order in each epoch. random: rows are drawn anew at each step, so some are repeated before others "
+             "are seen.", choices=("shuffled", "random"), advanced=True, before="random")
+MEASURED = frozenset(knob.key for knob in HELD_OUT if knob.effect == "next batch")  # these change no training
+_FILE_KNOBS = (*ROWS, *HELD_OUT, ORDER)
+
 # Real text: SFT stops at its step limit, and sampling long completions takes too long for many evaluation prompts.
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}
 # A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
 _LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, "pairs_per_step": 8}
-_LINES_SFT = {"sequences_per_step": 8, "eval_every": 25}
+_LINES_SFT = {"sequences_per_step": 8, "eval_every": 25, "held_out_every": 50, "held_out_samples": 1}
 
 
 TASKS: dict[str, Task] = {
@@ -79,11 +101,11 @@ TASKS: dict[str, Task] = {
              right="Fluent"),
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",
-             "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, *ROWS), data="prompts",
+             "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, *_FILE_KNOBS), data="prompts",
              defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
         Task("preferences", "Your own preferences", "A file with prompt, chosen and rejected (JSONL, JSON, CSV or "
              "Parquet); for KTO also with prompt, completion and label (true or false).",
-             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), ROWS,
+             "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), _FILE_KNOBS,
              data="preferences", verifiable=False, pairs=True,
              defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,
              example="a prompt → the chosen answer → the rejected one"),
@@ -94,6 +116,7 @@ TASKS: dict[str, Task] = {
                       "continuation, more compute per step.", low=1, high=1024, unit="characters"),
                  Knob("piece_length", "Piece length", 128, "Characters of a training piece in SFT. More: a longer "
                       "memory, more compute per step.", low=8, high=2048, unit="characters"),
+                 *HELD_OUT, ORDER,
              ), data="text", defaults=_FILE | {"max_new_tokens": 48},
              example="a slice of your text → its continuation"),
     )

@@ -152,14 +152,14 @@ CAUTIONS = (
 )
 
 
-def of_run(kind: str, algorithm: str, knobs: Values) -> list[str]:
+def of_run(kind: str, algorithm: str, knobs: Values, defaults: Values | None = None) -> list[str]:
     """What is to be said of a run's knobs that is not true of its algorithm's defaults as well; those of the latter are
-    what the algorithm is."""
+    what the algorithm is. `defaults` are those of the run's task and weights, where they are others."""
     named = kinds.algorithm(algorithm, kind)
     if not can_be_mixed(named):
         return []
     filled = {knob.key: knob.default for knob in (*with_every_knob(algorithm).knobs, *named.knobs)}
-    usual = cautions(named.loop, filled)
+    usual = cautions(named.loop, filled) + cautions(named.loop, filled | dict(defaults or {}))
     return [said for said in cautions(named.loop, filled | dict(knobs)) if said not in usual]
 
 

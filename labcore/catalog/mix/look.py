@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.catalog.mix.cautions import cautions
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import Nearest, nearest
@@ -22,7 +23,7 @@ class Look:
     cautions: tuple[str, ...]
 
 
-def look(algorithm: str, values: Mapping[str, Value], task: Task) -> Look:
+def look(algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> Look:
     """The choices `values` that began from the row `algorithm`; knobs that it does not have may be missing.
 
     Raises:
@@ -30,4 +31,5 @@ def look(algorithm: str, values: Mapping[str, Value], task: Task) -> Look:
     """
     row = with_every_knob(algorithm)
     filled = {knob.key: values.get(knob.key, knob.default) for knob in row.knobs}
-    return Look(nearest(algorithm, filled, task), equation(row.loop, filled), tuple(cautions(row.loop, filled)))
+    return Look(nearest(algorithm, filled, task, weights=weights), equation(row.loop, filled),
+                tuple(cautions(row.loop, filled)))

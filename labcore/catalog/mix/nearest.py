@@ -9,6 +9,7 @@ from functools import cache
 from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.pretrained import SCRATCH, defaults
 from labcore.catalog.task import Task
 
 LOOPS = ("online", "preference")  # whose algorithms are rows of choices
@@ -43,37 +44,38 @@ class Nearest:
     numbers: tuple[Difference, ...]
 
 
-def nearest(base: str, values: Mapping[str, Value], task: Task, kind: str = "llm") -> Nearest:
+def nearest(base: str, values: Mapping[str, Value], task: Task, kind: str = "llm",
+            weights: str = SCRATCH) -> Nearest:
     """The named row with the fewest differing parts, of the loop of the row `base` and able to learn `task`.
 
     Of several the row that the mix was begun from (`base`), else the first of the table. `values` are all knobs of the
-    mix.
+    mix, `weights` is how these are learnt (`catalog.llm.pretrained`): the rows have their defaults for such weights.
     """
     begun = kinds.algorithm(base, kind)
     rows = [row for row in kinds.kind(kind).algorithms.values() if row.loop == begun.loop and row.learns(task)]
-    found = {row.key: parts(row, values, task) for row in rows}
+    found = {row.key: parts(row, values, task, weights) for row in rows}
     best = min(rows, key=lambda row: (len(found[row.key]), row.key != base))
-    return Nearest(best, found[best.key], numbers(best, values, task))
+    return Nearest(best, found[best.key], numbers(best, values, task, weights))
 
 
-def parts(row: Algorithm, values: Mapping[str, Value], task: Task) -> tuple[Difference, ...]:
+def parts(row: Algorithm, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> tuple[Difference, ...]:
     """The parts in which `values` differ from a row. One that cannot act on either side is no difference."""
-    theirs, own = _effective(_defaults(row, task)), _effective(values)
+    theirs, own = _effective(_defaults(row, task, weights)), _effective(values)
     known = _parts_of(row.loop) | {knob.key: knob for knob in row.knobs if knob.key in PARTS}
     return tuple(Difference(known[key], theirs[key], own[key]) for key in PARTS
                  if key in known and theirs[key] != own[key] and _acts(key, theirs) and _acts(key, own))
 
 
-def numbers(row: Algorithm, values: Mapping[str, Value], task: Task) -> tuple[Difference, ...]:
+def numbers(row: Algorithm, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> tuple[Difference, ...]:
     """The row's other knobs that act here and are not at its defaults."""
-    theirs = _defaults(row, task)
+    theirs = _defaults(row, task, weights)
     return tuple(Difference(knob, theirs[knob.key], values[knob.key]) for knob in row.knobs
                  if knob.key not in PARTS and values.get(knob.key, theirs[knob.key]) != theirs[knob.key]
                  and not inactive.reason(knob.key, values))
 
 
-def _defaults(row: Algorithm, task: Task) -> dict[str, Value]:
-    own = task.own(row.loop)
+def _defaults(row: Algorithm, task: Task, weights: str) -> dict[str, Value]:
+    own = {**task.own(row.loop), **{key: found.value for key, found in defaults(row, task, weights).items()}}
     return {knob.key: own.get(knob.key, knob.default) for knob in row.knobs}
 
 

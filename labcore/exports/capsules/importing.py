@@ -111,7 +111,8 @@ def _spec(capsule: Capsule) -> RunSpec:
         raise LabError(f"{capsule.name} is not a sound capsule (its spec.json names a model that it does not hold): "
                        "copy it again, or export the run again.")
     data = uploads.keep(capsule.data.name, capsule.data.read_bytes()) if capsule.data else None
-    spec = capsule.located(str(capsule.first / "policy") if own else capsule.spec.model, data)
+    spec = capsule.located(str(capsule.first / "policy") if own else capsule.spec.model, data,
+                           absent=bool(capsule.manifest["left_out"]))
     return replace(spec, model=str(_model_folder(capsule))) if own else spec
 
 

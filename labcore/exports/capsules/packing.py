@@ -13,13 +13,14 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from labcore.catalog.kinds import built_in
 from labcore.errors import LabError, os_reason
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics, zipped
-from labcore.files import adapters, atomic, sizes, temporary
+from labcore.files import adapters, atomic, given, sizes, temporary
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
 from labcore.files.paths import home, made, path_of, run_folder
@@ -29,6 +30,7 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import COUNTERS, Event, RunRow, Step
 from labcore.store.store import Store
+from labcore.tasks.held_out import held_out_file
 
 FORMAT, VERSION = "rl-visual-lab capsule", 1
 MANIFEST, SPEC, METRICS, EVENTS, KNOBS, README = ("manifest.json", "spec.json", "metrics.csv", "events.csv",
@@ -39,6 +41,7 @@ CHECKPOINTS, DATA, SEEN = "checkpoints", "data", ("samples", "lines")
 MOST_CELLS, ROW_CELLS = 2_000_000, 8
 MOST_VALUES, USUAL_VALUES = {EVENTS: 2**20, **dict.fromkeys(SEEN, 2**21)}, 2**19
 LARGEST = 2 * 2**30  # bytes of one checkpoint in a capsule
+LARGEST_GIVEN = 64 * 2**20  # bytes of a model that a run was given: a larger one is named, with its hash
 MOST_SEEN, LONGEST_SEEN = 32 * 2**20, 16 * 2**20  # bytes of all there is to look at, and of one file of it
 
 _README = """The run {run} of RL Visual Lab, complete: its spec and seed, every metric and event, the timeline of its
@@ -145,8 +148,11 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
     (folder / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
     (folder / README).write_text(_README.format(run=row.id, file=name), "utf-8")
     files = {path.name: path for path in (folder / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
+    packed_anew = partial(_without_base_places, folder=folder, tidy=tidy)
     if spec.data:
         files[spec.data] = fetch.bring(row.spec.data)
+    if second := held_out_file(spec.knobs):
+        files[f"{DATA}/{second.parent.name}-{second.name}"] = second
     files |= _seen(run_folder(row.id)) if largest else {}
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
@@ -157,7 +163,7 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
         newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
         newest = fetch.bring(newest)
         try:
-            return _pack(packed, files | checkpoints.files(newest), manifest)
+            return _pack(packed, files | packed_anew(checkpoints.files(newest)), manifest)
         except FileNotFoundError:  # the worker has deleted it, as it does when it has two newer ones
             if newest.exists():
                 raise
@@ -167,15 +173,19 @@ class _Checkpoints:
     """The checkpoints of a run that go into its capsule: the first, which is never deleted, and the newest.
 
     `left_out` says what of the first is too large: its size and the SHA-256 of its weights, by which another copy of
-    the model is known. Of a newest one that is too large the policy is taken, where that is small enough.
+    the model is known. A large model that the run was given counts as that, also where the checkpoint has an adapter on
+    it. Of a newest one that is too large the policy is taken, where that is small enough.
     """
 
     def __init__(self, row: RunRow, largest: int):
         first = fetch.bring(dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)])
         self.first, self.left_out, self._largest = first, {}, largest
-        if (size := sizes.size(first)) > largest:
+        own = row.spec.model in built_in() or row.spec.parent
+        weights_of = adapters.base_folder(first / "policy") or first / "policy"
+        model = 0 if own else sum(path.stat().st_size for path in weights_of.glob("*.safetensors"))
+        if (size := sizes.size(first)) > largest or model > LARGEST_GIVEN:
             weights = {path.name: sha256(path) for path in sorted((first / "policy").glob("*.safetensors"))}
-            self.left_out = {"checkpoint": first.name, "bytes": size, "weights": weights}
+            self.left_out = {"checkpoint": first.name, "bytes": max(size, model), "weights": weights}
 
     def files(self, newest: Path) -> dict[str, Path]:
         """Path in the capsule -> file, of the first checkpoint and of `newest`."""
@@ -191,6 +201,16 @@ class _Checkpoints:
             return {}
         return {f"{CHECKPOINTS}/{adapters.BESIDE}/{path.relative_to(base).as_posix()}": path
                 for path in base.rglob("*") if path.is_file()}
+
+
+def _without_base_places(files: Mapping[str, Path], folder: Path, tidy: Callable[[Any], Any]) -> dict[str, Path]:
+    """The same files, but that adapters name the model that they are on without its folder. Copies are in `folder`."""
+    found = dict(files)
+    for name, path in files.items():
+        if path.name == adapters.CONFIG:
+            found[name] = folder / name.replace("/", "-")
+            found[name].write_text(json.dumps(tidy(given.read_json(path, constants=True)), indent=2) + "\n", "utf-8")
+    return found
 
 
 def _seen(folder: Path) -> dict[str, Path]:

@@ -23,7 +23,7 @@ from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import check_values, fault, is_time, read_json
-from labcore.files import tables, temporary
+from labcore.files import tables, temporary, uploads
 from labcore.files.jsonl import LINE_LIMIT
 from labcore.files.paths import path_of
 from labcore.runs.knob_history import CHANGE, has_place
@@ -57,16 +57,21 @@ class Capsule:
         path = self.folder / CHECKPOINTS / f"step-{packing.first_step(self.spec):06d}"
         return path if path.is_dir() and not self.manifest["left_out"] else None
 
-    def located(self, model: str, data: Path | None, device: str | None = None) -> RunSpec:
-        """The spec, checked as one that is typed in, with the places of its model and of the user's file here.
+    def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False) -> RunSpec:
+        """The spec, checked as one that is typed in, with the places of its model, unless that is `absent`, and of the
+        user's file here.
 
         Raises:
             LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
         """
         spec = self.spec
+        place = str(spec.knobs.get("held_out_file", ""))
+        for path in (self.folder / DATA).glob(f"{place}-*") if uploads.is_place(place) else ():
+            uploads.keep(path.name.removeprefix(f"{place}-"), path.read_bytes())  # by its hash, under the same name
         return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model, knobs=spec.knobs,
                     seed=spec.seed, steps=spec.steps, device=device or spec.device, threads=spec.threads,
-                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix)
+                    data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix,
+                    absent=absent)
 
     @property
     def data(self) -> Path | None:

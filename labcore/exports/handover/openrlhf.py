@@ -51,6 +51,20 @@ def _engine(model: str) -> Rules:
         f"--{model}.gradient_checkpointing_enable": ON}), False), "optimizer": _NO_8_BITS, "compile": _COMPILE}
 
 
+def _optimizer(*prefixes: str) -> Rules:
+    """The numbers of Adam and the schedule; the last of `prefixes` is the critic's where there are two."""
+    def at(option: str, value: Any, plan: Plan) -> dict[str, Any]:
+        return {f"--{prefix}{option}": value for prefix in (
+            prefixes[:1] if plan.get("advantage") != "gae" else prefixes)}
+
+    betas = given(lambda plan, value: at("adam.betas", plan.betas, plan))
+    return {"schedule": given(lambda plan, value: at("lr_scheduler", plan.scheduler, plan)),
+            "warmup_steps": given(lambda plan, value: at("lr_warmup_ratio", value / plan.steps, plan)),
+            "weight_decay": given(lambda plan, value: at("adam.weight_decay", value, plan)),
+            "adam_beta1": betas, "adam_beta2": betas,
+            "adam_epsilon": given(lambda plan, value: at("adam.eps", value, plan))}
+
+
 _CORRECTION = "--algo.advantage.is_correction"
 _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
 
@@ -181,7 +195,7 @@ _ONLINE: Rules = {
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
                                                          "subtracted")}, ""),
-    "dtype": _DTYPE, **_engine("actor"), **_LORA, **BASE_RULES, **TASK_RULES}
+    "dtype": _DTYPE, **_engine("actor"), **_optimizer("actor.", "critic."), **_LORA, **BASE_RULES, **TASK_RULES}
 _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
@@ -208,13 +222,13 @@ _DPO: Rules = {
     }, "see the data below"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
-    **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
     "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
-    **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
@@ -224,7 +238,7 @@ _RM: Rules = {
         "dataset": ({}, ""), "reference_once": ({}, ""),
         "policy_each_step": ({}, "the pairs are sampled once, before training"),
     }, "see the data below"),
-    "eval_pairs": MEASURED, **_engine("model"), **_LORA, **BASE_RULES, **TASK_RULES}
+    "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
 
 
@@ -246,12 +260,12 @@ def settings(plan: Plan) -> dict[str, Any]:
     if plan.loop != "online":
         columns = ({"--data.prompt_key": "prompt", "--data.chosen_key": "chosen", "--data.rejected_key": "rejected"}
                    if needs_pairs(plan) else {"--data.input_key": "prompt", "--data.output_key": "answer"})
-        return found | columns | _constant("") | {
+        return found | columns | _chat(plan) | {
             "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
             "--train.max_epochs": plan.episodes}
-    critic = {**_constant("critic."), "--critic.max_norm": plan["max_grad_norm"],
-              "--critic.num_gpus_per_node": "$GPUS"} if plan["advantage"] == "gae" else {}
-    return found | _constant("actor.") | critic | {
+    critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan[
+        "advantage"] == "gae" else {}
+    return found | critic | _chat(plan) | {
         "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",
         "--data.label_key": "answer", "--reward.remote_url": "task.py", "--vllm.num_engines": "$GPUS",
@@ -259,10 +273,9 @@ def settings(plan: Plan) -> dict[str, Any]:
         "--vllm.enable_sleep": ON, "--ds.enable_sleep": ON}
 
 
-def _constant(prefix: str) -> dict[str, Any]:
-    """Adam and its learning rate as they are here."""
-    return {f"--{prefix}adam.betas": (0.9, 0.999), f"--{prefix}lr_scheduler": "constant",
-            f"--{prefix}lr_warmup_ratio": 0.0}
+def _chat(plan: Plan) -> dict[str, Any]:
+    """The switch for prompts that are turns, which the model's own template writes."""
+    return {"--data.apply_chat_template": ON} if plan.chat else {}
 
 
 def words(option: str, value: Any) -> str:
@@ -283,6 +296,9 @@ def script(plan: Plan) -> str:
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
     main = _MAINS["online" if plan.loop == "online" else "sft" if not needs_pairs(plan) else
                   "pairs" if brings_pairs(plan) else "sampled"]
+    if plan.chat:
+        main = main.replace(_PAIRED, _PAIRED_TURNS).replace(_ANSWERED, _ANSWERED_TURNS).replace(
+            "write(problems({rows}, {seed}))", "write(conversational(problems({rows}, {seed})))")
     margin = f', "margin": {plan["margin"]}' if plan.get("margin") else ""
     return "".join([
         top, shell.begin(plan), shell.file("task.py", task_code(plan, main.format(
@@ -305,6 +321,15 @@ _PAIRED = '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before 
     write([{{**row, "chosen": row["chosen"] + end, "rejected": row["rejected"] + end{margin}}}
            for row in found])
 '''
+_PAIRED_TURNS = '''    write(conversational([{{**row{margin}}} for row in found]))
+'''
+_ANSWERED = '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
+    write([{{**row, "answer": row["answer"] + end}} for row in problems({rows}, {seed})])
+'''
+_ANSWERED_TURNS = '''    found = problems({rows}, {seed})
+    write([{{"prompt": turns(row["prompt"]), "answer": [{{"role": "assistant", "content": row["answer"]}}]}}
+           for row in found])
+'''
 _TOKENIZER = '''    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
@@ -324,9 +349,7 @@ def reward_func(queries: list[str], prompts: list[str], labels: list[str], **_) 
     reward = score(text, labels[0])
     return {{"rewards": reward, "scores": reward}}
 ''' + _WRITTEN + _TOKENIZER + _ENDS + '''    write(problems({rows}, {seed}))
-''', "sft": _WRITTEN + _TOKENIZER + '''    end = tokenizer.eos_token  # else OpenRLHF puts a blank before it
-    write([{{**row, "answer": row["answer"] + end}} for row in problems({rows}, {seed})])
-''', "pairs": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
+''', "sft": _WRITTEN + _TOKENIZER + _ANSWERED, "pairs": _WRITTEN + _TOKENIZER + '''    found = pairs({rows}, {seed})
 ''' + _PAIRED, "sampled": _WRITTEN + _TOKENIZER.replace("import ", "import AutoModelForCausalLM, ") + '''
     found = sampled_pairs(AutoModelForCausalLM.from_pretrained(sys.argv[1]), tokenizer)
     found = (found * ({rows} // len(found) + 1))[:{rows}]

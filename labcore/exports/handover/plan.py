@@ -16,8 +16,10 @@ from labcore.catalog import choices
 from labcore.catalog.inactive import reason
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
+from labcore.jobs.models import chats
 from labcore.runs.knob_history import KnobHistory
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.store import Store
@@ -47,10 +49,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Plan:
-    """The run `run`; `spec` has its knobs as they were at its end."""
+    """The run `run`; `spec` has its knobs as they were at its end. A `chat` run writes prompts by a chat template."""
 
     run: str
     spec: RunSpec
+    chat: bool = False
 
     def __getitem__(self, knob: str) -> Any:
         return self.spec.knobs[knob]
@@ -90,6 +93,17 @@ class Plan:
         return float(min(filter(None, bounds), default=0.0))
 
     @property
+    def scheduler(self) -> str:
+        """The learning rate schedule under the name that transformers has for it."""
+        schedule = str(self["schedule"])
+        return f"{CONSTANT}_with_warmup" if schedule == CONSTANT and self["warmup_steps"] else schedule
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """Adam's two."""
+        return float(self["adam_beta1"]), float(self["adam_beta2"])
+
+    @property
     def batch(self) -> int:
         """Prompts, pairs or sequences of a step."""
         return int(self[_BATCHES[self.loop]])
@@ -119,7 +133,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     if not fits(row.spec):
         raise LabError(f"{run_id} is no run of a language model, for which alone there is a script for TRL, verl or "
                        "OpenRLHF: give another run.")
-    return Plan(run_id, replace(row.spec, knobs=KnobHistory(row.spec, store.events_after(run_id)).at(row.step)))
+    knobs = KnobHistory(row.spec, store.events_after(run_id)).at(row.step)
+    return Plan(run_id, replace(row.spec, knobs=knobs), chats(run_id, row.spec))
 
 
 def fits(spec: RunSpec) -> bool:
@@ -214,19 +229,30 @@ def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
 
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")
+MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
+_HELD_OUT = missing("the code below takes every row of your file: remove those that you want to evaluate on")
 TASK_RULES: Rules = {
+    "held_out": switch(_HELD_OUT, 0.0), "held_out_file": switch(_HELD_OUT, ""), **dict.fromkeys(
+        ("held_out_every", "held_out_prompts", "held_out_samples"), MEASURED),
+    "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
-    "fields": switch(missing("rename the fields of your file to match, or read the fields by these names below"), "")}
+    "fields": IN_THE_CODE}
 _TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
+
+
+def _template(plan: Plan, value: Any) -> Line:
+    if value == "chatml":
+        return Line("", value, {}, built_in=True, note="the tokenizer in the run's export has it")
+    known = plan.chat or value == "off" or plan.spec.model in MODELS
+    return (built_in("in the code below") if known else missing(_TURNS))(plan, value)
+
+
 PROMPT_RULES: Rules = {
-    "template": lambda plan, value: (built_in() if value == "off" or plan.spec.model in MODELS else missing(_TURNS))(
-        plan, value),
-    "system_prompt": switch(missing("put it as a first turn of the role system before each prompt below"), ""),
+    "template": _template, "system_prompt": IN_THE_CODE,
     "thinking": switch(missing("give enable_thinking to the chat template"), "auto"),
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
-MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 IN_SCORE = "write it into score() below"
 REWARD_RULES: Rules = {
     "reward_source": choice({
@@ -267,7 +293,9 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
 
 BY_VLLM = "vLLM samples, which rounds otherwise than the trainer: importance_cap is for that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
-BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES}
+UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab: nothing that is learnt
+    "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there")}
+BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES, **UPKEEP_RULES}
 
 
 def requirement(package: str, version: str, *extras: str) -> str:

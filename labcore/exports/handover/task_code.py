@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.exports.handover import conversations
 from labcore.exports.handover.plan import Plan
 from labcore.files import given
 from labcore.tasks import add, math_equal, numbers, verifiers
@@ -120,7 +121,7 @@ def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[st
     found, asked = [], problems(prompts, SEED)
     for start in range(0, prompts, 64):
         some = asked[start:start + 64]
-        inputs = tokenizer([row["prompt"] for row in some], return_tensors="pt", padding=True, padding_side="left",
+        inputs = tokenizer([{written} for row in some], return_tensors="pt", padding=True, padding_side="left",
                            add_special_tokens=False)
         ids = inputs["input_ids"].to(model.device)
         sampled = model.generate(ids, attention_mask=inputs["attention_mask"].to(model.device), do_sample=True,
@@ -136,20 +137,31 @@ def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[st
         raise SystemExit("No prompt got both a better and a worse answer: raise PAIR_PROMPTS or GROUP_SIZE.")
     return found
 '''
+# How a prompt is written to be sampled from: as plain text, or by the model's chat template.
+_WRITTEN = {False: 'row["prompt"]',
+            True: 'tokenizer.apply_chat_template(turns(row["prompt"]), tokenize=False, add_generation_prompt=True)'}
 
 
-def task_code(plan: Plan, more: str = "") -> str:
-    """The code of the run's task and then `more`, with the imports that both need on top."""
+def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: bool = False) -> str:
+    """The code of the run's task and then `more`, with the imports that both need on top.
+
+    SFT on a whole conversation has a row for `every_answer`, for tools that learn one answer of a row; with
+    `arguments`, those of the chat template go with every row.
+    """
     knobs, spec = plan.spec.knobs, plan.spec
     name = Path(spec.data).name if spec.data else ""
     answer = ("answer",) if spec.task_row.verifiable else ("chosen", "completion")
     kept = "rows()" if spec.task_row.verifiable else '[row for row in rows() if row.get("label", True)]'
     missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
-    body = _BODIES.get(spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept,
-                                                            missing=missing)
+    read = conversations.reads_layouts(plan)
+    body = conversations.code(plan, every_answer and plan.loop == "sft", needs_pairs(plan)) if read else _BODIES.get(
+        spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept, missing=missing)
+    if plan.chat:
+        body += conversations.turns_code(plan, arguments)
     if needs_pairs(plan) and not brings_pairs(plan):
-        body += _scored(plan) + "\n" + _SAMPLED.format(**{"pair_prompts": plan.rows, "seed": spec.seed, **knobs})
-    elif needs_pairs(plan):
+        body += _scored(plan) + "\n" + _SAMPLED.format(
+            **{"pair_prompts": plan.rows, "seed": spec.seed, **knobs}, written=_WRITTEN[plan.chat])
+    elif needs_pairs(plan) and not read:
         body += _SINGLES if learns_singles(plan) else _PAIRS
     elif plan.loop == "online":
         body += _scored(plan)
@@ -178,12 +190,17 @@ def brings_pairs(plan: Plan) -> bool:
 
 def imports(body: str) -> str:
     """The import lines of the modules that the code names."""
-    used = [name for name in ("json", "math", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)]
-    lines = [f"import {name}" for name in used if name != "regex"]
-    lines += [line for use, line in ((r"\bDecimal\(", "from decimal import Decimal"),
-                                     (r"\bPath\(", "from pathlib import Path"),
-                                     (r"\bAny\b", "from typing import Any")) if re.search(use, body)]
-    return "\n".join([*lines, *(["", "import regex"] if "regex" in used else [])]) + "\n"
+    reads = conversations.READER in body
+    used = {name for name in ("json", "math", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)}
+    used |= {*conversations.IMPORTED} if reads else set()
+    lines = [line for use, line in ((r"\bDecimal\(", "from decimal import Decimal"),
+                                    (r"\bPath\(", "from pathlib import Path"),
+                                    (r"\bAny\b", "from typing import Any")) if re.search(use, body)]
+    if reads:
+        lines = sorted({*lines, *conversations.FROM} - {"from typing import Any"})
+    return "\n".join([*(f"import {name}" for name in sorted(used - {"regex"})), *lines,
+                      *(["", "import regex"] if "regex" in used else [])]) + "\n"
+
 
 
 def _scored(plan: Plan) -> str:

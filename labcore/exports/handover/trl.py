@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.exports.handover import trl_online, trl_pairs
+from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
     IN_THE_CODE,
@@ -49,12 +50,21 @@ def trainer(plan: Plan) -> str:
     return "RLOOTrainer" if by_sequence else "GRPOTrainer"  # VESPO takes ratios of sequences by itself
 
 
+def _thinking(plan: Plan, value: Any) -> Line:
+    """An argument of the template: of the trainer where it samples, else of every row."""
+    arguments = {"chat_template_kwargs": thinking(plan)} if plan.chat and thinking(plan) else {}
+    return Line("", value, arguments if plan.loop == "online" else {}, built_in=plan.loop != "online" or not arguments)
+
+
 _COMMON: Rules = {
     "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
     "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), "compile": switch(to("torch_compile"), False),
     "gradient_checkpointing": to("gradient_checkpointing"),
+    "schedule": given(lambda plan, value: {"lr_scheduler_type": plan.scheduler}),
+    "warmup_steps": given(lambda plan, value: {"warmup_steps": value * plan.passes * plan.parts}),
+    **{knob: to(knob) for knob in ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")},
     "optimizer": choice({"adamw": ({}, ""), "adamw_8bit": ({"optim": "adamw_8bit"}, "")}, "see optim"),
-    **BASE_RULES, **TASK_RULES,
+    **BASE_RULES, **TASK_RULES, "thinking": _thinking,
     **adapter(IN_THE_CODE, IN_THE_CODE)}
 _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
@@ -74,8 +84,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for line in mapped(plan):
         found |= line.settings
-    return found | {"seed": plan.spec.seed, "lr_scheduler_type": "constant",
-                    **({"max_length": None} if plan.loop != "online" else {})}
+    return found | {"seed": plan.spec.seed, **({"max_length": None} if plan.loop != "online" else {})}
 
 
 def script(plan: Plan) -> str:
@@ -86,14 +95,18 @@ def script(plan: Plan) -> str:
     arguments = "\n".join(f"        {f'{key}={value!r},':<{width}}  # {named[key]}" if key in named
                           else f"        {key}={value!r}," for key, value in settings(plan).items())
     steps = plan.steps * plan.passes * plan.parts
+    said = 'text[0]["content"]' if plan.chat else "text"
+    reward = _REWARD.format(said=said) if plan.loop == "online" else ""
     return _SCRIPT.format(
         label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
         needs=requirement("trl", VERSION, *_extras(plan)) + packages(plan),
         model=plan.model, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
         peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
-        task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "").strip(),
+        task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "",
+                            arguments=plan.loop != "online").strip(),
         per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
-        **({"reward": _REWARD, "given": "reward, "} if plan.loop == "online" else {"reward": "", "given": ""}))
+        reward=reward,
+        given="reward, " if reward else "")
 
 
 def _extras(plan: Plan) -> list[str]:
@@ -127,6 +140,10 @@ def _per_step(plan: Plan) -> str:
 
 def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
+    return f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
+
+
+def _rows(plan: Plan) -> str:
     asked = f"({plan.rows}, seed={plan.spec.seed})"
     if plan.loop == "reward_model":
         pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(sampler, tokenizer)"
@@ -144,9 +161,9 @@ _SCORER = """AutoModelForSequenceClassification.from_pretrained(
         options.model, num_labels=1, dtype="float32", pad_token_id=tokenizer.pad_token_id)"""
 _REWARD = '''
 
-def reward(completions: list[str], answer: list[str], **_) -> list[float]:
+def reward(completions: list, answer: list[str], **_) -> list[float]:
     """What TRL calls with the completions and the column `answer` of their rows."""
-    return [score(*pair) for pair in zip(completions, answer)]
+    return [score({said}, right) for text, right in zip(completions, answer)]
 '''
 _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the run {run}
 # of RL Visual Lab as they were at its end.

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from labcore.catalog.llm.optimizer import COSINE, LINEAR
 from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
@@ -54,6 +55,26 @@ def _of_models(key: str, note: str = "") -> Rule:
     """The knob as a setting of the policy's model, and of the critic's where there is one."""
     return given(lambda plan, value: {
         f"{part}.{key}": value for part in _of(plan, "actor_rollout_ref.model", "critic.model")}, note)
+
+
+def _optimizer(*places: str) -> Rules:
+    """The numbers of AdamW and the schedule, at `places`; the last one is the critic's where there are two."""
+    def at(key: str, value: Any, plan: Plan) -> dict[str, Any]:
+        return {f"{place}.{key}": value for place in (places[:1] if plan.get("advantage") != "gae" else places)}
+
+    def betas(plan: Plan, value: Any) -> Line:
+        usual = plan.betas == (0.9, 0.999)
+        return Line("", value, {} if usual else at("betas", [*plan.betas], plan), built_in=usual)
+
+    return {
+        "schedule": given(lambda plan, value: at("lr_scheduler_type", COSINE if value == LINEAR else value, plan),
+                          lambda plan, value: "verl has no linear schedule: half a cosine, which ends at 0 as well"
+                          if value == LINEAR else ""),
+        "warmup_steps": switch(given(lambda plan, value: at("lr_warmup_steps", value, plan)), 0),
+        "weight_decay": given(lambda plan, value: at("weight_decay", value, plan),
+                              lambda plan, value: "biases and norms decay too" if value else ""),
+        "adam_beta1": betas, "adam_beta2": betas,
+        "adam_epsilon": switch(missing(f"set it in {places[0]}.override_optimizer_config"), 1e-8)}
 
 
 def _compiled(name: str) -> Rule:
@@ -191,7 +212,7 @@ _ONLINE: Rules = {
     "gamma": to("algorithm.gamma"), "gae_lambda": to("algorithm.lam"),
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
-    "dtype": _BF16, **BASE_RULES, **TASK_RULES,
+    "dtype": _BF16, **BASE_RULES, **TASK_RULES, **_optimizer(f"{_ACTOR}.optim", "critic.optim"),
     "gradient_checkpointing": _of_models("enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {
         f"{part}.{key}": name for part in _of(plan, f"{_ACTOR}.optim", "critic.optim")
@@ -208,7 +229,7 @@ _SFT: Rules = {
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     "gradient_checkpointing": to("model.enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {f"optim.{key}": name for key, name in _IN_8_BITS.items()}), "adamw"),
-    "compile": _compiled("engine.use_torch_compile"),
+    "compile": _compiled("engine.use_torch_compile"), **_optimizer("optim"),
     **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
          "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}
@@ -227,19 +248,20 @@ def settings(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {f"{_ACTOR}.clip_ratio_c": 1e6} if plan.loop == "online" else {}
     for line in mapped(plan):
         found |= line.settings
+    template = f"{'' if plan.loop == 'sft' else 'actor_rollout_ref.'}model.custom_chat_template"
+    plain = {} if plan.chat else {template: "$TEMPLATE"}
     common = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": "$GPUS", "trainer.logger": "[console]",
               "trainer.total_training_steps": plan.steps, "trainer.total_epochs": plan.episodes,
               "trainer.save_freq": plan.steps, "trainer.experiment_name": plan.run}
     if plan.loop == "sft":
         return found | common | {
-            "model.path": "$MODEL", "model.custom_chat_template": "$TEMPLATE", "data.train_files": "train.parquet",
-            "optim.weight_decay": 0.0, "optim.lr_scheduler_type": "constant", "trainer.seed": plan.spec.seed}
-    critic = {"critic.model.path": "$MODEL", "critic.optim.weight_decay": 0.0,
-              "critic.optim.clip_grad": plan["max_grad_norm"]} if plan["advantage"] == "gae" else {}
+            "model.path": "$MODEL", **plain, "data.train_files": "train.parquet", "trainer.seed": plan.spec.seed}
+    critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan[
+        "advantage"] == "gae" else {}
     return found | common | critic | {
-        "actor_rollout_ref.model.path": "$MODEL", "actor_rollout_ref.model.custom_chat_template": "$TEMPLATE",
+        "actor_rollout_ref.model.path": "$MODEL", **plain,
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
-        "reward.custom_reward_function.path": "task.py", f"{_ACTOR}.optim.weight_decay": 0.0,
+        "reward.custom_reward_function.path": "task.py",
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ROLLOUT}.tensor_model_parallel_size": 1, f"{_ROLLOUT}.seed": plan.spec.seed,
         "trainer.val_before_train": False, "trainer.test_freq": -1}
@@ -270,8 +292,10 @@ def script(plan: Plan) -> str:
     top = shell.head(plan, found, "verl", "verl", VERSION, needs, f"verl/trainer/config/{_CONFIGS[plan.loop]}.yaml")
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
-    return "".join([top, shell.begin(plan), _TEMPLATE, shell.file("task.py", task_code(
-        plan, _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed))), "python task.py\n", shell.array(rows),
+    prompt = 'turns(row["prompt"])' if plan.chat else '[{"role": "user", "content": row["prompt"]}]'
+    main = _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed, prompt=prompt)
+    return "".join([top, shell.begin(plan), "" if plan.chat else _TEMPLATE, shell.file("task.py", task_code(
+        plan, main, every_answer=False)), "python task.py\n", shell.array(rows),
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
@@ -298,7 +322,8 @@ if __name__ == "__main__":
 
     def table(count: int, seed: int) -> pandas.DataFrame:
         return pandas.DataFrame([{{
-            "data_source": "task", "prompt": [{{"role": "user", "content": row["prompt"]}}],
+            "data_source": "task", "prompt": {prompt},
+            "extra_info": {{key: value for key, value in row.items() if key not in ("prompt", "answer")}} or None,
             "reward_model": {{"style": "rule", "ground_truth": row["answer"]}}}} for row in problems(count, seed)])
 
     table({rows}, {seed}).to_parquet("train.parquet")
@@ -308,7 +333,6 @@ if __name__ == "__main__":
 if __name__ == "__main__":
     import pandas
 
-    pandas.DataFrame([{{"messages": [{{"role": "user", "content": row["prompt"]}},
-                                   {{"role": "assistant", "content": row["answer"]}}]}}
+    pandas.DataFrame([{{"messages": [*{prompt}, {{"role": "assistant", "content": row["answer"]}}]}}
                       for row in problems({rows}, {seed})]).to_parquet("train.parquet")
 '''}

@@ -109,6 +109,15 @@ def files(run: str, kind: str) -> list[str]:
         return []
 
 
+def files_of(thing: str) -> Manifest:
+    """The published files of a thing; none where it is not published or the store is away."""
+    store = object_store.opened()
+    try:
+        return _manifest(store, thing) or {} if store else {}
+    except (Away, Damaged):
+        return {}
+
+
 def bring_run(run: str) -> None:
     """Have all of a run here but its checkpoints: a worker is about to go on with it. What a worker elsewhere has added
     to its versions and its log since comes as well.
@@ -176,7 +185,14 @@ def _bring_whole(store: ObjectStore, thing: str) -> None:
         files = None if target.exists() else _manifest(store, thing)
         if files:
             _begin(store, target)
-            atomic.write_folder(target, lambda new: _fill(store, thing, files, new), sync=False)
+            try:
+                atomic.write_folder(target, lambda new: _fill(store, thing, files, new), sync=False)
+            except Damaged:
+                now = manifest.read(store, thing)
+                if now in (None, files):
+                    raise
+                # It lost its optimizer meanwhile.
+                atomic.write_folder(target, lambda new: _fill(store, thing, now, new), sync=False)
 
 
 def _bring_loose(store: ObjectStore, thing: str) -> None:

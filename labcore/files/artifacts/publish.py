@@ -13,11 +13,13 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from labcore.files import checkpoint_space
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import manifest, object_store, state, things
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.manifest import Damaged, File, Manifest
 from labcore.files.artifacts.object_store import Away, ObjectStore, each
+from labcore.files.sizes import size as bytes_of
 
 
 @dataclass
@@ -73,10 +75,15 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
     there = sent.checkpoints = _checkpoints(store, run, add) if sent.checkpoints is None else sent.checkpoints
     for _, path in checkpoint.local(root):
         thing = f"{run}/{things.CHECKPOINTS}/{path.name}"
-        if (sent.again or path.name not in there) and (size := publish_thing(store, thing, sent.again)):
-            there[path.name] = size
-    found = [(checkpoint.step_of(name), there[name]) for name in sorted(there, key=checkpoint.step_of)]
-    for name in () if add else map(checkpoint.name_of, checkpoint.spare(found, marked=marked)):
+        if (sent.again or path.name not in there) and (sent_bytes := publish_thing(store, thing, sent.again)):
+            there[path.name] = sent_bytes
+        elif not add and checkpoint_space.is_dropped(path) and there[path.name] > bytes_of(path):
+            there[path.name] = _drop_optimizer(store, thing, path)
+    here = checkpoint.sizes(root)
+    found = [(step, here.get(step, there[checkpoint.name_of(step)])) for step in sorted(map(checkpoint.step_of, there))]
+    gone = [] if add else checkpoint.spare(found, marked=marked, most=checkpoint.ladder_bytes(root),
+                                           best=checkpoint.best_step(root))
+    for name in map(checkpoint.name_of, gone):
         _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
         del there[name]
     for name in things.PICTURES:
@@ -121,6 +128,19 @@ def publish_thing(store: ObjectStore, thing: str, again: bool = False) -> int:
         return 0
     manifest.write(store, thing, files)
     return sum(file.size for file in files.values())
+
+
+def _drop_optimizer(store: ObjectStore, thing: str, folder: Path) -> int:
+    """Have a published checkpoint lose the optimizer state that it has lost here; return its bytes."""
+    before = manifest.read(store, thing) or {}
+    names = [path.name for path in folder.glob(checkpoint_space.OPTIMIZERS) if path.name in before]
+    after = {**before, **{name: manifest.of_file(folder / name) for name in names}}
+    for name in names:
+        store.put_file(f"{thing}/{after[name].sha256}", folder / name)
+    manifest.write(store, thing, after)
+    gone = {file.sha256 for file in before.values()} - {file.sha256 for file in after.values()}
+    store.delete(f"{thing}/{sha256}" for sha256 in sorted(gone))
+    return sum(file.size for file in after.values())
 
 
 def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]], add: bool, sent: Sent) -> bool:

@@ -9,7 +9,8 @@
 | `RUN/samples`, `RUN/lines`| no    | a JSON file for a step |
 | `RUN/run`                 | no    | the files of `LOOSE` that lie in the run's folder itself |
 
-A thing that is whole is there with all its files or not at all, and never changes. Of the others each file stands for
+A thing that is whole is there with all its files or not at all, and never changes, except that an old large checkpoint
+loses its optimizer state. Of the others each file stands for
 itself. A unit is what is published in one go: `RUN`, `base/HASH` or `uploads/PLACE`.
 """
 
@@ -23,7 +24,8 @@ from labcore.files.paths import home, is_id, is_run_id
 
 RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
 VERSIONS, LOG = "versions.json", "worker.log"  # to which each worker of a run adds
-LOOSE = ("spec.json", VERSIONS, "columns.safetensors", LOG)
+BEST = "best.json"  # which of its checkpoints is the best by its held-out rows
+LOOSE = ("spec.json", VERSIONS, "columns.safetensors", LOG, BEST)
 PICTURES = ("samples", "lines")
 _STEP = r"step-\d{6,}"  # what the folder of a checkpoint is called
 _WHOLE = re.compile(rf"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:{CHECKPOINTS}/{_STEP}|{START}))(?:/.*)?")

@@ -18,7 +18,9 @@ from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.nets.tape import Tape
+from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes import view, watched
+from labcore.llm.probes.budget import LINE, SAMPLES
 from labcore.llm.probes.met import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
@@ -28,6 +30,7 @@ from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
 from labcore.maths.surrogates import value_loss
 from labcore.maths.weights import entropy_floor
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 
 
@@ -39,19 +42,23 @@ def run(session: LlmSession) -> Iterator[Record | None]:
 
 def _steps(session: LlmSession) -> Iterator[Record | None]:
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have stopped early
+        session.probes.begin()
         tape = Tape() if _begins_whole(session.knobs) else None
         batch = collect(session, tape)
-        line_due, samples_due = view.line_due(session.step), view.samples_due(session.step + 1)
-        before = view.kept(session, line_due)
-        watching = watched.before(session, session.step + 1) if samples_due else None
+        due = view.due(session)
+        before = view.kept(session, due.line) if view.on(session) else None
+        watching = watched.timed(session) if due.samples else None
         measured: list[dict[str, float]] = []
         tokens, moves = StepTokens(batch.rollout), session.moves
-        for part in parts_of(session, len(batch.rollout.prompts)):
+        parts = list(parts_of(session, len(batch.rollout.prompts)))
+        for place, part in enumerate(parts, 1):
             if measured:
                 yield None
-            rollout = credit(session.in_force, batch.rollout)
-            measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
-                                   session.moves == moves))
+            session.share_done = len(measured) / updates_of(session.knobs)
+            with part_of(f"update {place} of {len(parts)}"):
+                rollout = credit(session.in_force, batch.rollout)
+                measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
+                                       session.moves == moves))
             tape = None  # its products are used up
             tokens.take(part, met)
         session.say_no_signal(session.moves == moves)
@@ -60,13 +67,34 @@ def _steps(session: LlmSession) -> Iterator[Record | None]:
         metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
         metrics["sampling/logp_difference"] = tokens.difference()
         session.finished_because = early_stopping.reason(session, metrics)
-        samples = view.groups(session, batch.batch, rollout, tokens) | {
-            "watched": watching.after(session)} if watching else None
-        line = view.line(session, rollout, before["policy"]) if before and line_due else None
+        samples = _samples(session, batch, rollout, tokens, watching)
+        line = _line(session, rollout, before) if due.line else None
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         metrics |= learn_numbers(session, rollout, metrics["kl"])  # for the next step: what is looked at is of this one
+        session.probes.end()
         yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
-            _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None))
+            _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None)
+            if view.on(session) else None)
+
+
+def _samples(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens,
+             watching: watched.Before | None) -> dict[str, Any] | None:
+    """The samples of the step just made where they are due; before the first ones of a large network some groups."""
+    if watching:
+        with session.probes.spend(SAMPLES, session.step):
+            shown = view.groups(session, batch.batch, rollout, tokens)
+        return shown | watched.completed(session, watching)
+    if most := view.groups_at_first(session, len(rollout.prompts)):
+        with session.probes.spend(SAMPLES):
+            return view.groups(session, batch.batch, rollout, tokens, most)
+    return None
+
+
+def _line(session: LlmSession, rollout: Rollout, before: Mapping[str, Tensor] | None) -> dict[str, Any] | None:
+    if before is None:
+        return None
+    with session.probes.spend(LINE, session.step):
+        return view.line(session, rollout, before["policy"])
 
 
 def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
@@ -86,9 +114,10 @@ def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str,
 
 def _look(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens, before: Mapping[str, Tensor] | None,
           has_samples: bool, has_line: bool) -> Pictures:
-    """The samples and the line of a step that were not due; without the parameters before it only what needs none."""
+    """The samples and the line of a step that were not due; without the parameters before it only what needs none, and
+    of a large network only that either."""
     samples = None if has_samples else view.groups(session, batch.batch, rollout, tokens)
-    if before is None:
+    if before is None or view.limited(session):
         return samples, None
     if samples is not None:
         samples["watched"] = watched.afterwards(session, before)
@@ -104,6 +133,11 @@ def parts_of(session: LlmSession, prompts: int) -> Iterator[Tensor]:
     for _ in range(int(session.knobs.get("updates_per_batch", 1))):
         order = session.rng.permutation(prompts) if count > 1 else range(prompts)
         yield from torch.as_tensor(list(order), device=session.device).chunk(count)
+
+
+def updates_of(knobs: Mapping[str, Any]) -> int:
+    """Optimizer updates of a batch."""
+    return int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
 
 
 def _begins_whole(knobs: Mapping[str, Any]) -> bool:
@@ -187,11 +221,12 @@ def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
     Raises:
         Diverged: a loss of `measured` or a gradient is not finite.
     """
-    norm = session.optimise("policy", session.knobs["learning_rate"], measured["loss"])
+    rate = session.rate(POLICY)
+    norm = session.optimise(POLICY, rate, measured["loss"])
     if session.critic is not None:
-        session.optimise("critic", session.knobs["critic_learning_rate"], measured["value_loss"])
+        session.optimise(CRITIC, session.rate(CRITIC), measured["value_loss"])
     session.updates += 1
-    return {"grad_norm": norm, "learning_rate": session.knobs["learning_rate"]}
+    return {"grad_norm": norm, "learning_rate": rate}
 
 
 def _critic_backward(session: LlmSession, part: Rollout, totals: objective.Totals) -> float:

@@ -17,7 +17,7 @@ from labcore.llm.generation import Generated, chosen
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.forward import Network, at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
-from labcore.llm.networks import REFERENCE
+from labcore.llm.networks import POLICY, REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
@@ -28,6 +28,7 @@ from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
 from labcore.maths.preference_weights import likelihood
 from labcore.maths.preferences_each import reference_point
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 from labcore.tasks.task import Pair, Problem, Single
 
@@ -41,12 +42,13 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     """
     prepare(session)
     while session.step < session.spec.steps:
+        session.probes.begin()
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
         found = next_pairs(session)
         measured = (session.step + 1) % int(session.knobs.get("eval_every", session.step + 2)) == 0
-        due = evaluation is not None or measured or view.samples_due(session.step + 1)
-        before = view.kept(session)
-        watching = watched.before(session, session.step + 1) if due else None
+        due = view.on(session) and (evaluation is not None or measured or view.samples_due(session.step + 1))
+        before = view.kept(session) if view.on(session) else None
+        watching = watched.timed(session) if due and view.watching(session) else None
         metrics, samples = update(session, found, Met())
         session.step += 1
         if evaluation is None and measured:
@@ -55,11 +57,12 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         samples |= {"step": session.step}
         seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
-        if watching:
-            samples |= _groups(session, seen) | {"watched": watching.after(session)}
+        if due:
+            samples |= _groups(session, seen) | watched.completed(session, watching)
+        session.probes.end()
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
         yield Record(session.step, session.tokens, metrics, samples=samples if due else None,
-                     look=None if due else partial(_look, as_it_is, samples, seen, before))
+                     look=None if due or not view.on(session) else partial(_look, as_it_is, samples, seen, before))
 
 
 def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:
 def _look(session: LlmSession, samples: dict[str, Any], seen: Seen | None,
           before: Mapping[str, Tensor] | None) -> Pictures:
     """The samples of a step that were not due, without an evaluation."""
-    return samples | _groups(session, seen) | ({"watched": watched.afterwards(session, before)} if before else {}), None
+    return samples | _groups(session, seen) | watched.looked(session, before), None
 
 
 def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions]:
@@ -103,9 +106,10 @@ def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[d
     taken = gradients(session, found, met)
     if found.sampled is None:  # else they were counted when they were sampled
         session.tokens += taken.tokens
-    norm = session.optimise("policy", knobs["learning_rate"], taken.loss)
+    rate = session.rate(POLICY)
+    norm = session.optimise(POLICY, rate, taken.loss)
     session.updates += 1
-    metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": knobs["learning_rate"], "entropy": taken.entropy}
+    metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": rate, "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
     sides, beta = taken.sides, knobs["beta"]
     if found.singles:
@@ -132,6 +136,7 @@ class Taken:
 
 
 @retried
+@part_of("update")
 def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Taken:
     """Leave the gradient of the loss on pairs in the policy, before any step.
 
@@ -147,9 +152,7 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
     kl = _mismatched_kl(session, prompts, completions, same) if objective.asks(knobs, "mismatched") else None
     whole = None
     if len(parts) > 1 and objective.asks(knobs, "whole_batch"):  # the rest stands still under a part's gradient
-        with torch.no_grad():
-            whole = Sides.together([_sides(session, prompts[some], completions, labels, rows, same)[0]
-                                    for some, rows in parts])
+        whole = _whole(session, prompts, completions, labels, parts, same)
     loss, seen, entropies = 0.0, [], 0.0
     for some, rows in parts:
         sides, entropy = _sides(session, prompts[some], completions, labels, rows, same, met)
@@ -160,6 +163,23 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
         entropies += float(entropy)
     return Taken(loss, completions, Sides.together(seen), entropies / int(completions.mask.sum()),
                  None if kl is None else float(kl))
+
+
+@retried
+def measures(session: LlmSession, found: Pairs) -> dict[str, float]:
+    """The metrics of pairs that `update` logs, without an update: of those that are never learnt from."""
+    prompts, completions, labels = _labelled(session, found)
+    parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
+    same = REFERENCE in session.models and alike(session.policy, session.reference)
+    sides = _whole(session, prompts, completions, labels, parts, same)
+    return (_single_metrics if found.singles else _pair_metrics)(sides, session.knobs["beta"])
+
+
+@torch.no_grad()
+def _whole(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
+           parts: list[tuple[slice, slice]], same: bool) -> Sides:
+    """The sides of a batch, without a gradient."""
+    return Sides.together([_sides(session, prompts[some], completions, labels, rows, same)[0] for some, rows in parts])
 
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from labcore.catalog.choices import PAIRS
 from labcore.errors import LabError
+from labcore.llm.drawing import LABELLED, in_epochs, next_rows
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import micro_batches, retried
@@ -24,8 +25,9 @@ from labcore.llm.probes import watched
 from labcore.llm.scoring import last_values, scores
 from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
+from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
-from labcore.tasks.task import Pair, Problem, draw, has_singles
+from labcore.tasks.task import Pair, Problem, draw, has_singles, held_of
 
 SHOWN = 16  # pairs in the sample view
 HELD_OUT_SHARE = 5  # one pair of so many is held out where there are no others to come
@@ -40,7 +42,8 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         metrics = update(session, _batch(session, known))
         session.step += 1
         samples = None
-        if session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
+        last = session.step == session.spec.steps and bool(held_of(session.task))
+        if last or session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
             measured, samples = evaluate(session, held_out)
             metrics |= measured
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
@@ -56,7 +59,8 @@ def _look(session: LlmSession, held_out: list[Pair]) -> Pictures:
 def split(session: LlmSession) -> Split:
     """The pairs to learn from, None where there are ever new ones, and those that are only measured on.
 
-    Pairs of one prompt are all on one side. The split comes of the seed alone, so a resumed run has the same.
+    Pairs of one prompt are all on one side. What the task holds out of its file is held out; of other pairs a split
+    that comes of the seed alone, so a resumed run has the same.
 
     Raises:
         LabError: all pairs are of one prompt, or there are none, only single completions.
@@ -66,6 +70,9 @@ def split(session: LlmSession) -> Split:
                        "file with chosen and rejected.")
     source, count = PAIRS[session.knobs["pairs"]], int(session.knobs["eval_pairs"])
     known = session.pairs if source.once else getattr(session.task, "rows", None) if source.from_file else None
+    held_out = [row for row in held_of(session.task) if isinstance(row, Pair)]
+    if known is not None and source.from_file and held_out:
+        return known, held_out[:count]
     apart = watched.apart(session, 0)
     if known is None:
         apart.knobs = {**session.knobs, "pairs_per_step": count}
@@ -88,22 +95,28 @@ def split(session: LlmSession) -> Split:
 def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:
     """The pairs of the next update: a share of them are labelled ones, where the run has some."""
     count = int(session.knobs["pairs_per_step"])
-    pairs = next_pairs(session).pairs if known is None else draw(known, count, session.rng)
     own = round(count * float(session.knobs["labelled_share"])) if session.labelled else 0
-    return pairs[own:] + draw(session.labelled, own, session.rng) if own else pairs
+    spare = 0 if in_epochs(session) else own  # a run that draws at random draws a whole batch and leaves these out
+    if known is not None:
+        pairs = next_rows(session, partial(draw, known), count - own + spare)
+    else:
+        pairs = next_pairs(session, count - own + spare).pairs if own < count + spare else []
+    return pairs[spare:] + next_rows(session, partial(draw, session.labelled), own, source=LABELLED) if own else pairs
 
 
 def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
     """One update on pairs; what it measured before it."""
     loss, sides, tokens = gradients(session, pairs)
     session.tokens += tokens
-    norm = session.optimise(REWARD_MODEL, session.knobs["learning_rate"], loss)
+    rate = session.rate(REWARD_MODEL)
+    norm = session.optimise(REWARD_MODEL, rate, loss)
     session.updates += 1
-    return {"loss": loss, "grad_norm": norm, "learning_rate": session.knobs["learning_rate"],
+    return {"loss": loss, "grad_norm": norm, "learning_rate": rate,
             "mean_reward": float(sides.mean()), **_agreement(sides)}
 
 
 @retried
+@part_of("update")
 def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, int]:
     """Leave the gradient of the loss on pairs in the reward model. The loss, the scores of both sides, (N, 2), and how
     many tokens they have."""
@@ -121,6 +134,7 @@ def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, in
 
 
 @retried
+@part_of("held-out pairs")
 def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], dict[str, Any]]:
     """What the reward model says of held-out pairs, as numbers and as something to look at."""
     prompts, completions = encode(session, pairs)

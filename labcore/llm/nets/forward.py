@@ -22,6 +22,7 @@ from labcore.jobs.passes import Batch, Layers, Mode, Way, way
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import compiled, head, llama, packed, recompute
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
 
 Network = PreTrainedModel | nn.Module
@@ -140,7 +141,8 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
         if tape:
             return llama.outputs(model, prompts, ids, tape)
-        return paths[path_of(model, prompts, ids)](model, prompts, ids)
+        with nullcontext() if llama.supported(model) else reported(model):
+            return paths[path_of(model, prompts, ids)](model, prompts, ids)
 
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure,

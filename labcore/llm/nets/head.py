@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from labcore.llm.nets.packed import KINDS
+from labcore.spec.activity import report
 
 MAX_ELEMENTS = 2**26  # numbers of logits that are held at once: in float32 256 MiB
 Measure = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # logits (…, V) and tokens (…) -> of each token (…)
@@ -59,12 +60,13 @@ def in_chunks(head: nn.Linear, hidden: Tensor, ids: Tensor, measure: Measure,
     size = max(1, MAX_ELEMENTS // head.out_features)
     weight, bias = head.weight, head.bias  # as they are now: in a pass in bf16 they are others than after it
 
-    def measured(pulled: Tensor | None, states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+    def measured(place: int, pulled: Tensor | None, states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+        report("logits, part {} of {}", place, len(parts))
         logits = F.linear(states, weight, bias)
         watch(logits, pulled)
         return measure(logits, tokens)
-    states, tokens = hidden.flatten(0, 1).split(size), ids.flatten().split(size)
-    pulled = [None] * len(tokens) if norms is None else norms.view(-1).split(size)
-    found = [checkpoint(partial(measured, own), *each, use_reentrant=False, preserve_rng_state=False)
-             for own, *each in zip(pulled, states, tokens, strict=True)]
+    states, parts = hidden.flatten(0, 1).split(size), ids.flatten().split(size)
+    pulled = [None] * len(parts) if norms is None else norms.view(-1).split(size)
+    found = [checkpoint(partial(measured, place, own), *each, use_reentrant=False, preserve_rng_state=False)
+             for place, (own, *each) in enumerate(zip(pulled, states, parts, strict=True), 1)]
     return tuple(torch.cat(column).unflatten(0, ids.shape) for column in zip(*found, strict=True))

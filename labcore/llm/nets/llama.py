@@ -26,6 +26,7 @@ from labcore.llm.batch import Prompts
 from labcore.llm.nets import recompute
 from labcore.llm.nets.attention import attend_next, attend_rows
 from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.layer_reports import passed
 from labcore.llm.nets.packed import bias, pack, unpack
 from labcore.llm.nets.tape import Multiply, Tape, product
 
@@ -129,6 +130,7 @@ def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, t
     x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens
     for number, (layer, pair) in enumerate(zip(trunk.layers, matrices, strict=True)):
         x = recompute.run(layer, run, number, x, *pair)
+        passed(x, number + 1, len(matrices))
     return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
 
 

@@ -23,13 +23,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from labcore.errors import LabError
 from labcore.files.adapters import WEIGHTS, base_of
 from labcore.llm.nets.folder import PICKLES, find
 
 FINGERPRINT = "base_sha256"  # in the metadata of an adapter: of the weights that it was trained on
+TEMPLATE = "chat_template.jinja"  # beside the tokenizer, as transformers writes it
 HEAD = "head."  # of a critic, learnt in full
 _NAME, _PREFIX, _MARK = "default", "base_model.model.", "lora_"
 
@@ -146,6 +148,7 @@ def load_adapted(folder: Path, load: Load) -> tuple[PreTrainedModel, PreTrainedT
         model, tokenizer = load(base)
     except LabError as error:
         raise LabError(f"The adapter in {folder} is for the model {base}, which cannot be loaded: {error}") from error
+    _as_trained(folder, model, tokenizer)
     tensors = _tensors(folder, base)
     wear(model, folder)
     names = {_stored(name): name for name in own(model)}
@@ -155,6 +158,16 @@ def load_adapted(folder: Path, load: Load) -> tuple[PreTrainedModel, PreTrainedT
     put(model, {names[stored]: value for stored, value in tensors.items()})
     merge(model)
     return model.requires_grad_(True), tokenizer
+
+
+def _as_trained(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Take over how the adapter's run wrote prompts and where its completions ended, which its base may not know."""
+    template, generation = folder / TEMPLATE, folder / GENERATION_CONFIG_NAME
+    if template.is_file():
+        tokenizer.chat_template = template.read_text("utf-8")
+    if generation.is_file():
+        ends = GenerationConfig.from_pretrained(folder).eos_token_id
+        model.generation_config.eos_token_id = ends
 
 
 def wear(model: nn.Module, folder: Path) -> None:

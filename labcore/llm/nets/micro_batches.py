@@ -18,6 +18,7 @@ from labcore.jobs import held, passes
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import head
 from labcore.llm.nets.forward import Network, layers_of, mode_of
+from labcore.spec.activity import report
 from labcore.spec.run_spec import RunSpec
 
 Given = ParamSpec("Given")
@@ -41,12 +42,13 @@ WHOLE = Room()
 def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: Room = WHOLE) -> Iterator[tuple[slice, slice]]:
     """Cut P prompts with completions `ids` (P·G, T) into parts whose activations fit into `room`.
 
-    Yields the slice of prompts and the slice of rows of each part; groups stay whole.
+    Yields the slice of prompts and the slice of rows of each part; groups stay whole. Each part is reported.
     """
     count, group = len(prompts), len(ids) // len(prompts)
     part = at_once(model, passes.Batch(count, group, 0, prompts.ids.shape[1], ids.shape[1]), room)
     for start in range(0, count, part):
         stop = min(start + part, count)
+        report("{} of {} prompts", start, count)
         yield slice(start, stop), slice(start * group, stop * group)
 
 

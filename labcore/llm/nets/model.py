@@ -24,6 +24,7 @@ from labcore.files.adapters import is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.folder import check_folder, find
 from labcore.llm.nets.tokenizer import check_end, load_tokenizer, with_padding
+from labcore.spec.activity import report
 
 # What Hugging Face has to say about a folder reaches the user as our sentence, not as a warning on the console.
 logging.set_verbosity_error()
@@ -62,6 +63,7 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
     if is_adapter(folder):
         return lora.load_adapted(folder, lambda base: load(base, dtype))
     check_folder(folder)
+    report("loading the model")
     tokenizer = load_tokenizer(folder)
     try:
         model, info = AutoModelForCausalLM.from_pretrained(

@@ -46,7 +46,7 @@ def mark(model: nn.Module, on: bool) -> None:
     Raises:
         LabError: it has no layers that can be computed again.
     """
-    found = _layers(model)
+    found = layers(model)
     if on and not found:
         kind = getattr(getattr(model, "config", None), "model_type", "unknown")
         raise LabError(f"A {kind} model has no layers that can be computed again: switch gradient_checkpointing off.")
@@ -56,7 +56,7 @@ def mark(model: nn.Module, on: bool) -> None:
 
 def marked(model: nn.Module) -> bool:
     """Whether it is on."""
-    return any(layer.gradient_checkpointing for layer in _layers(model))
+    return any(layer.gradient_checkpointing for layer in layers(model))
 
 
 def run(layer: nn.Module, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +74,7 @@ def run(layer: nn.Module, function: Callable[..., Any], *args: Any, **kwargs: An
 @contextmanager
 def recomputing(model: nn.Module) -> Iterator[None]:
     """Inside, the marked layers of a network run by `run`. None may write to a cache: it would do so twice."""
-    found = [layer for layer in _layers(model) if layer.gradient_checkpointing]
+    found = [layer for layer in layers(model) if layer.gradient_checkpointing]
     for layer in found:
         layer.forward = partial(run, layer, partial(type(layer).forward, layer))
     try:
@@ -84,5 +84,5 @@ def recomputing(model: nn.Module) -> Iterator[None]:
             del layer.forward
 
 
-def _layers(model: nn.Module) -> list[Any]:
+def layers(model: nn.Module) -> list[Any]:
     return [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]

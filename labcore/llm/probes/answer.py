@@ -21,9 +21,11 @@ from labcore.llm.batch import Prompts
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.probes.answer_session import reader
+from labcore.llm.rendering import USER
 from labcore.llm.session import LlmSession
 from labcore.spec.model_names import BASE, Model, parse
-from labcore.tasks.task import Problem, Score
+from labcore.tasks.held_out import problems_of
+from labcore.tasks.task import Problem, Score, Turn, draw, held_of
 
 TOP = 5  # likeliest tokens shown at each position
 QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
@@ -33,25 +35,27 @@ MOST_MODELS, MOST_ANSWERS, MOST_QUESTIONS = 3, 16, 1024
 def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
 
-    `answer` is what the verifier compares with; None: no verifier. Also `temperature`, `top_k`, `top_p`,
-    `max_new_tokens`, `seed`. Of each model `end` is its end token in words.
+    `answer` is what the verifier compares with; None: no verifier. `turns`, each with role and content, are the
+    conversation before the prompt, and `system` is a system prompt in place of the run's own. Also `temperature`,
+    `top_k`, `top_p`, `max_new_tokens`, `seed`. Of each model `ends` are its end tokens in words.
 
     Raises:
         LabError: a model cannot be used, a setting is out of bounds, or a tokenizer does not know a character.
     """
     models, knobs, seed = _models(spec, MOST_MODELS), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
     count = whole(spec, "count", 1, MOST_ANSWERS) if spec["temperature"] else 1
-    problem = Problem(str(spec["prompt"]), spec.get("answer") or "")
+    knobs |= {} if spec.get("system") is None else {"system_prompt": str(spec["system"])}
+    problem = _problem(spec)
     columns, vocabularies = [], set()
     for name in models:
         session = reader(name, knobs, seed)
-        check_known(session, problem.prompt)
+        check_known(session, "".join([problem.prompt, *(turn.content for turn in problem.turns)]))
         base = reader(Model(parse(name).run, BASE).name, knobs, seed)
         generated = generate(session, session.policy, [problem], count, Sampling.of(session.knobs))
         verified = spec.get("answer") is not None and session.spec.task_row.verifiable
         scores = [session.task.score(problem, text) if verified else None for text in generated.texts]
-        columns.append({"model": name, "end": session.tokenizer.decode([session.tokenizer.eos_token_id]), "answers": [
-            _answer(session, base, generated, row, scores[row]) for row in range(count)]})
+        columns.append({"model": name, "ends": [session.tokenizer.decode([end]) for end in session.rendering.ends],
+                        "answers": [_answer(session, base, generated, row, scores[row]) for row in range(count)]})
         vocabularies.add(session.policy.config.get_text_config().vocab_size)
     return {"prompt": problem.prompt, "columns": columns, "twins": len(vocabularies) == 1}
 
@@ -60,7 +64,8 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
     """One answer of each of `models` to each question: `count` fresh problems of their task, or `prompt` over again.
 
     The problems are drawn by `seed` alone, so that they are the same whoever answers them, and apart from any batch
-    of a run with that seed; of a file with fewer each is asked once. Settings as in `answer`.
+    of a run with that seed; of a file with fewer each is asked once. Of a file of which rows are held out these are
+    asked. Settings as in `answer`.
 
     Raises:
         LabError: as `answer`; also where the models' tasks differ.
@@ -97,7 +102,7 @@ def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 def task_of(session: LlmSession) -> tuple[Any, ...]:
     """What makes two sessions' problems the same: the task, its own knobs and its file."""
     spec = session.spec
-    return spec.task, spec.data, *((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
+    return spec.task, spec.data, *spec.of_task.items()
 
 
 def check_known(session: LlmSession, text: str) -> None:
@@ -109,6 +114,13 @@ def check_known(session: LlmSession, text: str) -> None:
     if unknown is not None and missing(text):
         lacks = [letter for letter in sorted(set(text)) if missing(letter)]
         raise LabError(f"The model's tokenizer does not know {listed([*map(repr, lacks)])}: write the prompt without.")
+
+
+def _problem(spec: Mapping[str, Any]) -> Problem:
+    """The prompt with the conversation before it."""
+    before = [Turn(str(turn["role"]), str(turn["content"])) for turn in spec.get("turns", ())]
+    prompt = str(spec["prompt"])
+    return Problem(prompt, spec.get("answer") or "", turns=(*before, Turn(USER, prompt)) if before else ())
 
 
 def _models(spec: Mapping[str, Any], most: int) -> list[str]:
@@ -130,6 +142,8 @@ def _problems(spec: Mapping[str, Any], session: LlmSession, count: int) -> list[
     if spec.get("prompt") is not None:
         return [Problem(str(spec["prompt"]), spec.get("answer") or "")] * count
     stream = np.random.default_rng((int(spec["seed"]), QUIZ_STREAM))
+    if held := problems_of(held_of(session.task)):  # what the runs have not been trained on
+        return draw(held, min(count, len(held)), stream)
     return session.task.problems(min(count, session.task.size or count), stream)
 
 

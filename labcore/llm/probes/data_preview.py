@@ -31,7 +31,8 @@ MEASURED = 4096  # rows at most whose lengths in tokens are counted
 AT_ONCE = 256  # of them
 BINS = 16
 LONGEST_TEXT, LONGEST_COLUMN = 2000, 60  # characters of a text that is shown
-LENIENT = {"unusable_rows": SKIP, "verifier": "length"}  # rows are looked at that a run would refuse
+# All rows are looked at, held out or not, and those that a run would refuse.
+LENIENT = {"unusable_rows": SKIP, "verifier": "length", "held_out": 0.0, "held_out_file": ""}
 Row = Problem | Pair | Single
 
 
@@ -52,11 +53,12 @@ def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
         return about | {"shown": [_shown(reader.rendering, row) for row in some]}
     assert run.data
     each = _layouts(fetch.bring(Path(run.data)), run)
-    unjudged = [(row.line or 0, fault) for row in task.every
+    unjudged = [(row.line or 0, fault) for row in task.every.rows
                 if isinstance(row, Problem) and (fault := answer_fault(run.knobs, row.answer))]
     return about | _whole(task, reader, room, each) | {
-        "unjudged": _named(unjudged), "answered": any(_answers(row) for row in task.every),
-        "shown": [_shown(reader.rendering, row) | _of_layout(each[row.line or 0], row) for row in task.every[:SHOWN]]}
+        "unjudged": _named(unjudged), "answered": any(_answers(row) for row in task.every.rows),
+        "shown": [_shown(reader.rendering, row) | _of_layout(each[row.line or 0], row)
+                  for row in task.every.rows[:SHOWN]]}
 
 
 def _template(rendering: Rendering) -> str:
@@ -78,7 +80,7 @@ def _layouts(path: Path, run: RunSpec) -> dict[int, Described]:
 
 def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described]) -> dict[str, Any]:
     """What is to be known of all rows of the file."""
-    rows: Sequence[Row] = task.every
+    rows: Sequence[Row] = task.every.rows
     seen = look_at(rows)
     found = misfits(reader.rendering, rows, room)
     faults, long = [each for each in found if each.fault], [each for each in found if each.tokens]

@@ -77,7 +77,7 @@ def given(met: Met, session: LlmSession, completions: Completions, rows: int) ->
     columns |= {} if met.ref_logprobs is None else {"ref_logprobs": (met.ref_logprobs, 5)}
     lists = {name: values[:rows].double().cpu().numpy().round(digits).tolist()
              for name, (values, digits) in columns.items()}
-    lengths, ids = completions.lengths[:rows].tolist(), completions.ids[:rows].tolist()
+    lengths, ids = completions.extents[:rows].tolist(), completions.ids[:rows].tolist()
     return [{"tokens": [session.tokenizer.decode([token]) for token in ids[row][:length]],
              **{name: values[row][:length] for name, values in lists.items()}} for row, length in enumerate(lengths)]
 

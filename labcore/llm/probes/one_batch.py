@@ -23,6 +23,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
+from labcore.catalog.llm.optimizer import CONSTANT, SCHEDULE, WARMUP_STEPS
 from labcore.errors import LabError, quoted
 from labcore.llm import objective
 from labcore.llm.batch import Completions
@@ -103,6 +104,7 @@ def spec_for(session: LlmSession, row: Algorithm, seed: int, size: Mapping[str, 
     given, row = (dict(session.knobs), parent.row) if own else (carried(parent, parent.knobs, row.key), row)
     given |= {key: session.knobs[key] for key in _SAMPLING} | size
     given |= {knob.key: 1 for knob in row.knobs if knob.key in ("updates_per_batch", "mini_batches")}
+    given |= {SCHEDULE.key: CONSTANT, WARMUP_STEPS.key: 0}  # a step of the rate that is set, wherever the run is
     spec = make(kind=parent.kind, algorithm_key=row.key, task_key=parent.task, model=parent.model, knobs=given,
                 seed=seed, steps=parent.steps, device=parent.device, threads=parent.threads, data=parent.data,
                 mix=parent.mix if own else "")
@@ -131,7 +133,7 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
         for _ in range(CRITIC_PASSES):
             measured = online.gradients(learner, rollout)
             learner.policy.zero_grad(set_to_none=True)
-            learner.optimise("critic", learner.knobs["critic_learning_rate"], measured["value_loss"])
+            learner.optimise("critic", learner.rate("critic"), measured["value_loss"])
     session.models["critic"], session.optimizers["critic"] = learner.critic, learner.optimizers["critic"]
     values = token_values(learner, batch.rollout.prompts, batch.batch.completions)
     seen = credit(learner.in_force, replace(seen_by(learner, batch), old_values=values))

@@ -94,7 +94,7 @@ def _sampled(session: LlmSession, other: LlmSession, count: int, rng: np.random.
 def _pair(problem: Problem, first: tuple[Generated, int], second: tuple[Generated, int]) -> Pair:
     (one, a), (two, b) = first, second
     return Pair(problem.prompt, one.texts[a], two.texts[b], problem.line, bool(one.completions.truncated[a]),
-                bool(two.completions.truncated[b]), problem.answer)
+                bool(two.completions.truncated[b]), problem.answer, problem.turns)
 
 
 def _own(run: RunSpec, count: int, rng: np.random.Generator) -> list[Pair]:
@@ -107,4 +107,5 @@ def _own(run: RunSpec, count: int, rng: np.random.Generator) -> list[Pair]:
 
 def _shown(pair: Pair) -> dict[str, Any]:
     return {"prompt": pair.prompt, "a": pair.chosen, "b": pair.rejected, "a_truncated": pair.chosen_truncated,
-            "b_truncated": pair.rejected_truncated, "answer": pair.answer, "line": pair.line}
+            "b_truncated": pair.rejected_truncated, "answer": pair.answer, "line": pair.line,
+            **({"turns": [turn._asdict() for turn in pair.turns]} if pair.turns else {})}

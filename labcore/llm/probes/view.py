@@ -1,13 +1,14 @@
 """What there is to look at in a step: its groups token by token, and the surrogates along its update.
 
-Both are made every so many steps on a part of the batch, by a fixed schedule, so that they cost little (the line
-about 2 % of the training's arithmetic) and never change what is learnt.
+Both are made every so many steps on a part of the batch, so that they cost little and never change what is learnt: by a
+fixed schedule, or of a large network when the time of the run pays for it (`probes.budget`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import expm1, isnan
 from typing import Any
 
@@ -20,6 +21,7 @@ from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
 from labcore.llm.measures import signal_first
 from labcore.llm.objective import cut, ratio_of
+from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
@@ -31,6 +33,7 @@ from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
 from labcore.maths.surrogates import clip, cpi, kl_penalised
+from labcore.spec.activity import part_of, report
 from labcore.tasks.task import Problem
 
 GROUPS = 8
@@ -53,16 +56,58 @@ def line_due(steps_done: int) -> bool:
     return steps_done == 0 or (steps_done + 1) % LINE_EVERY == 0
 
 
+@dataclass(frozen=True)
+class Due:
+    """Which pictures a step gets in full."""
+
+    samples: bool
+    line: bool
+
+
+def due(session: LlmSession) -> Due:
+    """The pictures of the step that the session is making."""
+    if not on(session):
+        return Due(False, False)
+    if not limited(session):
+        return Due(samples_due(session.step + 1), line_due(session.step))
+    return Due(*(session.probes.affords(kind, session.step + 1) for kind in (SAMPLES, LINE)))
+
+
+def on(session: LlmSession) -> bool:
+    """Whether the run has probes at all."""
+    return bool(session.knobs.get("probes", True))
+
+
+def limited(session: LlmSession) -> bool:
+    """Whether the network is so large that looks at it are limited by the time that they take."""
+    return sum(parameter.numel() for parameter in session.policy.parameters()) > BY_SCHEDULE
+
+
+def watching(session: LlmSession) -> bool:
+    """Whether the watched prompts are looked at in a step of a loop that does not sample: of a large network where the
+    time pays for it. A first look is expected to cost what the newest evaluation did."""
+    if not on(session):
+        return False
+    return not limited(session) or session.probes.affords(SAMPLES, session.step + 1, session.probes.evaluation)
+
+
+def groups_at_first(session: LlmSession, prompts: int) -> int:
+    """How many groups of a batch are shown while a large network waits for its first look in full."""
+    return min(GROUPS, prompts, session.probes.groups(prompts)) if on(session) and limited(session) else 0
+
+
 def parameters(model: nn.Module) -> Tensor:
     """A copy of the parameters that updates change as one vector."""
     return parameters_to_vector(learnt(model)).detach().clone()
 
 
 def kept(session: LlmSession, due: bool = False) -> dict[str, Tensor] | None:
-    """Copies of the parameters that the next updates change, by network; None where they are many and not `due`."""
+    """Copies of the parameters that the next updates change, by network; None where they are many, or the network is
+    limited, and they are not `due`."""
     learning = {name: session.models[name] for name in session.optimizers}
     count = sum(parameter.numel() for model in learning.values() for parameter in learnt(model))
-    return {name: parameters(model) for name, model in learning.items()} if due or count <= KEPT else None
+    return {name: parameters(model) for name, model in learning.items()} if due or (
+        count <= KEPT and not limited(session)) else None
 
 
 @contextmanager
@@ -87,6 +132,7 @@ def _put(model: nn.Module, vector: Tensor) -> None:
 
 
 @torch.no_grad()
+@part_of("surrogate line")
 def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any]:
     """Mean KL and the surrogates at θ_old + α(θ_new − θ_old), on a part of the batch; the policy is left as it was.
 
@@ -100,11 +146,16 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
     if own.log_bounds:
         bounds = -expm1(-bounds[0]), expm1(bounds[1])
     beta, mask = session.in_force["beta"], part.counted
-    after = parameters(session.policy)
+    targets = learnt(session.policy)
+    after = [target.clone() for target in targets]
+    starts = [part.view_as(end) for part, end in zip(before.split([end.numel() for end in after]), after, strict=True)]
     curves: dict[str, list[float]] = {"kl": [], "cpi": [], "clip": [], "kl_penalised": []}
     curves |= {own.key: []} if own.needs_ratio else {}
-    for alpha in ALPHAS:
-        _put(session.policy, before + alpha * (after - before))
+    session.moved = True  # for a moment: nobody may save what it is now
+    for place, alpha in enumerate(ALPHAS):
+        report("point {} of {}", place + 1, len(ALPHAS))
+        for target, start, end in zip(targets, starts, after, strict=True):  # one copy of the policy, not several
+            target.copy_(start + alpha * (end - start))
         logprobs, _ = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
         ratio = token(logprobs, part.old_logprobs, mask)
         kl = k3(part.old_logprobs, logprobs)
@@ -116,7 +167,8 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
                 "completion_mask": mask})
         for name, term in terms.items():
             curves[name].append(float(masked_mean(term, mask)))
-    _put(session.policy, after)
+    for target, end in zip(targets, after, strict=True):
+        target.copy_(end)
     return {"step": session.step, "alpha": list(ALPHAS), **curves, "beta": beta, "clip_low": bounds[0],
             "clip_high": bounds[1], "tokens": int(mask.sum())}
 
@@ -128,8 +180,10 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 
 
 @torch.no_grad()
-def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None) -> dict[str, Any]:
-    """A few groups of the step, those with signal first, token by token; `batch_groups` is how many it has,
+@part_of("samples to look at")
+def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None,
+           most: int = GROUPS) -> dict[str, Any]:
+    """At most `most` groups of the step, those with signal first, token by token; `batch_groups` is how many it has,
     `wrong_lengths` are the tokens of each completion of the whole batch that is not right.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
@@ -138,7 +192,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
     """
     knobs, size = session.in_force, rollout.group_size
-    prompts = signal_first(rollout.rewards.view(-1, size))[:GROUPS]
+    prompts = signal_first(rollout.rewards.view(-1, size))[:most]
     rows = [prompt * size + member for prompt in prompts for member in range(size)]
     part = rollout.select(torch.tensor(prompts, device=session.device))
     logprobs, entropy = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)

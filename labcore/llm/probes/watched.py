@@ -26,12 +26,15 @@ from labcore.llm.nets.forward import Network
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import view
+from labcore.llm.probes.budget import SAMPLES as SAMPLES_ACCOUNT
 from labcore.llm.rendering import Ids, encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
+from labcore.spec.activity import part_of
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
 
+WATCHED = "watched prompts"
 PROMPTS = 4
 BATCH_SHARE = 4  # and at most a fourth of the batch's prompts, so that watching costs little where a batch is small
 BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the knob of its size in each loop
@@ -95,6 +98,7 @@ class Before:
     temperature: float
     ref_logprobs: Tensor | None = None
 
+    @part_of(WATCHED)
     def after(self, session: LlmSession) -> list[dict[str, Any]]:
         """The same with the probabilities after the updates: what the samples of a step hold as `watched`."""
         new = _sums(session, session.policy, self.prompts, self.completions, self.temperature)
@@ -118,6 +122,7 @@ def of(session: LlmSession) -> tuple[Watched, ...]:
 
 
 @torch.no_grad()
+@part_of(WATCHED)
 def before(session: LlmSession, step: int) -> Before:
     """What the policy answers before the updates of `step`, and how likely each answer is.
 
@@ -143,6 +148,27 @@ def before(session: LlmSession, step: int) -> Before:
     return Before(groups, prompts, completions, old, temperature, reference)
 
 
+def timed(session: LlmSession) -> Before:
+    """`before` for the step that the session is making, on the account of its samples."""
+    with session.probes.spend(SAMPLES_ACCOUNT, session.step + 1):
+        return before(session, session.step + 1)
+
+
+def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
+    """What the samples of the step just made have of the watched prompts: nothing where these were not due."""
+    if watching is None:
+        return {}
+    with session.probes.spend(SAMPLES_ACCOUNT, session.step):
+        return {"watched": watching.after(session)}
+
+
+def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
+    """The same of a step that was not due, where the parameters before it are there and the network is small."""
+    if before_step is None or view.limited(session):
+        return {}
+    return {"watched": afterwards(session, before_step)}
+
+
 def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """What `before` and `after` would have given of the step just made, from the parameters before it."""
     with view.going_back(session, before_step):
@@ -150,9 +176,9 @@ def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[d
     return found.after(session)
 
 
-def apart(session: LlmSession, step: int = 0) -> LlmSession:
+def apart(session: LlmSession, step: int = 0, stream: int = STREAM) -> LlmSession:
     """The session on the same networks with random numbers of its own, of the seed and the step."""
-    seeds = np.random.SeedSequence((session.prompt_seed, STREAM, step)).generate_state(2)
+    seeds = np.random.SeedSequence((session.prompt_seed, stream, step)).generate_state(2)
     return replace(session, generator=torch.Generator(session.device).manual_seed(int(seeds[0])),
                    rng=np.random.default_rng(seeds[1]))
 
@@ -166,7 +192,8 @@ def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     problems = [problem for problem, _ in asked]
     prompts = encode_prompts(alone.rendering, problems, alone.context - 1, alone.device)
     room = alone.context - prompts.ids.shape[1]  # as the loops cut an answer: beside the longest prompt
-    own = _of_reference(alone, problems) if REFERENCE in alone.models else [[] for _ in problems]
+    sampled = REFERENCE in alone.models and not view.limited(alone)  # long answers hardly come twice, and cost most
+    own = _of_reference(alone, problems) if sampled else [[] for _ in problems]
     watched = []
     for (problem, pair), frequent in zip(asked, own, strict=True):
         chosen, rejected = (pair and pair.sampled) or (None, None)

@@ -178,6 +178,18 @@ def test_the_users_file_and_model_come_along(store, tmp_path):
     assert replay.replay(path).matches
 
 
+def test_a_held_out_file_comes_along(store, tinier, tmp_path):
+    rows = [b'{"prompt": "%d+1=", "answer": "%d"}\n' % (n, n + 1) for n in range(9)]
+    data, second = uploads.keep("sums.jsonl", b"".join(rows[:6])), uploads.keep("sums.jsonl", b"".join(rows[6:]))
+    run_id = ran(store, make(algorithm_key="sft", task_key="prompts", data=str(data), steps=2, knobs={
+        "eval_prompts": 4, "max_new_tokens": 4, "held_out_file": second.parent.name}))
+    assert store.steps_after(run_id)[0].metrics["held_out/rows"] == 3
+    path = packing.write(store, run_id, tmp_path / "run.zip")
+    shutil.rmtree(uploads.root())
+    assert replay.replay(path).matches
+    assert any("held_out/loss" in row.metrics for row in store.steps_after(run_id))
+
+
 def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monkeypatch):
     """Broken after step 8 with a checkpoint of step 5, resumed from there with another value."""
     from labcore.tabular.session import TabularSession

@@ -50,7 +50,7 @@ ENGINE = {"gradient_checkpointing": True, "optimizer": "adamw_8bit", "compile": 
 
 def switched(each: Plan, **knobs) -> Plan:
     """The same with other knobs, as far as it has them; also where this machine could not run it."""
-    return Plan(each.run, replace(each.spec, knobs=each.spec.knobs | {
+    return replace(each, spec=replace(each.spec, knobs=each.spec.knobs | {
         key: value for key, value in knobs.items() if key in each.spec.knobs}))
 
 

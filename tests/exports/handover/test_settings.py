@@ -92,6 +92,48 @@ def test_the_script_says_what_is_to_be_installed_for_it(algorithm, tool, needs):
     assert "bitsandbytes" not in plain and (tool != "trl" or "pip install trl==1.16.0\n" in plain)
 
 
+COSINE = {"schedule": "cosine", "warmup_steps": 5, "weight_decay": 0.1, "adam_beta2": 0.95}
+
+
+@pytest.mark.parametrize("algorithm, tool, wanted", [
+    # 100 steps of the lab with 2 × 2 updates: TRL counts updates, the others steps or a share of them.
+    ("ppo", "trl", {"lr_scheduler_type": "cosine", "warmup_steps": 20, "weight_decay": 0.1, "adam_beta1": 0.9,
+                    "adam_beta2": 0.95, "adam_epsilon": 1e-8}),
+    ("sft", "trl", {"lr_scheduler_type": "cosine", "warmup_steps": 5, "weight_decay": 0.1, "adam_beta2": 0.95}),
+    ("dpo", "trl", {"lr_scheduler_type": "cosine", "warmup_steps": 5}),
+    ("reward_model", "trl", {"lr_scheduler_type": "cosine", "warmup_steps": 5}),
+    ("ppo", "verl", {f"{part}.optim.{key}": value for part in ("actor_rollout_ref.actor", "critic") for key, value in {
+        "lr_scheduler_type": "cosine", "lr_warmup_steps": 5, "weight_decay": 0.1, "betas": [0.9, 0.95]}.items()}),
+    ("sft", "verl", {"optim.lr_scheduler_type": "cosine", "optim.lr_warmup_steps": 5, "optim.weight_decay": 0.1,
+                     "optim.betas": [0.9, 0.95]}),
+    ("ppo", "openrlhf", {f"--{part}.{key}": value for part in ("actor", "critic") for key, value in {
+        "lr_scheduler": "cosine", "lr_warmup_ratio": 0.05, "adam.weight_decay": 0.1, "adam.betas": (0.9, 0.95),
+        "adam.eps": 1e-8}.items()}),
+    ("dpo", "openrlhf", {"--lr_scheduler": "cosine", "--lr_warmup_ratio": 0.05, "--adam.weight_decay": 0.1,
+                         "--adam.betas": (0.9, 0.95)})])
+def test_the_schedule_and_adamw_s_numbers_are_taken_along(algorithm, tool, wanted):
+    assert MODULES[tool].settings(plan(algorithm, steps=100, knobs=COSINE)).items() >= wanted.items()
+    usual = MODULES[tool].settings(plan(algorithm, steps=100))
+    schedules = {value for key, value in usual.items() if "lr_scheduler" in key}
+    assert schedules == {"constant"} and not [key for key, value in usual.items() if "weight_decay" in key and value]
+
+
+def test_a_warm_up_of_a_constant_rate_has_a_name_of_its_own_where_transformers_makes_it():
+    each = plan("grpo", knobs={"warmup_steps": 3})
+    assert trl.settings(each)["lr_scheduler_type"] == "constant_with_warmup"
+    assert openrlhf.settings(each)["--actor.lr_scheduler"] == "constant_with_warmup"
+    assert verl.settings(each)["actor_rollout_ref.actor.optim.lr_scheduler_type"] == "constant"
+
+
+def test_verl_has_no_linear_schedule_and_decays_everything():
+    found = lines("verl", plan("grpo", knobs={"schedule": "linear", "weight_decay": 0.1, "adam_epsilon": 1e-6}))
+    assert found["schedule"].settings == {"actor_rollout_ref.actor.optim.lr_scheduler_type": "cosine"}
+    assert "half a cosine" in found["schedule"].note and "biases and norms" in found["weight_decay"].note
+    assert found["adam_epsilon"].unsupported and "override_optimizer_config" in found["adam_epsilon"].note
+    text = verl.script(plan("grpo", knobs={"adam_beta1": 0.8}))
+    assert "'actor_rollout_ref.actor.optim.betas=[0.8, 0.999]'" in text
+
+
 @pytest.mark.parametrize("tool", ["verl", "openrlhf"])
 def test_where_only_vllm_samples_the_labs_sampler_is_named_as_missing(tool):
     engine, vllm = (lines(tool, switched(plan("grpo"), rollouts=value))["rollouts"] for value in ("engine", "vllm"))

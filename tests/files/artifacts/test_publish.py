@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
+from labcore.files import checkpoint_space
 from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import manifest, object_store, publish, state
+from labcore.files.artifacts import fetch, manifest, object_store, publish, state
 from labcore.files.artifacts.changes import changed
 from labcore.files.artifacts.publisher import unpublished
 from labcore.files.paths import home, run_folder
@@ -138,3 +139,38 @@ def test_a_run_of_which_the_store_has_another_file_does_not_count_as_published()
     assert not state.is_published(RUN, store.begin())
     publish.publish(store, RUN)
     assert state.is_published(RUN, store.begin())
+
+
+def test_an_optimizer_that_is_dropped_here_is_dropped_there(another, folder, monkeypatch):
+    """The store's copy gets smaller, another machine knows of it before it fetches it, and reads it."""
+    monkeypatch.setattr(checkpoint_space, "OPTIMIZER_BYTES", 1000)
+
+    def fill(new):
+        (new / "policy").mkdir()
+        (new / "optimizer_policy.safetensors").write_bytes(os.urandom(2000))
+    for step in (1, 2, 3):
+        checkpoint.save(run_folder(RUN), step, fill)
+        publish.publish(store(), RUN)
+    there = {step: sum((folder / RUN / "checkpoints" / checkpoint.name_of(step) / name).stat().st_size
+                       for name in os.listdir(folder / RUN / "checkpoints" / checkpoint.name_of(step))
+                       if name != manifest.NAME) for step in (1, 2, 3)}
+    assert there == {1: len(checkpoint_space.DROPPED), 2: 2000, 3: 2000}
+    another()
+    assert [checkpoint.keeps_optimizer(run_folder(RUN), step) for step in (1, 2, 3)] == [False, True, True]
+    assert checkpoint_space.is_dropped(checkpoint.at(run_folder(RUN), 1))
+
+
+def test_a_checkpoint_that_loses_its_optimizer_while_it_is_fetched_is_fetched_anew(another, monkeypatch):
+    monkeypatch.setattr(checkpoint_space, "OPTIMIZER_BYTES", 1000)
+
+    def fill(new):
+        (new / "optimizer_policy.safetensors").write_bytes(os.urandom(2000))
+    checkpoint.save(run_folder(RUN), 1, fill)
+    publish.publish(store(), RUN)
+    first = manifest.read(store(), f"{RUN}/checkpoints/step-000001")
+    for step in (2, 3):
+        checkpoint.save(run_folder(RUN), step, fill)
+    publish.publish(store(), RUN)
+    another()
+    monkeypatch.setattr(fetch, "_manifest", lambda *_: first)  # as it was read a moment before
+    assert checkpoint_space.is_dropped(fetch.bring(run_folder(RUN) / "checkpoints" / "step-000001"))

@@ -125,9 +125,10 @@ def preferences(tmp_path, rows):
     return str(path)
 
 
-def test_held_out_prompts_of_a_file_are_never_learnt_from(tmp_path):
+@pytest.mark.parametrize("share", [0.0, 0.15])  # without a share of the file its pairs are split in the loop
+def test_held_out_prompts_of_a_file_are_never_learnt_from(tmp_path, share):
     data = preferences(tmp_path, [(f"p{n % 20}", f"good {n}", "bad") for n in range(60)])
-    made = session("reward_model", task="preferences", letters=False, data=data, eval_pairs=9)
+    made = session("reward_model", task="preferences", letters=False, data=data, eval_pairs=9, held_out=share)
     known, held = reward_model.split(made)
     assert len(known) + len(held) == 60 and 8 <= len(held) <= 12
     assert not {pair.prompt for pair in known} & {pair.prompt for pair in held}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
-from labcore.catalog.choices import AGGREGATION
+from labcore.catalog.choices import AGGREGATION, PREFERENCE_LOSS, SFT_LOSS
 from labcore.jobs import held, passes
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, reward_model, sft
@@ -16,7 +18,7 @@ from labcore.llm.probes.met import Met
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.runs.faults import ending
-from labcore.tasks.task import Pair, Problem
+from labcore.tasks.task import Pair, Problem, Single
 from tests.llm.tools import completion_ids, model, prompts, ragged, records, session, shake
 
 PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb", rejected_truncated=True)]
@@ -106,6 +108,74 @@ def test_sft(monkeypatch):
     monkeypatch.setattr(started.task, "problems", lambda count, rng: [
         Problem("abc=", "a" * (1 + n)) for n in range(5)], raising=False)
     check(started, lambda: sft.update(started), monkeypatch)
+
+
+def random_cuts(seed):
+    """A `micro_batches` that cuts a batch into any contiguous parts, as memory might."""
+    def cut(network, asked, ids, room=None):
+        count, group = len(asked), len(ids) // len(asked)
+        places = torch.randint(0, 2, (count - 1,), generator=torch.Generator().manual_seed(seed)).nonzero().flatten()
+        edges = [0, *(int(place) + 1 for place in places), count]
+        for start, stop in pairwise(edges):
+            yield slice(start, stop), slice(start * group, stop * group)
+    return cut
+
+
+def cut_anyhow(started, update, module, monkeypatch, name="policy"):
+    """The gradient and loss of a batch that is cut at random are those of the whole one."""
+    whole = gradients(started, update, monkeypatch, 2**32)
+    for seed in range(4):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "micro_batches", random_cuts(seed))
+            cut = gradients(started, update, patch, 2**32)
+        assert whole[name].norm() > 1e-5
+        assert (cut[name] - whole[name]).norm() < 2e-5 * whole[name].norm(), seed
+        torch.testing.assert_close(cut[f"{name} loss"], whole[f"{name} loss"], rtol=1e-5, atol=1e-6)
+
+
+SWITCHES = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"surrogate": "soft_gate"},
+            {"surrogate": "geometric_clip"}, {"surrogate": "gamma_weight"}, {"surrogate": "score_function"},
+            {"ratio": "sequence_sum"}, {"ratio": "sequence_mean"}, {"ratio": "sequence_mean_token"},
+            {"kl_estimator": "k1"}, {"kl_estimator": "k2"}, {"kl_estimator": "ratio_k3"}, {"kl_placement": "reward"},
+            {"selection": "best_of_group"}, {"selection": "informative"}, {"top_entropy_share": 0.4},
+            {"off_policy_threshold": 1e-4}, {"normalisation": "tokens"}]
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+def test_any_cut_of_an_online_batch(switches, monkeypatch):
+    started, rollout = prepared("grpo", mix="all", beta=0.2, entropy_coef=0.05, **switches)
+    cut_anyhow(started, lambda: online.update(started, rollout), online, monkeypatch)
+
+
+@pytest.mark.parametrize("loss", PREFERENCE_LOSS.names)
+def test_any_cut_of_pairs(loss, monkeypatch):
+    started = session("dpo", mix="all", preference_loss=loss, second_loss="sft", second_weight=0.5, ld_alpha=0.4,
+                      pair_weighting=PREFERENCE_LOSS[loss].pairwise)
+    shake(started.policy)
+    cut_anyhow(started, lambda: preference.update(started, Pairs(PAIRS)), preference, monkeypatch)
+
+
+def test_any_cut_of_single_completions(monkeypatch):
+    started = session("kto")
+    shake(started.policy)
+    singles = [Single(pair.prompt, side, label) for pair in PAIRS for side, label in (
+        (pair.chosen, True), (pair.rejected, False))][:5]
+    cut_anyhow(started, lambda: preference.update(started, Pairs([], singles=singles)), preference, monkeypatch)
+
+
+def test_any_cut_of_scored_pairs(monkeypatch):
+    started = session("reward_model", margin=0.1, centering=0.2)
+    shake(started.models["reward_model"])
+    cut_anyhow(started, lambda: reward_model.update(started, PAIRS), reward_model, monkeypatch, "reward_model")
+
+
+@pytest.mark.parametrize("loss", SFT_LOSS.names)
+def test_any_cut_of_examples_weighs_tokens_alike(loss, monkeypatch):
+    """Not a mean of means: one part may have a token, and another one twenty."""
+    started = session("dft", sft_loss=loss)
+    monkeypatch.setattr(started.task, "problems", lambda count, rng: [
+        Problem("abc=", "a" * (1 + n * n)) for n in range(5)], raising=False)
+    cut_anyhow(started, lambda: sft.update(started), sft, monkeypatch)
 
 
 def short_of_memory(monkeypatch, module, failures=1, after=1):

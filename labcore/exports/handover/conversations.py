@@ -1,0 +1,163 @@
+"""The user's file and its conversations as Python that stands alone: what a script brings where the run's model has a
+chat template, or its file another layout than one line with prompt and answer.
+
+The layouts are the lab's own module, copied; so a script reads a file as the run did.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from labcore.exports.handover.plan import Plan
+from labcore.files.given import json_of
+from labcore.tasks import layouts, task
+from labcore.tasks.layouts import names_of
+
+READER = "class Entry:"  # a line of the code that reads a file, which needs these:
+IMPORTED = ("csv", "gzip", "json")
+FROM = ("from collections.abc import Iterable, Mapping, Sequence", "from dataclasses import dataclass, field, replace",
+        "from itertools import islice", "from typing import Any, NamedTuple")
+_AROUND = '''
+
+class LabError(SystemExit):
+    """A row that cannot be used: the script ends with the sentence."""
+
+
+def quoted(value: Any) -> str:
+    return repr(value)[:80]
+
+'''
+_ROWS = '''
+
+DATA = {data!r}  # your file
+NAMES = {names!r}  # which of its fields is which, where they are called otherwise
+
+
+def rows() -> list[Entry]:
+    """The rows of your file, read as the lab reads them."""
+    kind = Path(DATA.removesuffix(".gz")).suffix
+    if kind == ".parquet":
+        import pandas
+
+        found = json.loads(pandas.read_parquet(DATA).to_json(orient="records"))
+    else:
+        with (gzip.open if DATA.endswith(".gz") else open)(DATA, "rt", encoding="utf-8-sig", newline="") as file:
+            if kind in (".csv", ".tsv"):
+                found = [*csv.DictReader(file, delimiter="," if kind == ".csv" else "\\t")]
+            else:
+                text = file.read()
+                whole = text.lstrip().startswith("[")
+                found = json.loads(text) if whole else [json.loads(line) for line in text.split("\\n") if line.strip()]
+    read = [entry(row, f"row {{number}} of {{DATA}}", NAMES, {labelled}) for number, row in enumerate(found, start=1)]
+    return [each for row in read for each in answers(row)]
+
+
+def answers(row: Entry) -> list[Entry]:
+    """The row, of a whole conversation once for each answer that is learnt."""
+    said = [place for place, turn in enumerate(row.turns) if turn.role == "assistant" and place] if {every} else []
+    before = [replace(row, turns=row.turns[:place], answer=row.turns[place].content) for place in said if row.whole]
+    return [*before, row]
+
+
+def asked(row: Entry) -> str | list[dict[str, str]]:
+    """A prompt: a text, or the turns of a conversation."""
+    return [turn._asdict() for turn in row.turns] or row.prompt
+
+
+def drawn(found: list, count: int, seed: int) -> list:
+    """`count` of them at random: none twice while there are enough."""
+    rng = random.Random(seed)
+    return rng.sample(found, count) if count <= len(found) else rng.choices(found, k=count)
+
+
+def problems(count: int, seed: int = 0) -> list[dict]:
+    """Prompts of your file with their answers and their other columns."""
+    return [{{**row.columns, "prompt": asked(row), "answer": {answer}}} for row in drawn({kept}, count, seed)]
+'''
+_PAIRS = '''
+
+def pairs(count: int, seed: int = 0) -> list[dict]:
+    """Pairs of your file, or single completions with their labels."""
+    return [{"prompt": asked(row), **{key: getattr(row, key) for key in ("chosen", "rejected", "completion", "label")
+                                      if getattr(row, key) is not None}} for row in drawn(rows(), count, seed)]
+'''
+_TURNS = '''
+
+SYSTEM = {system!r}  # in front of conversations that have no system turn of their own; empty: none
+TEMPLATE_ARGUMENTS = {arguments!r}
+
+
+def turns(prompt: str | list[dict[str, str]]) -> list[dict[str, str]]:
+    """A prompt as the model's chat template takes it."""
+    found = [{{"role": "user", "content": prompt}}] if isinstance(prompt, str) else prompt
+    return [{{"role": "system", "content": SYSTEM}}, *found] if SYSTEM and found[0]["role"] != "system" else found
+
+
+def conversational(rows: list[dict]) -> list[dict]:
+    """Prompts and completions as turns; the model's chat template writes them, with the end of each."""
+    def told(key: str, value):
+        if key == "prompt":
+            return turns(value)
+        return [{{"role": "assistant", "content": value}}] if key in ("chosen", "rejected", "completion") else value
+
+    more = {{"chat_template_kwargs": TEMPLATE_ARGUMENTS}} if TEMPLATE_ARGUMENTS else {{}}
+    return [{{**{{key: told(key, value) for key, value in row.items()}}, **more}} for row in rows]
+'''
+
+
+def reads_layouts(plan: Plan) -> bool:
+    """Whether a script must read the user's file as the lab does: no line with prompt and answer will do."""
+    if not plan.spec.task_row.data or plan.spec.task_row.source.endswith(":Text"):
+        return False
+    return plan.chat or bool(plan.get("fields")) or not _simple(Path(str(plan.spec.data)))
+
+
+def _simple(file: Path) -> bool:
+    """Whether the first line of a file has texts under the usual names; one that is not here counts as such."""
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            first = json_of(next(lines)) if file.suffix == ".jsonl" else {}
+    except (OSError, ValueError, StopIteration):
+        return file.suffix == ".jsonl"
+    return isinstance(first, dict) and isinstance(first.get("prompt", first.get("question")), str) and not any(
+        isinstance(first.get(name), list) for name in ("answer", "completion", "chosen", "rejected"))
+
+
+def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
+    """What reads the user's file. `every_answer`: rows of whole conversations stand for each of their answers."""
+    verifiable = plan.spec.task_row.verifiable
+    body = _AROUND + _named(task, "Turn", "Turns") + _named(layouts) + _ROWS.format(
+        data=Path(str(plan.spec.data)).name, names=names_of(plan.spec.knobs), every=every_answer and verifiable,
+        labelled=not verifiable, kept="rows()" if verifiable else "[row for row in rows() if row.label is not False]",
+        answer='row.answer or ""' if verifiable else "row.chosen if row.chosen is not None else row.completion")
+    return body + (_PAIRS if labelled else "")
+
+
+def turns_code(plan: Plan, arguments: bool = False) -> str:
+    """What makes turns of rows; with `arguments`, those of the template go with every row."""
+    return _TURNS.format(system=plan.get("system_prompt", ""), arguments=thinking(plan) if arguments else {})
+
+
+def thinking(plan: Plan) -> dict[str, bool]:
+    """The argument by which templates switch thinking; empty where that is theirs to say."""
+    return {"on": {"enable_thinking": True}, "off": {"enable_thinking": False}}.get(str(plan.get("thinking")), {})
+
+
+def _named(module: Any, *names: str) -> str:
+    """The source of some classes and constants of a module of ours, or of all that it has, without its imports."""
+    text = Path(module.__file__).read_text("utf-8")
+    lines = text.split("\n")
+    parts = []
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr)):
+            continue
+        if names and getattr(node, "name", None) not in names and not (
+                isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) in names):
+            continue
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        blank = "\n" if isinstance(node, ast.Assign) else "\n\n"
+        parts.append(blank + "\n".join(lines[first - 1:node.end_lineno]) + "\n")
+    return "".join(parts)
+

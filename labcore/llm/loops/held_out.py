@@ -1,0 +1,125 @@
+"""Measuring on held-out rows beside any loop: before the first step, every so many steps, and after the last one.
+
+A record has what is true of the policy after its step, the first record what was true before training. No random number
+of the run is drawn and none of its counters moves, so a run trains the same whether it is measured or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labcore.llm.generation import Generated, Sampling, generate
+from labcore.llm.loops import preference, sft
+from labcore.llm.pairs import Pairs
+from labcore.llm.probes import watched
+from labcore.llm.rendering import encode_answers
+from labcore.llm.rewards import Rewards, reward, verified
+from labcore.llm.session import LlmSession
+from labcore.maths.passes import pass_at_k
+from labcore.spec.record import Record
+from labcore.tasks.held_out import problems_of
+from labcore.tasks.task import Pair, Problem, Single, held_of
+
+STREAM = 2**32 + 8  # a tag that no step has, nor a probe: see `probes.answer`
+AT_ONCE = 32  # completions that are drawn at once, or as many as the run draws itself
+PASSES = (2, 4, 8, 16, 32, 64)  # k of pass@k, up to the samples of a prompt
+Rows = Sequence[Problem | Pair | Single]
+Score = Callable[[LlmSession, list[Problem], Generated], Rewards]
+
+
+def beside(session: LlmSession, records: Iterator[Record | None]) -> Iterator[Record | None]:
+    """The records of a loop, those that are due with what was measured."""
+    found = measured(session) if session.step == 0 else {}
+    for record in records:
+        if record is not None:
+            if not found and _due(session):
+                found = measured(session)
+            record, found = replace(record, metrics=record.metrics | found), {}
+        yield record
+
+
+def _due(session: LlmSession) -> bool:
+    last = session.step >= session.spec.steps or bool(session.finished_because)
+    return last or session.step % int(session.knobs["held_out_every"]) == 0
+
+
+def measured(session: LlmSession) -> dict[str, float]:
+    """The metrics of the policy, as it is now, on the first held-out rows, which are a random part of them."""
+    alone = watched.apart(session, session.step, STREAM)
+    rows = list(held_of(session.task))[:int(session.knobs["held_out_prompts"])]
+    found = {key: value for measure in MEASURES[session.spec.row.loop] for key, value in measure(alone, rows).items()}
+    return {f"held_out/{key}": value for key, value in found.items()} | {"held_out/rows": len(rows)} if found else {}
+
+
+def answers(alone: LlmSession, rows: Rows) -> dict[str, float]:
+    """One greedy and several sampled completions of each prompt: accuracy, pass@k, reward and lengths; nothing of a
+    task without a verifier."""
+    if not alone.spec.task_row.verifiable:
+        return {}
+    problems, samples = problems_of(rows), int(alone.knobs["held_out_samples"])
+    score = reward if "reward_source" in alone.knobs else verified
+    greedy = _drawn(alone, problems, 1, verified, greedy=True)
+    drawn = _drawn(alone, problems, samples, score)
+    right = torch.cat([rewards.exact for _, rewards in drawn]).view(len(problems), samples)
+    total = torch.cat([rewards.total for _, rewards in drawn])
+    scored = total[~total.isnan()]
+    lengths = torch.cat([generated.completions.lengths for generated, _ in drawn])
+    truncated = torch.cat([generated.completions.truncated for generated, _ in drawn])
+    return {"greedy": _mean(torch.cat([rewards.exact for _, rewards in greedy])), "accuracy": _mean(right),
+            **{f"pass@{k}": _mean(pass_at_k(right.sum(1), samples, k)) for k in PASSES if k <= samples},
+            **({"reward": _mean(scored)} if len(scored) else {}),
+            "mean_length": _mean(lengths), "truncated_frac": _mean(truncated)}
+
+
+def _drawn(alone: LlmSession, problems: list[Problem], samples: int, score: Score,
+           greedy: bool = False) -> list[tuple[Generated, Rewards]]:
+    """`samples` completions of each problem with their rewards, in parts no larger than what the run draws itself."""
+    sampling, found = replace(Sampling.of(alone.knobs), greedy=greedy), []
+    at_once = max(1, _at_once(alone.knobs) // samples)
+    for start in range(0, len(problems), at_once):
+        some = problems[start: start + at_once]
+        generated = generate(alone, alone.policy, some, samples, sampling)
+        found.append((generated, score(alone, some, generated)))
+    return found
+
+
+def _at_once(knobs: Mapping[str, Any]) -> int:
+    """How many completions a run draws at once."""
+    own = int(knobs.get("prompts_per_step", 0)) * int(knobs.get("group_size", 1))
+    return max(AT_ONCE, own, int(knobs.get("eval_prompts", 0)))
+
+
+def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
+    """How likely the policy finds the rows' own answers: −log π, nats/token, and the share of tokens that are its first
+    choice."""
+    problems = problems_of(rows)
+    prompts, given = encode_answers(alone.rendering, problems, [problem.answer for problem in problems],
+                                    alone.context, alone.device)
+    nll, right = sft.given_answers(alone, prompts, given)
+    return {"loss": nll, "token_accuracy": right}
+
+
+def pairs(alone: LlmSession, rows: Rows) -> dict[str, float]:
+    """Of pairs of a file: how often and by how much the policy prefers the chosen side; of single completions how far
+    apart the labels are; nothing of a file of prompts."""
+    found = Pairs([row for row in rows if isinstance(row, Pair)],
+                  singles=[row for row in rows if isinstance(row, Single)])
+    if not (found.pairs or found.singles):
+        return {}
+    measures = preference.measures(alone, found)
+    return {name: measures[key] for name, key in (("pair_accuracy", "rewards/accuracies"),
+                                                  ("margin", "rewards/margins")) if key in measures}
+
+
+MEASURES: Mapping[str, tuple[Callable[[LlmSession, Rows], dict[str, float]], ...]] = {
+    "online": (answers,), "sft": (loss, answers), "preference": (pairs, answers),
+    "reward_model": ()}  # which measures its own network on them
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean())

@@ -1,0 +1,37 @@
+"""How a learning rate moves over a run: factors between 0 and 1.
+
+`at` is the number of steps made so far, in which a step of several updates counts by the share of them that is done;
+`warmup_steps` and `steps` are those of the warm-up and of the whole run. The values are those of
+`transformers.get_scheduler` (5.23, optimization.py) at its update `at` × updates per step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+def constant(at: float, warmup_steps: int, steps: int) -> float:
+    """1 once the warm-up is over, before that at/w: transformers' constant_with_warmup."""
+    return at / warmup_steps if at < warmup_steps else 1.0
+
+
+def linear(at: float, warmup_steps: int, steps: int) -> float:
+    """(N − at) / (N − w) after the warm-up, 0 from N on: transformers' linear."""
+    if at < warmup_steps:
+        return at / warmup_steps
+    return max(0.0, (steps - at) / max(1, steps - warmup_steps))
+
+
+def cosine(at: float, warmup_steps: int, steps: int) -> float:
+    """½ (1 + cos π (at − w)/(N − w)) after the warm-up, 0 from N on: transformers' cosine with half a wave.
+
+    transformers' own rises again beyond N, which no run of N steps reaches.
+    """
+    if at < warmup_steps:
+        return at / warmup_steps
+    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (at - warmup_steps) / max(1, steps - warmup_steps))))
+
+
+SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
+    "constant": constant, "linear": linear, "cosine": cosine}

@@ -1,0 +1,77 @@
+"""What a computation is doing at the moment: "update 1 of 2, 3 of 8 prompts". The code that computes reports it.
+
+Whoever wants to know listens. Code that reports knows neither clock nor store nor folder; without a listener a report
+is one look-up. A listener may wait, which holds the computation there, or raise, which leaves it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Activity:
+    """`words` with two gaps, such as "sampling {} of {} tokens", for `done` and `total`; `within` are the larger
+    activities that it is a part of, the largest first."""
+
+    words: str
+    done: int = 0
+    total: int = 0
+    within: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join((*self.within, self.words.format(f"{self.done:,}", f"{self.total:,}")))
+
+
+EVERY_SECONDS = 0.5  # between two reports that somebody reads
+Listener = Callable[[str, int, int], object]  # words, done, total: see `Activity`
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_WITHIN: ContextVar[tuple[str, ...]] = ContextVar("within", default=())
+
+
+def report(words: str, done: int = 0, total: int = 0) -> None:
+    """Say what is being done, and how far it is: see `Activity`. To be called at every token and micro-batch."""
+    if (listener := _LISTENER.get()) is not None:
+        listener(words, done, total)
+
+
+def now(words: str, done: int, total: int) -> Activity:
+    """What was reported just now, as a whole: for listeners."""
+    return Activity(words, done, total, _WITHIN.get())
+
+
+class Seldom:
+    """A listener that passes a report on only after `first` seconds, and then every `EVERY_SECONDS`; of those in
+    between none."""
+
+    def __init__(self, listener: Listener, first: float):
+        self._listener, self._next = listener, time.perf_counter() + first
+
+    def __call__(self, words: str, done: int, total: int) -> None:
+        if time.perf_counter() >= self._next:
+            self._listener(words, done, total)
+            self._next = time.perf_counter() + EVERY_SECONDS
+
+
+@contextmanager
+def part_of(words: str) -> Iterator[None]:
+    """Within it all reports are part of something larger, such as "update 1 of 2"; no generator may yield there."""
+    token = _WITHIN.set((*_WITHIN.get(), words))
+    try:
+        yield
+    finally:
+        _WITHIN.reset(token)
+
+
+@contextmanager
+def listening(listener: Listener | None) -> Iterator[None]:
+    """Within it `listener` hears each report of this thread, in place of one that is there; None: nobody hears any."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)

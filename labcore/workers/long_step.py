@@ -1,0 +1,99 @@
+"""A step that takes long: it says what it is doing, and it hears a pause or a stop where it reports.
+
+A run is polled for nothing while its steps are short: the first look is `FIRST_SECONDS` after a step has begun.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from labcore.errors import LabError
+from labcore.spec import activity
+from labcore.spec.activity import Activity
+from labcore.spec.durations import left
+from labcore.store.store import Store
+
+FIRST_SECONDS = 0.4  # of a step without a word
+TELLING = 2  # parts of an activity that must be done before its pace tells when it ends
+
+OnActivity = Callable[[str, int, str], object]  # run id, step, what it is doing
+
+
+class Spoken:
+    """What a run is doing, as its message in the store, for whoever looks. `on_activity` is told as well."""
+
+    def __init__(self, store: Store, run_id: str, on_activity: OnActivity | None = None):
+        self._store, self._run_id, self._on_activity = store, run_id, on_activity
+        self._said = False
+
+    def say(self, step: int, text: str) -> None:
+        """Write it down. `step` is the one under way; 0: none yet."""
+        self._store.set_message(self._run_id, text)
+        self._said = True
+        if self._on_activity:
+            self._on_activity(self._run_id, step, text)
+
+    def forget(self) -> None:
+        """Take the message back: what it spoke of is over."""
+        if self._said:
+            self._store.set_message(self._run_id, "")
+            self._said = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within it, all that is reported is said at once: before the first step there is little."""
+        def heard(words: str, done: int, total: int) -> None:
+            self.say(0, str(activity.now(words, done, total)))
+        with activity.listening(heard):
+            yield
+
+
+class LongStep:
+    """The steps of a run, while they are made. `look` is called, where the step reports, to do what is asked of it: it
+    may wait, and it may raise."""
+
+    def __init__(self, spoken: Spoken, look: Callable[[Activity], object]):
+        self._spoken, self._look = spoken, look
+        self._step, self._begun, self._held = 0, 0.0, 0.0
+        self._before: float | None = None  # seconds of the step before
+        self._activity: tuple[str, float, int] = ("", 0.0, 0)  # what it is, since when, what was done then
+
+    @contextmanager
+    def step(self, number: int) -> Iterator[None]:
+        """Within it a step, or a part of it, is computed."""
+        if number != self._step:
+            self._step, self._begun, self._held = number, time.perf_counter(), 0.0
+        with activity.listening(activity.Seldom(self._hear, FIRST_SECONDS)):
+            yield
+
+    def done(self) -> None:
+        """The step is whole."""
+        self._before = time.perf_counter() - self._begun - self._held
+        self._spoken.forget()
+
+    def _hear(self, words: str, done: int, total: int) -> None:
+        found = activity.now(words, done, total)
+        begun = time.perf_counter()
+        try:
+            self._spoken.say(self._step, f"step {self._step:,}: {found}{self._left(found, begun)}")
+            self._look(found)
+        except LabError as error:  # the store is away, say: the run meets that at the end of its step
+            print(error, file=sys.stderr, flush=True)
+        self._held += time.perf_counter() - begun
+
+    def _left(self, found: Activity, now: float) -> str:
+        """How long the step will still take, by the one before; in the first step, how long this activity will, where
+        it is not a part of another one."""
+        now -= self._held
+        if self._before is not None:
+            seconds = self._before - (now - self._begun)
+            return f", about {left(seconds)} left in this step" if seconds > 0 else ""
+        if found.words != self._activity[0]:
+            self._activity = found.words, now, found.done
+        _, since, done = self._activity
+        if found.within or found.done - done < TELLING:
+            return ""
+        return f", about {left((now - since) / (found.done - done) * (found.total - found.done))} left"

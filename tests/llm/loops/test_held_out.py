@@ -1,0 +1,227 @@
+"""Measuring on held-out rows: it moves nothing of the run, and says what is true of the policy after the step."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from labcore.catalog.metrics import METRICS
+from labcore.files import uploads
+from labcore.llm.generation import Sampling, generate
+from labcore.llm.loops import held_out, preference, reward_model, sft
+from labcore.llm.pairs import Pairs
+from labcore.llm.rendering import encode_answers
+from labcore.tasks.epochs import Epochs
+from labcore.tasks.task import draw, held_of
+from tests.llm.tools import records, session, weights
+
+SUMS = [(f"{a}+{b}=", str(a + b)) for a in range(8) for b in range(8)]
+EASY = {"verifier": "contains", "pattern": "1"}  # which a random model meets at times
+LOOPS = [("grpo", "prompts"), ("sft", "prompts"), ("dpo", "prompts"), ("dpo", "preferences"), ("kto", "singles"),
+         ("sft", "preferences"), ("reward_model", "preferences"), ("grpo", "text")]
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A file for each task, by its name."""
+    rows = {"prompts": [{"prompt": asked, "answer": right} for asked, right in SUMS],
+            "preferences": [{"prompt": asked, "chosen": right, "rejected": "99"} for asked, right in SUMS],
+            "singles": [{"prompt": asked, "completion": right if good else "99", "label": good}
+                        for asked, right in SUMS for good in (True, False)]}
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (tmp_path / "text.jsonl").write_text("".join(asked + right + "\n" for asked, right in SUMS) * 4, encoding="utf-8")
+    return tmp_path
+
+
+def started(data, algorithm, of, *, resume=None, **given):
+    own = EASY if of == "prompts" else {"piece_length": 20, "prompt_length": 4} if of == "text" else {}
+    task = "preferences" if of == "singles" else of
+    return session(algorithm, letters=False, task=task, data=str(data / f"{of}.jsonl"), resume=resume,
+                   **({"held_out_every": 2, "steps": 5} | own | given))
+
+
+def held(record):
+    return {key: value for key, value in record.metrics.items() if key.startswith("held_out/")}
+
+
+@pytest.mark.parametrize(("algorithm", "of"), LOOPS)
+def test_a_run_trains_the_same_whether_it_is_measured_or_not(data, algorithm, of):
+    measured, not_measured = started(data, algorithm, of), started(data, algorithm, of)
+    with_it = records(measured)
+    with patch.object(held_out, "measured", return_value={}):
+        without = records(not_measured)
+    assert [record.metrics for record in without] == [
+        {key: value for key, value in record.metrics.items() if key not in held(record)} for record in with_it]
+    assert torch.equal(weights(measured.policy), weights(not_measured.policy))
+    assert all(key in METRICS for record in with_it for key in record.metrics)
+    due = [record.step for record in with_it if held(record)]
+    assert due == ([] if algorithm == "reward_model" else [1, 2, 4, 5])  # before, every 2 steps, and at the end
+
+
+@pytest.mark.parametrize(("algorithm", "of", "expected"), [
+    ("grpo", "prompts", {"greedy", "accuracy", "pass@2", "pass@4", "reward", "mean_length", "truncated_frac", "rows"}),
+    ("sft", "prompts", {"loss", "token_accuracy", "greedy", "accuracy", "reward", "mean_length", "truncated_frac",
+                        "rows"}),
+    ("sft", "preferences", {"loss", "token_accuracy", "rows"}),
+    ("dpo", "preferences", {"pair_accuracy", "margin", "rows"}),
+    ("kto", "singles", {"margin", "rows"})])
+def test_each_loop_measures_what_it_learns(data, algorithm, of, expected):
+    found = held(records(started(data, algorithm, of, steps=1))[0])
+    assert {key.removeprefix("held_out/") for key in found} == expected
+    assert found["held_out/rows"] == (12 if of == "singles" else 6)
+
+
+def test_held_out_pairs_are_what_a_reward_model_is_measured_on(data):
+    made = started(data, "reward_model", "preferences", steps=3)
+    with patch("labcore.llm.loops.reward_model.evaluate", return_value=({}, {})) as evaluate:
+        records(made)
+    assert evaluate.call_args.args[1] == list(held_of(made.task)) and evaluate.call_count == 2  # step 1 and the last
+
+
+@pytest.mark.parametrize(("algorithm", "of"), LOOPS)
+def test_no_held_out_row_is_trained_on(data, algorithm, of):
+    made, given = started(data, algorithm, of, steps=12), []
+    for name in ("problems", "pairs", "singles"):
+        if draw := getattr(made.task, name, None):
+            setattr(made.task, name, lambda count, rng, draw=draw: given.extend(draw(count, rng)) or given[-count:])
+    rows = getattr(made.task, "rows", None)
+    with patch.object(held_out, "measured", return_value={}):
+        records(made)
+    asked = {row.prompt for row in (given or rows)}  # the reward model's loop takes the rows themselves
+    texts = {row.prompt + getattr(row, "answer", "") for row in given}
+    assert not asked & {row.prompt for row in held_of(made.task)} if of != "text" else not texts & {
+        row.prompt + row.answer for row in held_of(made.task)}
+    assert len(asked) > 20
+
+
+def test_accuracies_are_those_of_the_policy_after_the_step(data):
+    """Greedy and sampled, counted by hand on the same prompts; the first record is of the policy before training."""
+    made = started(data, "grpo", "prompts", steps=3, held_out_every=1, held_out_prompts=4, held_out_samples=3)
+    with patch("labcore.llm.loops.held_out.generate", side_effect=generate) as drawn:
+        run = made.run()
+        for step in (1, 2, 3):
+            before = weights(made.policy)
+            drawn.reset_mock()
+            record = next(record for record in run if record is not None)
+            assert record.step == step
+            alone = held_out.watched.apart(made, step, held_out.STREAM)
+            greedy = generate(alone, made.policy, list(made.task.held)[:4], 1,
+                              replace(Sampling.of(made.knobs), greedy=True))
+            right = [made.task.score(problem, text).exact
+                     for problem, text in zip(made.task.held, greedy.texts, strict=False)]
+            if step > 1 or torch.equal(before, weights(made.policy)):
+                assert record.metrics["held_out/greedy"] == sum(right) / 4
+            assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [4, 12]
+            assert record.metrics["held_out/rows"] == 4
+            assert 0 <= record.metrics["held_out/accuracy"] <= record.metrics["held_out/pass@2"] <= 1
+            assert "held_out/pass@4" not in record.metrics
+
+
+def test_completions_are_drawn_in_parts_no_larger_than_the_runs_own(data):
+    made = started(data, "grpo", "prompts", steps=1, held_out_samples=20)
+    with patch("labcore.llm.loops.held_out.generate", side_effect=generate) as drawn:
+        found = held_out.measured(made)
+    assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [6, *[20] * 6]
+    assert found["held_out/rows"] == 6 and "held_out/pass@16" in found and "held_out/pass@32" not in found
+
+
+def test_the_loss_is_that_of_the_answers(data):
+    made = started(data, "sft", "prompts")
+    problems = list(made.task.held)
+    prompts, answers = encode_answers(made.rendering, problems, [each.answer for each in problems], made.context,
+                                      made.device)
+    expected = sft.gradients(made, prompts, answers)
+    found = held_out.loss(made, problems)
+    assert found == pytest.approx({"loss": expected["loss"], "token_accuracy": expected["mean_token_accuracy"]})
+
+
+def test_pairs_are_measured_as_an_update_measures_them(data):
+    made = started(data, "dpo", "preferences", steps=3, learning_rate=0.05)
+    records(made)
+    pairs = list(made.task.held)
+    found = held_out.pairs(made, pairs)
+    expected, _ = preference.update(made, Pairs(pairs))
+    assert found == pytest.approx({"pair_accuracy": expected["rewards/accuracies"],
+                                   "margin": expected["rewards/margins"]})
+    assert abs(found["margin"]) > 0
+
+
+@pytest.mark.parametrize(("algorithm", "of"), LOOPS)
+def test_a_resumed_run_continues_its_epoch_bit_for_bit(data, tmp_path, algorithm, of):
+    whole = started(data, algorithm, of, steps=5)
+    expected = [record.metrics for record in records(whole)]
+    first = started(data, algorithm, of, steps=5)
+    run = first.run()
+    with patch("labcore.llm.probes.view.samples_due", return_value=False):
+        for _ in range(2):
+            next(record for record in run if record is not None)
+    first.save(made := tmp_path / "checkpoint")
+    resumed = started(data, algorithm, of, steps=5, resume=made)
+    assert [record.metrics for record in records(resumed)] == expected[2:]
+    assert expected[-1]["epoch"] > expected[1]["epoch"] > 0
+
+
+@pytest.mark.parametrize(("algorithm", "of"), [
+    ("grpo", "prompts"), ("sft", "prompts"), ("dpo", "preferences"), ("online_dpo", "prompts"),
+    ("reward_model", "preferences"), ("kto", "singles")])
+def test_rows_are_drawn_once_in_each_epoch(data, algorithm, of):
+    size = {"grpo": "prompts_per_step", "sft": "sequences_per_step"}.get(algorithm, "pairs_per_step")
+    made, drawn, take = started(data, algorithm, of, steps=8, max_new_tokens=2, **{size: 19}), [], Epochs.take
+
+    def spied(self, size, count):
+        found = take(self, size, count)
+        drawn.extend(index for _, index in found)
+        return found
+    with patch.object(Epochs, "take", spied), patch.object(held_out, "measured", return_value={}):
+        found = records(made)
+    rows = len(made.task.rows)
+    assert [record.metrics["epoch"] for record in found] == pytest.approx([19 * step / rows for step in range(1, 9)])
+    assert len(drawn) == 152
+    for start in range(0, 152 - rows, rows):
+        assert sorted(drawn[start: start + rows]) == list(range(rows))
+
+
+def test_labelled_pairs_leave_no_row_of_the_file_out(data):
+    labels = [{"prompt": "x=", "chosen": str(n), "rejected": "no"} for n in range(5)]
+    place = uploads.keep("labels.jsonl", "\n".join(map(json.dumps, labels)).encode()).parent.name
+    made, given = started(data, "reward_model", "preferences", steps=29, labelled_pairs=place), []
+    with patch.object(reward_model, "update", side_effect=lambda session, pairs: given.extend(pairs) or {}), patch(
+            "labcore.llm.loops.reward_model.evaluate", return_value=({}, {})):
+        records(made)
+    counts = Counter(pair.prompt for pair in given)  # half of each batch of 4 is labelled
+    assert counts.pop("x=") == 58 and set(counts.values()) == {1} and len(counts) == 58
+    assert max(Counter(pair.chosen for pair in given if pair.prompt == "x=").values()) == 12
+
+
+def test_a_batch_larger_than_the_file_goes_round(tmp_path):
+    rows = [{"prompt": f"{n}=", "answer": str(n)} for n in range(3)]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = records(started(tmp_path, "grpo", "prompts", steps=2, prompts_per_step=7))
+    assert [record.metrics["epoch"] for record in found] == pytest.approx([7 / 3, 14 / 3])
+    assert "fewer than 20, so none is held out" in found[0].notes[0] and not held(found[0])
+
+
+def test_a_fork_continues_the_epoch_of_its_parent(data):
+    made = started(data, "sft", "prompts", steps=2)
+    records(made)
+    place = made.drawn
+    assert place[0] == (0, 16, 58)
+    forked = made.fork(replace(made.spec, steps=4, parent=("sft-prompts-1", 2)))
+    assert forked.drawn == place
+    assert records(forked)[-1].metrics["epoch"] == pytest.approx(32 / 58)
+
+
+def test_rows_at_random_are_drawn_as_they_were(data):
+    """Runs from before epochs: the prompts of a step are those of its own random numbers, and no epoch is logged."""
+    made = started(data, "grpo", "prompts", steps=2, order="random", held_out=0)
+    with patch("labcore.tasks.prompts.draw", side_effect=draw) as drawn:
+        found = records(made)
+    assert all("epoch" not in record.metrics for record in found)
+    first = next(call.args[2] for call in drawn.call_args_list if call.args[1] == 4)
+    assert first.bit_generator.seed_seq.entropy == (0, 0) and len(made.task.rows) == 64

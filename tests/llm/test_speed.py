@@ -1,0 +1,16 @@
+"""The speed of products by a layer's weights, measured here."""
+
+from labcore.jobs import jobs
+from labcore.llm import speed
+
+
+def test_more_rows_and_a_larger_head_take_longer(monkeypatch):
+    monkeypatch.setattr(speed, "CACHES", 2**20)
+    monkeypatch.setattr(speed, "SECONDS", 0.002)
+    asked = {"job": "speed", "hidden": 128, "queries": 128, "keys": 64, "inner": 256, "vocabulary": 8192, "threads": 1,
+             "device": "cpu", "dtype": "fp32", "host": "here", "made": ""}
+    found = jobs.do(asked)
+    assert found["rows"] == list(speed.ROWS) and len(found["layer"]) == len(found["head"]) == len(speed.ROWS)
+    assert all(seconds > 0 for seconds in (*found["layer"], *found["head"]))
+    assert found["head"][-1] > found["head"][0], "256 rows take longer than one"
+    assert found["head"][-1] > found["layer"][-1], "1 M weights take longer than 0.2 M"

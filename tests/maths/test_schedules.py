@@ -1,0 +1,46 @@
+"""Schedules are those of transformers, at every update of a run, and fall to 0 exactly at its end."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import get_scheduler
+
+from labcore.catalog.llm.optimizer import SCHEDULE
+from labcore.maths.schedules import SCHEDULES
+
+THEIRS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+
+
+def theirs(name: str, warmup: int, updates: int) -> list[float]:
+    """The factor of each update, as a Trainer takes it."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule, found = get_scheduler(THEIRS[name], optimizer, warmup, updates), []
+    for _ in range(updates):
+        found.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def test_every_choice_has_its_function():
+    assert tuple(SCHEDULES) == SCHEDULE.choices and SCHEDULE.default == "constant"
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("warmup", [0, 1, 3, 10, 20])
+@pytest.mark.parametrize("updates_per_step", [1, 4])
+def test_the_factors_are_those_of_get_scheduler(name, warmup, updates_per_step, steps=10):
+    ours = [SCHEDULES[name](update / updates_per_step, warmup, steps) for update in range(steps * updates_per_step)]
+    assert ours == pytest.approx(theirs(name, warmup * updates_per_step, steps * updates_per_step), abs=1e-12)
+
+
+@pytest.mark.parametrize("name, end", [("constant", 1.0), ("linear", 0.0), ("cosine", 0.0)])
+def test_beyond_the_last_step_nothing_rises_again(name, end):
+    assert [SCHEDULES[name](at, 2, 10) for at in (10, 11, 25.5)] == pytest.approx([end] * 3)
+
+
+def test_half_way_by_hand():
+    """10 steps, 2 of warm-up: in the middle of the other 8, at step 6, both falling ones are at a half."""
+    assert [SCHEDULES[name](6, 2, 10) for name in SCHEDULES] == pytest.approx([1.0, 0.5, 0.5])
+    assert SCHEDULES["cosine"](4, 2, 10) == pytest.approx(0.853553390593)  # (1 + cos π/4) / 2
