@@ -118,7 +118,7 @@ def started(tmp_path):
         path = tmp_path / "x.jsonl"
         path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
         task = "preferences" if "chosen" in rows[0] else "prompts"
-        return session(algorithm, letters=False, task=task, data=str(path), **{"max_new_tokens": 8, **knobs})
+        return session(algorithm, letters=False, task=task, data=str(path), **{"max_new_tokens": 8, "held_out": 0, **knobs})
     return start
 
 
@@ -143,6 +143,16 @@ def test_a_run_cuts_a_long_prompt_on_the_left(started, algorithm):
     record = first(cutting)
     assert record.notes[0] == "1 prompt of more than 56 tokens was cut at the beginning: line 1."
     assert record.metrics["num_tokens"] > 0
+
+
+def test_held_out_rows_are_judged_as_the_others_are(started):
+    rows = [*SHORT, *({"prompt": f"{number}+2=", "answer": "1"} for number in range(20)),
+            *({"prompt": f"{number}" + "9" * 58, "answer": "1"} for number in range(10, 30))]
+    run = started(rows, long_prompts="skip", held_out=0.5)
+    assert run.task.held and all(row.line <= 26 for row in (*run.task.rows, *run.task.held))
+    assert len(run.task.rows) + len(run.task.held) == 26
+    with pytest.raises(LabError, match="20 prompts"):
+        started(rows, held_out=0.5)
 
 
 def test_a_fork_judges_all_rows_of_the_file_again(started):
