@@ -12,7 +12,7 @@ from app.held import held
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
-from app.training import base_line, controls, mix, step_time
+from app.training import base_line, controls, data_preview, mix, step_time
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
@@ -92,7 +92,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}
     return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
-            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else {})
+            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else data_preview.follows(draft))
 
 
 @st.fragment

@@ -13,7 +13,7 @@ import streamlit as st
 from app import jobs
 from app.session import Draft
 from app.tokens import literal
-from app.training import data_words
+from app.training import data_preview, data_words
 from app.training.data_words import Finding, Proposal
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
@@ -37,19 +37,25 @@ ICONS = {"good": ":green[:material/check_circle:]", "warning": ":orange[:materia
 
 
 def show(draft: Draft) -> None:
-    """What there is to say of the file of the draft's task; nothing where it has none, or one that cannot be used."""
+    """What there is to say of the file of the draft's task, and how a model reads the prompts; nothing where it has
+    none, or one that cannot be used."""
     path = draft.fields["data"].get(draft.task_row.data)
-    if not path:
+    if not path and not data_preview.fits(draft):
         return
     try:
         spec = draft.spec()
-        seen = _look(draft.task_row.key, path, {**draft.of_task(), "held_out": 0.0, "held_out_file": ""})
+        whole = {**draft.of_task(), "held_out": 0.0, "held_out_file": ""}
+        seen = _look(draft.task_row.key, path, whole) if path else None
     except LabError:  # said where the file is uploaded, or above the charts
         return
     with st.container(border=True, key="own_data", gap="small"):
-        for finding in data_words.of_file(seen, spec) if seen else ():
+        read = data_preview.read(spec) if data_preview.fits(draft) else None
+        for finding in (*(data_words.of_file(seen, spec) if seen else ()),
+                        *(data_preview.findings(read, spec) if read else ())):
             _line(draft, finding)
-        if spec.task_row.verifiable:
+        if read:
+            data_preview.rows(read, own=bool(path))
+        if path and spec.task_row.verifiable:
             _trial(draft, spec)
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app.session import Draft
 from app.tokens import literal
+from app.training import columns
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
@@ -17,6 +19,7 @@ from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.files.uploads import file_at, keep
 from labcore.tasks.file_kinds import task_for
+from labcore.tasks.layouts import names_of
 from labcore.tasks.task import held_of, make_task
 
 _ROWS = ["jsonl", "json", "txt", "csv", "tsv", "parquet", "gz"]
@@ -54,20 +57,24 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}",
                             disabled=read_only())
     kept = draft.fields["data"].get(wanted)
-    if file is None and not kept:
+    new = keep_new(file) if file is not None else columns.dataset(draft, wanted)
+    if not new and not kept:
         st.caption(form)
         return
     try:
-        if file is not None:
-            kept = draft.fields["data"][wanted] = str(keep(file.name, file.getvalue()))
-            fitting = task_for(Path(kept), draft.task_row, rows or (draft.row,), draft.kind.tasks)
+        if new:
+            kept = draft.fields["data"][wanted] = new
+            fitting = task_for(Path(kept), draft.task_row, rows or (draft.row,), draft.kind.tasks,
+                               names_of(draft.of_task()))
             if fitting.key != draft.task_row.key:
                 _turn(draft, fitting, kept)
         size, held, said = _read(draft.task_row.key, kept, draft.of_task())
     except LabError as error:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
+        columns.mend(draft, Path(kept), error)
         return
+    columns.mapped(draft, Path(kept))
     if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
         st.caption(literal(moved))
     count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
@@ -94,6 +101,15 @@ def _second(draft: Draft, types: Sequence[str], form: str) -> None:
     if chosen != place:
         draft.values[SECOND] = chosen
         st.rerun()
+
+
+def keep_new(file: UploadedFile) -> str:
+    """The path of what was just uploaded; empty where it cannot be kept, which is said."""
+    try:
+        return str(keep(file.name, file.getvalue()))
+    except LabError as error:
+        st.error(literal(str(error)))
+        return ""
 
 
 def _turn(draft: Draft, fitting: Task, kept: str) -> None:

@@ -19,14 +19,13 @@ from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
 from labcore.cli import defaults, rewarding
+from labcore.cli.data_files import kept_data
 from labcore.cli.progress import Progress
 from labcore.envs.maze_text import from_json, to_text
 from labcore.errors import LabError, quoted
 from labcore.exports.folder import export_run
 from labcore.files import given
-from labcore.files.jsonl import LIMIT
 from labcore.files.paths import path_of
-from labcore.files.uploads import keep_file
 from labcore.jobs import labels
 from labcore.runs import mixes, titles
 from labcore.sinks import choice as sinks
@@ -135,7 +134,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     algorithm, mix, chosen = algorithm_of(options)
     knobs = (dict(usual.unwatched) | chosen | rewarding.knobs_of(options) | knobs | labels_of(options)
              | held_out_of(options))
-    kept = [str(keep_file(path, LIMIT)) for path in files.values()]
+    kept = [str(kept_data(path)) for path in files.values()]
     if kept:
         task_key = _task_of_file(Path(kept[0]), task_key, usual, algorithm, knobs)
     model = options.model and model_of_name(options.model)
@@ -190,7 +189,7 @@ def held_out_of(options: argparse.Namespace) -> dict[str, str]:
         return {}
     if all(getattr(options, key) is None for key in ("prompts", "preferences", "text")):
         raise LabError("--held-out goes with a file of yours to train on: give --prompts, --preferences or --text too.")
-    return {"held_out_file": keep_file(path_of(second), LIMIT).parent.name}
+    return {"held_out_file": kept_data(path_of(second)).parent.name}
 
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:

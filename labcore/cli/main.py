@@ -26,6 +26,7 @@ from labcore.cli import (
     keeping,
     labelling,
     mixing,
+    previewing,
     publishing,
     rewarding,
     studying,
@@ -117,8 +118,8 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in (keeping, mixing, capsules, comparing, doctoring, costing, benching, asking, labelling, teaching,
-                        publishing, studying):
+    for commands_of in (keeping, previewing, mixing, capsules, comparing, doctoring, costing, benching, asking,
+                        labelling, teaching, publishing, studying):
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
@@ -165,7 +166,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--steps", type=int, help="how many steps (default: the algorithm's)")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="may be repeated")
     sub.add_argument("--prompts", "--data", metavar="FILE", help="your own data: JSONL, JSON, CSV or Parquet, also "
-                     "gzipped, in the layout of TRL, verl, OpenRLHF, GSM8K, MATH, alpaca or ShareGPT")
+                     "gzipped, in the layout of TRL, verl, OpenRLHF, GSM8K, MATH, alpaca or ShareGPT; or a dataset of "
+                     "the Hugging Face hub, org/name:split")
     sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="which fields of the file stand for prompt, answer, "
                      "chosen, rejected, completion, label and system")
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: the same with prompt, chosen, rejected; "

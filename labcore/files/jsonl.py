@@ -23,6 +23,7 @@ HOPELESS = 1000  # bad lines and no good one: the file is something else, and ne
 Fields = tuple[str | tuple[str, ...], ...]
 Row = TypeVar("Row")
 Place = tuple[int, Callable[[], dict[str, Any]]]  # where an object stands, and how it is had
+Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
@@ -36,21 +37,31 @@ def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -
     return gathered(path.name, objects(path.name, read_bytes(path)), read)
 
 
-def gathered(name: str, places: Iterable[Place], read: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
-    """Apply `read` to the object at each place of the file `name`. Raises LabError as `read_objects`."""
+class BadRows(LabError):
+    """Some rows of a file cannot be used: `bad` of them, where `good` others can."""
+
+    def __init__(self, sentence: str, bad: int, good: int):
+        self.bad, self.good = bad, good
+        super().__init__(sentence)
+
+
+def gathered(name: str, places: Iterable[Place], read: Callable[[Mapping[str, Any], int], Row],
+             left_out: list[Fault] | None = None, remedy: str = "") -> list[Row]:
+    """Apply `read` to the object at each place of the file `name`; see `rows.read_rows`. Raises BadRows."""
     rows: list[Row] = []
-    bad, faults = 0, {}  # the first ones by their lines
+    faults: list[Fault] = []
     for index, found in places:
         try:
             rows.append(read(found(), index))
         except LabError as error:
-            bad += 1
-            if bad <= MOST_NAMED:
-                faults[index] = str(error)
-            if bad == HOPELESS and not rows:
+            faults.append((index, str(error)))
+            if len(faults) == HOPELESS and not rows:
                 break
-    if faults:
-        raise LabError(_unusable(name, faults, bad, len(rows)))
+    if faults and (left_out is None or not rows):
+        said = _unusable(name, dict(faults[:MOST_NAMED]), len(faults), len(rows))
+        raise BadRows(f"{said} {remedy}" if remedy and rows else said, len(faults), len(rows))
+    if left_out is not None:
+        left_out.extend(faults)
     return rows
 
 

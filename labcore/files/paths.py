@@ -9,7 +9,7 @@ from pathlib import Path
 from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
-RESERVED = frozenset({"base", "imported", "jobs", "labels", "rewards", "supervisor.log", "uploads", "votes"})
+RESERVED = frozenset({"base", "hub", "imported", "jobs", "labels", "rewards", "supervisor.log", "uploads", "votes"})
 IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons

@@ -14,20 +14,24 @@ from typing import Any
 
 from labcore.errors import LabError, first_line
 from labcore.files import given, tables
-from labcore.files.jsonl import LIMIT, Place, Row, gathered, objects, read_bytes
+from labcore.files.jsonl import LIMIT, Fault, Place, Row, gathered, objects, read_bytes
 
 PARQUET = b"PAR1"
 DELIMITED = {".csv": ",", ".tsv": "\t"}
 _BATCH = 2**12  # rows of a Parquet file that are held at once
 
 
-def read_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row]) -> list[Row]:
-    """Apply `read` to each row and its line; `read` raises LabError where the row cannot be used.
+def read_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row], left_out: list[Fault] | None = None,
+              remedy: str = "") -> list[Row]:
+    """Apply `read` to each row and its line; `read` raises LabError where the row cannot be used. Such rows go to
+    `left_out`, with their lines, where it is given.
 
     Raises:
-        LabError: the file cannot be read, or rows of it cannot be used; it names the first of them.
+        LabError: the file cannot be read.
+        BadRows: rows of it cannot be used, and are not left out, or none is left; it names the first of them, and
+            gives the `remedy`.
     """
-    return gathered(path.name, _rows(path), read)
+    return gathered(path.name, _rows(path), read, left_out, remedy)
 
 
 def first_row(path: Path) -> dict[str, Any]:
@@ -93,18 +97,59 @@ def _of_cells(name: str, line: int, header: list[str], cells: list[str]) -> dict
 
 def _parquet(name: str, content: bytes) -> Iterator[Place]:
     import pyarrow
-    from pyarrow.parquet import ParquetFile
 
     try:
-        file = ParquetFile(pyarrow.BufferReader(content))
-        size = sum(file.metadata.row_group(place).total_byte_size for place in range(file.metadata.num_row_groups))
-        if size > 2 * LIMIT:
-            raise LabError(f"{name} unpacks to {size / 2**20:.0f} MB, above the limit of {2 * LIMIT // 2**20} MB: give "
-                           "a part of it.")
-        number = 0
-        for batch in file.iter_batches(_BATCH, use_threads=False):
+        number = size = 0
+        for batch in _batches(name, content):
+            size += sum(map(_unpacked, batch.columns))
+            if size > 2 * LIMIT:
+                raise _too_large(name)
             for row in batch.to_pylist():
                 number += 1
                 yield number, partial(dict, row)
     except (pyarrow.ArrowException, OSError) as error:
         raise LabError(f"{name} is not a whole Parquet file ({first_line(error)}): copy it again.") from error
+
+
+def _batches(name: str, content: bytes) -> Iterator[Any]:
+    """The batches of a Parquet file, texts as dictionaries: one that many rows have is held once, so that the size of
+    the rows is known before it is copied into each.
+
+    Arrow cannot read lists so whose dictionary is not that of the whole row group. Those are read a few rows at a time.
+    """
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    plain = ParquetFile(pyarrow.BufferReader(content))
+    sizes = [plain.metadata.row_group(group).total_byte_size for group in range(plain.metadata.num_row_groups)]
+    if sum(sizes) > 2 * LIMIT:
+        raise _too_large(name)
+    columns = map(plain.schema.column, range(len(plain.schema)))
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    shared = ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
+    for group, size in enumerate(sizes):
+        try:
+            batches = shared.read_row_group(group, use_threads=False).to_batches(_BATCH)
+        except pyarrow.ArrowNotImplementedError:
+            few = max(1, min(_BATCH, 2 * LIMIT // max(1, size)))  # no text is longer than all of its row group
+            batches = plain.iter_batches(few, row_groups=[group], use_threads=False)
+        yield from batches
+
+
+def _too_large(name: str) -> LabError:
+    return LabError(f"{name} unpacks to more than the limit of {2 * LIMIT // 2**20} MB: give a part of it.")
+
+
+def _unpacked(column: Any) -> int:
+    """Bytes of a column of a batch with its texts copied into every row."""
+    import pyarrow
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        lengths = compute.binary_length(column.dictionary.cast(pyarrow.large_binary()))
+        return int(compute.sum(lengths.take(column.indices)).as_py() or 0)
+    if types.is_struct(column.type):
+        return sum(map(_unpacked, column.flatten()))
+    if types.is_list(column.type) or types.is_large_list(column.type) or types.is_map(column.type):
+        return _unpacked(column.flatten() if not types.is_map(column.type) else column.items) + int(column.nbytes)
+    return int(column.nbytes)

@@ -32,6 +32,8 @@ from labcore.runs.faults import disk_full, out_of_memory
 JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
+    "data_preview": "labcore.llm.probes.data_preview:data_preview",
+    "dataset": "labcore.files.datasets:job",
     "first_answers": "labcore.llm.probes.first_answers:first_answers",
     "next_token": "labcore.llm.probes.next_token:next_token",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",

@@ -134,6 +134,7 @@ def _reference(session: LlmSession) -> PreTrainedModel:
 
 def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) -> Pair:
     """The pair of two rows of completions of a problem."""
-    cut = generated.completions.truncated
+    cut, (ids, mask) = generated.completions.truncated, (generated.completions.ids, generated.completions.mask)
     return Pair(problem.prompt, generated.texts[chosen], generated.texts[rejected], problem.line, bool(cut[chosen]),
-                bool(cut[rejected]), problem.answer, problem.turns)
+                bool(cut[rejected]), problem.answer, problem.turns,
+                tuple(tuple(ids[row][mask[row]].tolist()) for row in (chosen, rejected)))

@@ -27,6 +27,7 @@ from labcore.llm.batch import Completions, Prompts, padded_completions, padded_p
 from labcore.tasks.task import Problem, Turn, Turns
 
 ASSISTANT, SYSTEM, USER = "assistant", "system", "user"
+Ids = Sequence[int] | None
 PROBE = "probe"
 THINKING = "enable_thinking"  # the argument by which templates switch it
 MARKS = regex.compile(r"\{%-?\s*generation\s*-?%\}")  # with which a template marks what the assistant says
@@ -48,12 +49,20 @@ class Asked(Protocol):
     def line(self) -> int | None: ...
 
 
+class Ending(Protocol):
+    """All that is asked of a model: its generation_config, which may name more end tokens."""
+
+    @property
+    def generation_config(self) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Rendering:
     """How a run writes prompts: `template` (none: the text as it is), a `system` turn in front of those that
     have none, `thinking` where the template switches it, and the text that every answer `begins_with`.
 
-    `ends` are the ids that end a completion, the tokenizer's own first.
+    `ends` are the ids that end a completion, the tokenizer's own first. A prompt of more than `most` tokens loses its
+    beginning.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -62,11 +71,12 @@ class Rendering:
     system: str = ""
     thinking: bool | None = None
     begins_with: str = ""
+    most: int | None = None
 
     @staticmethod
-    def of(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, knobs: Mapping[str, Any]) -> Rendering:
+    def of(tokenizer: PreTrainedTokenizerBase, model: Ending, knobs: Mapping[str, Any]) -> Rendering:
         """The rendering that a run's knobs ask for, on its model."""
-        how, own = knobs.get("template", "auto"), _own_template(tokenizer)
+        how, own = knobs.get("template", "auto"), own_template(tokenizer)
         template = None if how == "off" else own if how == "auto" else _chatml(tokenizer)
         thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
         found = Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
@@ -75,7 +85,7 @@ class Rendering:
 
     def note_in(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> None:
         """Have them say, once they are saved, how this run wrote prompts and where its completions end."""
-        if self.template not in (None, _own_template(tokenizer)):
+        if self.template not in (None, own_template(tokenizer)):
             tokenizer.chat_template = self.template
         if len(self.ends) > 1:
             model.generation_config.eos_token_id = [*self.ends]
@@ -112,21 +122,50 @@ class Rendering:
         Raises:
             LabError: a row cannot be rendered.
         """
+        return [self._cut(ids) for ids in self.whole_prompts(rows)]
+
+    def whole_prompts(self, rows: Sequence[Asked]) -> list[list[int]]:
+        """The same, however long they are. Raises LabError as `prompts`."""
         return self._ids([self.text(row) for row in rows])
 
-    def answers(self, rows: Sequence[Asked], texts: Sequence[str],
-                ended: Sequence[bool]) -> tuple[list[list[int]], list[list[int]]]:
+    def answers(self, rows: Sequence[Asked], texts: Sequence[str], ended: Sequence[bool],
+                sampled: Sequence[Ids] = ()) -> tuple[list[list[int]], list[list[int]]]:
         """The ids of the prompts of `rows` (P) and of their answers (P·G), encoded together: a prompt ends where
-        it alone parts from one of its answers. An answer that `ended` has its end token."""
-        prompts, size = self.prompts(rows), len(texts) // len(rows)
-        wholes = self._ids([self._answered(rows[place // size], text, end)
-                            for place, (text, end) in enumerate(zip(texts, ended, strict=True))])
+        it alone differs from the text of one of its answers. An answer that `ended` has its end token.
+
+        Where an answer was `sampled` these are its ids, because its text may not encode to them again.
+        """
+        prompts, size = self.whole_prompts(rows), len(texts) // len(rows)
+        given = [rows[place // size] for place in range(len(texts))]
+        if all(sampled) and sampled:
+            return [self._cut(prompt) for prompt in prompts], [[*ids] for ids in sampled if ids]
+        wholes = self._ids([self._answered(row, text, end) for row, text, end in zip(given, texts, ended, strict=True)])
         if self.template is None:
             wholes = [[*whole, self.ends[0]] if end else whole for whole, end in zip(wholes, ended, strict=True)]
-        shared = [min(_common(prompt, whole) for whole in wholes[place * size: (place + 1) * size])
-                  for place, prompt in enumerate(prompts)]
-        return ([prompt[:length] for prompt, length in zip(prompts, shared, strict=True)],
-                [whole[shared[place // size]:] for place, whole in enumerate(wholes)])
+        for place, ids in enumerate(sampled):
+            wholes[place] = wholes[place] if ids is None else [*prompts[place // size], *ids]
+        made = [self._parted(prompt, wholes[place * size: (place + 1) * size], texts[place * size: (place + 1) * size])
+                for place, prompt in enumerate(prompts)]
+        return [self._cut(prompt) for prompt, _ in made], [answer for _, answers in made for answer in answers]
+
+    def _parted(self, prompt: list[int], wholes: list[list[int]],
+                texts: Sequence[str]) -> tuple[list[int], list[list[int]]]:
+        """The ids that the prompt and all of `wholes` begin with, and how each whole goes on.
+
+        Where the only token of a prompt is merged with the answers, nothing is shared. The first token, which no model
+        predicts, is then the prompt; where the answers begin with different ones, each is encoded by itself.
+        """
+        shared = min(_common(prompt, whole) for whole in wholes)
+        if shared or not prompt:
+            return prompt[:shared], [whole[shared:] for whole in wholes]
+        if len({whole[0] for whole in wholes}) == 1 and all(whole[1:] for whole in wholes):
+            return wholes[0][:1], [whole[1:] for whole in wholes]
+        alone = self.tokenizer([*texts], add_special_tokens=False)["input_ids"]
+        return prompt, [[*ids, *whole[-1:]] if whole[-1] in self.ends else ids
+                        for ids, whole in zip(alone, wholes, strict=True)]
+
+    def _cut(self, prompt: list[int]) -> list[int]:
+        return prompt[max(0, len(prompt) - (self.most or len(prompt))):]
 
     def conversation(self, row: Problem) -> tuple[list[int], list[bool]] | None:
         """The ids of a row's turns with its answer, and which of them the assistant's turns are, ends included: those
@@ -165,6 +204,18 @@ class Rendering:
         if self.template is None or not ended:  # an answer that was cut stands where the model wrote it
             return self.text(row) + answer
         return self._conversation(row, [*self._turns(row), {"role": ASSISTANT, "content": self.begins_with + answer}])
+
+    def with_answer(self, row: Asked, answer: str) -> str:
+        """A prompt and its answer as the model reads them; of plain text without the end token."""
+        return self._answered(row, answer, True)
+
+    def encoded(self, text: str) -> list[int]:
+        """The ids of a rendered text."""
+        return self._ids([text])[0]
+
+    def contents(self, row: Asked) -> list[str]:
+        """The texts that a template is given, in their order; of plain text the prompt."""
+        return [row.prompt] if self.template is None else [turn["content"] for turn in self._turns(row)]
 
     def _plain(self, row: Asked) -> str:
         if row.turns and _own_template(self.tokenizer) is not None:
@@ -206,7 +257,15 @@ class Rendering:
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         found: list[list[int]] = self.tokenizer(texts, add_special_tokens=self.template is None)["input_ids"]
-        return found
+        return [ids[:-self._closed] for ids in found] if self.template is None and self._closed else found
+
+    @cached_property
+    def _closed(self) -> int:
+        """How many ids the tokenizer itself puts behind a text, as add_eos_token has it: no prompt ends there."""
+        alone = self.tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+        whole = self.tokenizer(PROBE)["input_ids"]
+        size = len(whole) - len(alone)
+        return next((after for after in range(size + 1) if whole[size - after:len(whole) - after] == alone), 0)
 
 
 def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, device: torch.device) -> Prompts:
@@ -219,17 +278,19 @@ def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, devic
 
 
 def encode_answers(rendering: Rendering, rows: Sequence[Asked], texts: Sequence[str], context: int,
-                   device: torch.device, unended: Sequence[bool] = ()) -> tuple[Prompts, Completions]:
+                   device: torch.device, unended: Sequence[bool] = (),
+                   sampled: Sequence[Ids] = ()) -> tuple[Prompts, Completions]:
     """Prompts of `rows` (P), and given answers to them (P·G), each with its end token; what does not fit into the
     `context` beside the longest prompt is cut.
 
-    Where `unended` is True the answer was itself cut when it was sampled, and gets no end token.
+    Where `unended` is True the answer was itself cut when it was sampled, and gets no end token. `sampled` has the ids
+    of answers that were sampled, None for each that was not.
 
     Raises:
         LabError: as `encode_prompts`.
     """
     ended = [not cut for cut in unended or [False] * len(texts)]
-    prompts, answers = rendering.answers(rows, texts, ended)
+    prompts, answers = rendering.answers(rows, texts, ended, sampled)
     return _padded(rendering, rows, prompts, answers, ended, context, device)
 
 
@@ -259,7 +320,8 @@ def encode_examples(rendering: Rendering, rows: Sequence[Problem], context: int,
             elif any(found[1]):
                 ids, mask = found
                 start = mask.index(True)
-                prompts[place], answers[place], learnt[place] = ids[:start], ids[start:], mask[start:]
+                prompts[place], answers[place] = rendering._cut(ids[:start]), ids[start:]
+                learnt[place] = mask[start:]
     asked, completions = _padded(rendering, rows, prompts, answers, [True] * len(rows), context, device)
     width = completions.ids.shape[1]
     taught = torch.tensor([[*row, *[False] * width][:width] for row in learnt], device=device)
@@ -284,14 +346,14 @@ def _fitting(rows: Sequence[Asked], ids: list[list[int]], room: int) -> list[lis
     return ids
 
 
-def ends_of(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[int, ...]:
+def ends_of(tokenizer: PreTrainedTokenizerBase, model: Ending) -> tuple[int, ...]:
     """The ids that end a completion: the tokenizer's end token and those of the model's generation_config."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     more = [] if named is None else [named] if isinstance(named, int) else named
     return tuple(dict.fromkeys((int(tokenizer.eos_token_id), *more)))
 
 
-def _own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
+def own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """The tokenizer's chat template; of several the one without tools."""
     found = getattr(tokenizer, "chat_template", None)
     return (found.get("default") or next(iter(found.values()))) if isinstance(found, dict) else found

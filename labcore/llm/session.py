@@ -29,6 +29,7 @@ from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, optimizers
 from labcore.llm.batch import Completions
 from labcore.llm.drawing import Position, epochs_done
+from labcore.llm.fitting import fitted
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
@@ -41,7 +42,7 @@ from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.llm.probes.budget import Budget
-from labcore.llm.rendering import Rendering, encode_prompts
+from labcore.llm.rendering import Rendering
 from labcore.llm.small_state import SmallState
 from labcore.maths.schedules import SCHEDULES
 from labcore.spec.activity import report
@@ -52,8 +53,7 @@ from labcore.tasks import reward_call
 from labcore.tasks.judge import Judge
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, held_of, make_task
-
-CHECKED_AT_ONCE = 1024  # prompts
+from labcore.tasks.usable import CUT, OfFile
 
 
 @dataclass
@@ -140,7 +140,13 @@ class LlmSession:
     @cached_property
     def rendering(self) -> Rendering:
         """How prompts and answers become tokens of the policy."""
-        return Rendering.of(self.tokenizer, self.policy, self.knobs)
+        made = Rendering.of(self.tokenizer, self.policy, self.knobs)
+        return replace(made, most=self._prompt_room) if self.knobs.get("long_prompts") == CUT else made
+
+    @property
+    def _prompt_room(self) -> int:
+        """Tokens that a prompt may have beside a completion of the length limit with which the run began."""
+        return max(1, self.context - int(self.spec.knobs["max_new_tokens"]))
 
     @property
     def context(self) -> int:
@@ -149,22 +155,25 @@ class LlmSession:
         return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
 
     def check_room(self) -> None:
-        """Check that the length limit and every prompt of the user's file fit the context together.
+        """Check that the length limit and every prompt of the user's file fit the context together; leave rows out
+        where the run is to, and have the next record say so.
 
         Raises:
             LabError: they do not; said before the first step, not when such a prompt is drawn. A limit that is raised
                 during the run cuts the completions at the context's end instead.
         """
-        room = self.context - int(self.knobs["max_new_tokens"])
-        if room < 1:
+        if int(self.knobs["max_new_tokens"]) >= self.context:
             raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                            f"context of {self.context} tokens: use {self.context - 1} or less.")
-        # A token is one byte or more of text: only prompts of more bytes than there is room need to be tokenised.
-        rows = (*getattr(self.task, "rows", ()), *held_of(self.task), *self.labelled)
-        long = [row for row in rows if len(self.rendering.text(row).encode()) > room]
-        for start in range(0, len(long), CHECKED_AT_ONCE):
-            rows = long[start: start + CHECKED_AT_ONCE]
-            encode_prompts(self.rendering, rows, room, torch.device("cpu"))
+        task = self.task if isinstance(self.task, OfFile) else None
+        if task:
+            task.take(task.every.rows, task.every.held)
+        besides = (*held_of(self.task), *self.labelled)
+        fit = fitted(self.rendering, getattr(self.task, "rows", ()), self._prompt_room, self.knobs, besides)
+        if task:
+            task.take(fit.usable(task.every.rows), fit.usable(task.every.held))
+            self.labelled = fit.usable(self.labelled)
+        self.notes += fit.notes(task.left_out if task else ())
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
-from labcore.spec import moments, precision, rollouts
+from labcore.spec import chat_templates, moments, precision, rollouts
 from labcore.spec.run_spec import RunSpec
 
 _LONG_TEXTS = "labcore.tasks.long_texts:caution"  # tasks know of specs, not specs of tasks
@@ -16,6 +16,8 @@ def fault(spec: RunSpec) -> str:
 
 
 def caution(spec: RunSpec) -> str:
-    """The cautions of its precision, its sampler, its optimizer and its texts; empty where there are none."""
+    """The cautions of its precision, its sampler, its optimizer, its template and its texts; empty where there are
+    none."""
     of_texts = str(resolve_name(_LONG_TEXTS)(spec))
-    return " ".join(filter(None, (precision.caution(spec), rollouts.caution(spec), moments.fault(spec), of_texts)))
+    return " ".join(filter(None, (precision.caution(spec), rollouts.caution(spec), moments.fault(spec),
+                                  chat_templates.caution(spec), of_texts)))

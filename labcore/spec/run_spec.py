@@ -21,7 +21,7 @@ from labcore.catalog.llm import pretrained
 from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import OPTIMIZER
-from labcore.catalog.llm.tasks import FIELDS, HELD_OUT, MEASURED, ORDER
+from labcore.catalog.llm.tasks import HELD_OUT, MEASURED, ORDER, ROWS
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -142,10 +142,10 @@ def _parent(said: object) -> tuple[str, int] | None:
 
 
 def _as_named(spec: RunSpec) -> RunSpec:
-    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts, of upkeep, of field names and of
-    held-out rows where they are off: they came after the first bases had got their names."""
+    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts, of upkeep, of a file's rows and
+    of held-out rows where they are off: they came after the first bases had got their names."""
     knobs = spec.knobs
-    off = {knob.key for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, FIELDS)
+    off = {knob.key for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, *ROWS)
            if knobs.get(knob.key) in (knob.default, knob.before)}
     off |= {ORDER.key} if knobs.get(ORDER.key) == ORDER.before else set()
     off |= set() if knobs.get("lora_rank") else {knob.key for knob in LORA}

@@ -133,6 +133,9 @@ class _Row:
                              f"prompt=FIELD (it has {_named(self.all)})")
         name, content = found
         turns = self.turns(name, content) if isinstance(content, list) else (Turn("user", self.text(name, content)),)
+        if turns[-1].role == "assistant":
+            raise self.fault(f"has a {name!r} that ends with a turn of the assistant: end it with the user's, and give "
+                             "the assistant's as the answer")
         if name == "instruction" and "input" in self:
             more = self.text("input", self.left.pop("input"))
             turns = (Turn("user", f"{turns[0].content}\n\n{more}" if more else turns[0].content),)
@@ -183,7 +186,15 @@ class _Row:
                 raise self.fault(f"has a turn {number} of {name!r} without a text or a role ({', '.join(ROLES)}): "
                                  "correct it")
             found.append(Turn(ROLES[role], said))
-        return tuple(found)
+        return self.whole(name, tuple(found))
+
+    def whole(self, name: str, turns: Turns) -> Turns:
+        """The turns of a conversation, of which the assistant's all have a text."""
+        number = next((number for number, turn in enumerate(turns, start=1)
+                       if turn.role == "assistant" and not turn.content.strip()), 0)
+        if number:
+            raise self.fault(f"has an empty turn of the assistant, turn {number} of {name!r}: write its text")
+        return turns
 
     def text(self, name: str, content: Any) -> str:
         if isinstance(content, bool) or not isinstance(content, (str, int, float)):
@@ -210,7 +221,7 @@ def _pair(row: _Row) -> Entry:
     if isinstance(chosen, list) and isinstance(rejected, list):
         sides = [row.turns("chosen", chosen), row.turns("rejected", rejected)]
     else:
-        sides = _texts(row.text("chosen", chosen), row.text("rejected", rejected), prompted)
+        sides = _texts(row, row.text("chosen", chosen), row.text("rejected", rejected), prompted)
     if any(side[-1].role != "assistant" for side in sides):
         raise row.fault("has a side that does not end with the assistant's turn: remove what comes after it")
     shared = _common(*sides)
@@ -225,11 +236,13 @@ def _pair(row: _Row) -> Entry:
     return _entry(row, asked, chosen=sides[0][-1].content, rejected=sides[1][-1].content)
 
 
-def _texts(chosen: str, rejected: str, prompted: bool) -> list[Turns]:
+def _texts(row: _Row, chosen: str, rejected: str, prompted: bool) -> list[Turns]:
     """Two sides given as texts: conversations, answers, or without a prompt of their own texts whose common beginning
     is the prompt, but for a space at its end, as TRL takes it."""
     sides = [_spoken(chosen), _spoken(rejected)]
-    if prompted or any(len(side) > 1 for side in sides):
+    if any(len(side) > 1 for side in sides):
+        return [row.whole(name, side) for name, side in zip(("chosen", "rejected"), sides, strict=True)]
+    if prompted:
         return sides
     pairs = enumerate(zip(chosen, rejected, strict=False))
     shared = next((place for place, (a, b) in pairs if a != b), min(len(chosen), len(rejected)))

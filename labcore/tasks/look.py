@@ -44,7 +44,11 @@ class Look:
 
 def look(task: TextTask) -> Look | None:
     """What is in the file of a task; None where it has no lines of prompts and answers."""
-    rows: list[Problem | Pair | Single] = list(getattr(task, "rows", ()))
+    return look_at(list(getattr(task, "rows", ())))
+
+
+def look_at(rows: Sequence[Problem | Pair | Single]) -> Look | None:
+    """The same of these rows."""
     if not rows:
         return None
     answers = [answer_of(row) for row in rows]

@@ -10,11 +10,12 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
-from labcore.files.rows import read_rows
+from labcore.files.jsonl import Fault
 from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts, problem_of
 from labcore.tasks.layouts import Entry, entry, names_of, renamed
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
+from labcore.tasks.usable import usable_rows
 
 _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 
@@ -22,6 +23,10 @@ _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 class Preferences:
     """Every line is a pair, or in a file whose first line has one, a completion and its label. SFT learns the chosen or
     desired sides. No verifier: only that text itself counts as right."""
+
+    rows: list[Pair | Single]
+    held: list[Pair | Single]
+    size: int
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
@@ -35,17 +40,23 @@ class Preferences:
                 self.unpaired = _unpaired(value, path, line)
             return (_single if self.unpaired else _pair)(value, path, line)
 
-        found = parts(knobs, data, lambda path: read_rows(path, partial(read, path)))
-        self.rows, self.held, self.said = found.rows, found.held, found.said
-        self._pairs = [row for row in self.rows if isinstance(row, Pair)]
-        self._singles = [row for row in self.rows if isinstance(row, Single)]
-        self._desired = [row for row in self._singles if row.label]
+        self._file, self.left_out = data, list[Fault]()
+        self.every = parts(knobs, data, lambda path: usable_rows(path, partial(read, path), knobs, self.left_out))
+        self.said = self.every.said
+        self.take(self.every.rows, self.every.held)
         if self.unpaired:
-            _check_labels(self._singles, data, bool(self.held))
             _check_loss(knobs, data)
-        self.size = len(self.rows)
         self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row))
                                                           for row in (*self.rows, *self.held)))))
+
+    def take(self, rows: Sequence[Pair | Single], held: Sequence[Pair | Single]) -> None:
+        """Use these of the file's rows, and no others. Raises LabError where all labels are the same."""
+        self.rows, self.held, self.size = [*rows], [*held], len(rows)
+        self._pairs = [row for row in rows if isinstance(row, Pair)]
+        self._singles = [row for row in rows if isinstance(row, Single)]
+        self._desired = [row for row in self._singles if row.label]
+        if self.unpaired:
+            _check_labels(self._singles, self._file, bool(held))
 
     def pairs(self, count: int, rng: Chance) -> list[Pair]:
         return draw(self._pairs, count, rng)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.rows import read_rows
+from labcore.files.jsonl import Fault
 from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts
 from labcore.tasks.layouts import entry, is_conversation, names_of
 from labcore.tasks.task import Problem, Score, draw
+from labcore.tasks.usable import usable_rows
 from labcore.tasks.verifiers import answer_fault, verifier
 
 OWN = ("prompt", "answer")  # fields that a problem has itself
@@ -20,6 +21,10 @@ OWN = ("prompt", "answer")  # fields that a problem has itself
 
 class Prompts:
     """Every line of the file is a problem; the reward is 1 where the verifier accepts, else 0."""
+
+    rows: list[Problem]
+    held: list[Problem]
+    size: int
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None) -> None:
         if data is None:
@@ -39,10 +44,15 @@ class Prompts:
             columns = {key: value[key] for key in value if key not in OWN}
             return Problem(row.prompt, answer, line, row.turns, columns, row.whole, is_conversation(value, names))
 
-        found = parts(knobs, data, lambda path: read_rows(path, partial(read, path)))
-        self.rows, self.held, self.said = found.rows, found.held, found.said
-        self.size = len(self.rows)
+        self.left_out = list[Fault]()
+        self.every = parts(knobs, data, lambda path: usable_rows(path, partial(read, path), knobs, self.left_out))
+        self.said = self.every.said
+        self.take(self.every.rows, self.every.held)
         self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in (*self.rows, *self.held)))))
+
+    def take(self, rows: Sequence[Problem], held: Sequence[Problem]) -> None:
+        """Use these of the file's rows, and no others."""
+        self.rows, self.held, self.size = [*rows], [*held], len(rows)
 
     def problems(self, count: int, rng: Chance) -> list[Problem]:
         return draw(self.rows, count, rng)

@@ -54,7 +54,8 @@ class Pair:
     """A prompt with a preferred and a dispreferred completion; `line` and `turns` as in `Problem`.
 
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
-    `answer` is the task's own right answer, where it has one.
+    `answer` is the task's own right answer, where it has one. `sampled` has the ids of both sides where a model
+    sampled them: their texts may not encode to the same ids again.
     """
 
     prompt: str
@@ -65,6 +66,7 @@ class Pair:
     rejected_truncated: bool = False
     answer: str = ""
     turns: Turns = ()
+    sampled: Sequence[Sequence[int]] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

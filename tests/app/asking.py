@@ -82,3 +82,21 @@ def batch(spec) -> dict[str, Any]:
             "batch": {"prompts": 16, "group_size": 8, "tokens": 900, "reward": 0.5, "flat_groups": 0.25,
                       "spread": 0.5},
             "completions": completions, "algorithms": [grpo, other]}
+
+
+def previewed(rows: int = 30, **other) -> dict[str, Any]:
+    """What the job "data_preview" gives of a file whose rows all fit."""
+    def piece(text, kind="text"):
+        return [text, [7], kind]
+
+    shown = [{"line": line, "turns": [], "layout": "prompt and answer", "fields": {"q": "prompt", "answer": "answer"},
+              "columns": [["level", "<b>"]], "tokens": 12, "prompt": [
+                  piece("<s>", "special"), *[piece("be", "template")] * 9, piece("<2"), piece("</s>", "special")],
+              "answers": [{"label": "answer", "tokens": 1, "pieces": [piece("3")]}]} for line in (1, 2)]
+    lengths = {"quantiles": [3, 5, 8, 12], "edges": [3.0, 6.0, 12.0], "counts": [20, 10]}
+    none = {"count": 0, "lines": [], "why": ""}
+    return {"context": 100, "room": 36, "template": "own", "has_template": True, "rows": rows,
+            "layouts": [["prompt and answer", rows, 1]], "left_out": none, "refused": none, "unjudged": none,
+            "out_of_order": none, "long": {**none, "longest": 0}, "lengths": {"prompt": lengths, "whole": lengths},
+            "measured": rows, "folds": False, "conversations": 0, "repeated": 0, "disagreeing": 0, "fits": "exact",
+            "answered": True, "columns": ["level"], "shown": shown, **other}

@@ -11,11 +11,13 @@ from app.training import own_data
 from labcore.files import uploads
 from labcore.jobs import jobs
 from labcore.spec.run_spec import make
-from tests.app.asking import Answering
+from tests.app.asking import Answering, previewed
 from tests.app.seeding import ran
 
 
 def tried(spec):
+    if spec["job"] == "data_preview":
+        return previewed()
     return {"context": 2048, "longest": 5, "answers": [
         {"prompt": f"{n}+1=", "answer": str(n + 1), "text": "x", "reward": 0.0, "exact": False} for n in range(16)]}
 
@@ -47,14 +49,19 @@ def test_the_file_is_looked_at_and_a_small_model_tried_at_once(lab, opened):
     asked = Answering(lab.launcher, tried)
     test = opened()
     assert "30 of 30 answers end in" in words(test) and "answered 0 of 16 before SFT" in words(test)
-    assert [spec["job"] for spec in asked.asked] == ["first_answers"]
+    assert trials(asked) == 1
     test = pressed(test, "Use the numeric verifier")
     assert "the verifier is exact" not in words(test) and "answered 0 of 16" in words(test)
-    assert len(asked.asked) == 2, "another verifier may judge another way"
+    assert trials(asked) == 2, "another verifier may judge another way"
     test = pressed(test, "400 SFT steps first")
-    assert "more SFT" not in words(test) and len(asked.asked) == 2, "SFT is no matter of the answers before it"
+    assert "more SFT" not in words(test) and trials(asked) == 2, "SFT is no matter of the answers before it"
     test = pressed(test, "Choose small (0.8 M)")
-    assert "This 0.8 M model" in words(test) and len(asked.asked) == 3
+    assert "This 0.8 M model" in words(test) and trials(asked) == 3
+
+
+def trials(asked) -> int:
+    """How often the model was asked to answer."""
+    return sum(spec["job"] == "first_answers" for spec in asked.asked)
 
 
 def captions(test) -> str:
@@ -129,15 +136,16 @@ def test_a_comparison_takes_the_algorithms_that_learn_from_the_file(page, lab):
 def test_a_large_model_is_tried_on_a_click_and_the_run_can_start_all_the_same(lab, opened):
     asked = Answering(lab.launcher, lambda spec: None)
     test = opened(model="medium")
-    assert not asked.asked and "answered" not in words(test)
+    assert not trials(asked) and "answered" not in words(test)
     test = pressed(test, "Try 16 prompts on this model")
-    assert len({jobs.job_id(spec) for spec in asked.asked}) == 1
+    assert len({jobs.job_id(spec) for spec in asked.asked if spec["job"] == "first_answers"}) == 1
     test = pressed(test, "Run")
     assert [run.spec.model for run in lab.store.runs()] == ["medium"]
 
 
 def test_what_the_job_refuses_is_said(lab, opened):
-    Answering(lab.launcher, lambda spec: "The tokenizer cannot be loaded: save it again.")
+    Answering(lab.launcher, lambda spec: previewed() if spec["job"] == "data_preview" else
+              "The tokenizer cannot be loaded: save it again.")
     test = opened()
     assert "The tokenizer cannot be loaded" in " ".join(element.value for element in test.error)
 
@@ -153,3 +161,119 @@ def test_without_a_file_nothing_is_said(lab, page):
 def test_only_what_takes_less_than_two_seconds_starts_by_itself(model, limit, at_once):
     spec = make(algorithm_key="grpo", task_key="add", model=model, knobs={"max_new_tokens": limit})
     assert own_data.at_once(spec) is at_once
+
+
+# ---------------------------------------------------------------------------- how the model reads the data
+
+
+def none_tried(found):
+    """A launcher's answers: of the preview `found`, of the model's own answers none yet."""
+    return lambda spec: found if spec["job"] == "data_preview" else None
+
+
+def test_the_rows_are_shown_as_the_model_reads_them(lab, opened):
+    asked = Answering(lab.launcher, none_tried(previewed()))
+    test = opened()
+    assert "30 rows in the layout “prompt and answer”" in words(test)
+    assert "Prompts have 3 to 12 tokens (median 5, 90 % up to 8)" in words(test)
+    assert "Other fields travel with each row, for reward functions: level." in words(test)
+    assert [each.label for each in test.expander if "as the model reads" in each.label] == [
+        "The first 2 rows as the model reads them"]
+    (job,) = [spec for spec in asked.asked if spec["job"] == "data_preview"]
+    assert json.loads(job["spec"])["task"] == "prompts" and json.loads(job["spec"])["algorithm"] == "sft"
+
+
+NONE = {"count": 0, "lines": [], "why": ""}
+
+
+@pytest.mark.parametrize("found, words_said, label, knob", [
+    ({"template": "none"}, "the chat template is off", "Use the model's template", ("template", "auto")),
+    ({"template": "none", "has_template": False, "conversations": 30, "refused": {**NONE, "count": 30}},
+     "Every prompt is a conversation, and no chat template is in use", "Use ChatML", ("template", "chatml")),
+    ({"refused": {"count": 2, "lines": [3, 8], "why": "It is refused."}},
+     "2 rows cannot be rendered and are in the way of a run: lines 3, 8. It is refused.", "Leave out these rows",
+     ("unusable_rows", "skip")),
+    ({"long": {"count": 25, "lines": [*range(1, 21)], "longest": 90}},
+     "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64",
+     "Leave out long prompts", ("long_prompts", "skip")),
+    ({"long": {"count": 1, "lines": [4], "longest": 90}}, "line 4; the longest has 90", "Cut their beginning",
+     ("long_prompts", "cut"))])
+def test_what_does_not_fit_has_a_button(lab, opened, found, words_said, label, knob):
+    asked = Answering(lab.launcher, none_tried(previewed(**found)))
+    test = opened()
+    assert words_said in words(test)
+    test = pressed(test, label)
+    key, value = knob
+    last = json.loads([spec for spec in asked.asked if spec["job"] == "data_preview"][-1]["spec"])
+    assert last["knobs"][key] == value
+
+
+def test_a_real_model_shows_the_prompts_of_the_built_in_tasks_too(lab, page, tmp_path):
+    found = {key: value for key, value in previewed().items() if key in ("context", "room", "template", "has_template",
+                                                                         "shown")}
+    asked = Answering(lab.launcher, none_tried(found))
+    (tmp_path / "model").mkdir()
+    test = page("llm", task="add", model=str(tmp_path / "model"))
+    assert "2 prompts as the model reads them" in [each.label for each in test.expander]
+    assert [json.loads(spec["spec"])["task"] for spec in asked.asked if spec["job"] == "data_preview"] == ["add"]
+    test = page("llm", task="add", model="org/model")
+    assert "Show the prompts as this model reads them" in [button.label for button in test.button]
+    assert not [each for each in page("llm", task="add").expander if "as the model reads" in each.label]
+
+
+# ---------------------------------------------------------------------------- files that the page must ask about
+
+
+def uploaded(test, name: str, content: str):
+    test.file_uploader[0].set_value((name, content.encode(), "text/plain"))
+    return ran(test)
+
+
+def test_columns_with_names_of_their_own_are_chosen(lab, page):
+    Answering(lab.launcher, none_tried(previewed(2)))
+    test = uploaded(page("llm", algorithm="grpo", task="prompts"), "x.csv", "ask,reply,level\n2+3=,5,a\n1+1=,2,b\n")
+    assert "no field 'prompt'" in test.error[0].value
+    shown = {each.label: each for each in test.selectbox}
+    assert [*shown["Prompt is column"].options] == ["none", "ask", "reply", "level"]
+    shown["Prompt is column"].set_value("ask")
+    test = ran(test)
+    next(each for each in test.selectbox if each.label == "Answer is column").set_value("reply")
+    test = ran(test)
+    assert not test.error and "x.csv: 2 problems" in " ".join(each.value for each in test.caption)
+    assert {each.label for each in test.selectbox} >= {"Prompt is column"}, "the choice can be changed"
+    test.button(key="do:Run").click()
+    assert [run.spec.knobs["fields"] for run in ran(test) and lab.store.runs()] == ["prompt=ask,answer=reply"]
+
+
+def test_a_file_that_is_recognised_asks_nothing(lab, page):
+    Answering(lab.launcher, none_tried(previewed(1)))
+    test = uploaded(page("llm", task="prompts"), "x.csv", "question,answer\n2+3=,5\n")
+    assert not [each for each in test.selectbox if "is column" in each.label]
+
+
+def test_rows_that_cannot_be_used_are_left_out_by_a_button(lab, page):
+    Answering(lab.launcher, none_tried(previewed(2)))
+    lines = '{"prompt": "2+3=", "answer": "5"}\n{"prompt": "1+1="}\n{"prompt": "1+2=", "answer": "3"}\n'
+    test = uploaded(page("llm", task="prompts"), "x.jsonl", lines)
+    assert "no field 'answer'" in test.error[0].value
+    test = pressed(test, "Leave out 1 row")
+    assert not test.error and "x.jsonl: 2 problems" in " ".join(each.value for each in test.caption)
+
+
+def test_a_dataset_of_the_hub_is_fetched_by_its_name(lab, page, tmp_path):
+    path = uploads.keep("sums-train.jsonl", b'{"prompt": "2+3=", "answer": "5"}\n')
+    replies = {"dataset": {"path": str(path), "note": "These are the first 1 rows."}, "data_preview": previewed(1)}
+    asked = Answering(lab.launcher, lambda spec: replies.get(spec["job"]))
+    test = page("llm", task="prompts")
+    test.text_input(key="hub:new-llm:prompts").set_value("org/sums:train")
+    test = ran(test)
+    captions = " ".join(each.value for each in test.caption)
+    assert "sums-train.jsonl: 1 problem" in captions and "the first 1 rows" in captions
+    assert {"job": "dataset", "name": "org/sums:train"} in asked.asked
+
+
+def test_a_dataset_that_cannot_be_fetched_is_said(lab, page):
+    Answering(lab.launcher, lambda spec: "The hub has no dataset 'org/x' that is open to you: check the spelling.")
+    test = page("llm", task="prompts")
+    test.text_input(key="hub:new-llm:prompts").set_value("org/x")
+    assert "The hub has no dataset" in ran(test).error[0].value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import chain
 from math import log, nan
 
 import pytest
@@ -13,7 +15,7 @@ from labcore.llm import pairs
 from labcore.llm.batch import Completions
 from labcore.llm.generation import Generated
 from labcore.llm.loops import preference
-from labcore.tasks.task import Score
+from labcore.tasks.task import Pair, Score
 from tests.llm.tools import records, session, shake, weights
 
 
@@ -47,6 +49,28 @@ def test_what_a_step_measures_is_of_all_that_was_sampled(monkeypatch):
     assert found.metrics["reward"] == pytest.approx(2.25 / 5)
     assert found.metrics["frac_reward_zero_std"] == pytest.approx(2 / 3)
     assert started.tokens == 12
+
+
+@pytest.mark.parametrize("key", ["online_dpo", "dpo"])
+def test_pairs_are_learnt_from_as_they_were_sampled(key):
+    """A special token that was sampled stays one token, and a checkpoint keeps it."""
+    started = session(key, pairs="policy_each_step" if key == "online_dpo" else "reference_once")
+    if key == "dpo":
+        started.pairs = pairs.sample_once(started)
+    found = pairs.next_pairs(started).pairs
+    marked = [replace(pair, sampled=((2, 0, 1), (2, 2))) for pair in found]
+    for each in (marked, [Pair(**json.loads(json.dumps(vars(pair)))) for pair in marked]):
+        completions = preference.encode(started, each)[1]
+        assert completions.ids[:2].tolist() == [[2, 0, 1], [2, 2, completions.ids[1, 2]]]
+        assert completions.lengths.tolist() == [3, 2] * len(found)
+    texts = [replace(pair, sampled=()) for pair in found]
+    plain = [pair for pair in found if not {0, 2} & {*chain.from_iterable(pair.sampled)}]
+    assert plain and all(encoded(started, [pair]) == encoded(started, [other]) for pair, other in zip(
+        found, texts, strict=True) if pair in plain), "what has no special token encodes to the same ids"
+
+
+def encoded(started, found):
+    return preference.encode(started, found)[1].ids.tolist()
 
 
 def test_tokens_are_counted_once():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from tokenizers import models, processors
 from transformers import PreTrainedTokenizerFast
 
 from labcore.errors import LabError
@@ -11,7 +14,7 @@ from labcore.llm.batch import decode
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.rendering import Rendering, encode_answers, encode_examples, encode_prompts, ends_of
 from labcore.tasks.task import Pair, Problem, Turn
-from tests.llm.tokenizers import CHATML_MARKED, GEMMA, STRIPS, THINKING, Model, byte_level, sentencepiece
+from tests.llm.tokenizers import CHATML, CHATML_MARKED, GEMMA, STRIPS, THINKING, Model, byte_level, sentencepiece
 
 CPU = torch.device("cpu")
 ASKED = [{"role": "user", "content": "What is 2 and 3?"}]
@@ -69,9 +72,54 @@ def test_two_sides_share_the_prompt_that_both_begin_with():
 
 
 def merged(tokenizer):
-    from tokenizers import models
     vocabulary = tokenizer.get_vocab()
     return models.BPE({**vocabulary, "bc": len(vocabulary)}, [("b", "c")])
+
+
+@pytest.mark.parametrize("texts, expected", [
+    (["cx"], ["bc", "x<|im_end|>"]), (["c"], ["bc", "<|im_end|>"]), (["cx", "c"], ["bc", "x<|im_end|>", "<|im_end|>"]),
+    (["c", "x"], ["b", "c<|im_end|>", "x<|im_end|>"])])
+def test_a_prompt_of_one_token_may_merge_with_its_answers(texts, expected):
+    """Nothing is shared then. TRL learns from all but the first token, which no model predicts."""
+    tokenizer = byte_level(None)
+    tokenizer.backend_tokenizer.model = merged(tokenizer)
+    prompts, completions = encode_answers(rendering(tokenizer), [Problem("b", "", 3)], texts, 20, CPU)
+    found = [*prompts.ids, *(ids[mask] for ids, mask in zip(completions.ids, completions.mask, strict=True))]
+    assert [tokenizer.decode(ids) for ids in found] == expected
+
+
+@pytest.mark.parametrize("bos", [False, True])
+def test_an_end_that_the_tokenizer_adds_ends_no_prompt(bos):
+    """As add_eos_token of Llama's and the tokenizers of embedding models have it."""
+    tokenizer, plain_one = byte_level(None, bos=bos), byte_level(None, bos=bos)
+    front = "<s> " * bos
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{front}$A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    assert tokenizer("Hello")["input_ids"][-1] == 2
+    assert rendering(tokenizer).prompts([Problem("Hello", "")]) == [plain_one("Hello")["input_ids"]]
+    assert rendering(tokenizer).answers([Problem("Hello", "")], ["Yes"], [True]) == rendering(plain_one).answers(
+        [Problem("Hello", "")], ["Yes"], [True])
+
+
+def test_sampled_answers_are_the_tokens_that_were_sampled():
+    """The template takes thoughts out of earlier turns, and a text may encode in another way than it was sampled."""
+    tokenizer = byte_level(CHATML.replace("m['content'] +", "m['content'].split('</think>')[-1] +"))
+    text = "<think>2+3</think>5"
+    ids = (*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id)
+    found, row = rendering(tokenizer), Problem("What is 2 and 3?", "")
+    prompts, answers = found.answers([row], [text], [True], [ids])
+    assert tokenizer.decode(found.answers([row], [text], [True])[1][0]) == "5<|im_end|>\n"
+    assert (prompts, answers) == (found.prompts([row]), [[*ids]])
+    _, (given, sampled) = found.answers([row], ["5", text], [True, True], [None, ids])
+    assert tokenizer.decode(given) == "5<|im_end|>\n" and sampled == [*ids]
+
+
+def test_a_prompt_that_is_too_long_can_lose_its_beginning():
+    found = replace(rendering(byte_level(None)), most=3)
+    assert found.prompts([Problem("abcdef", ""), Problem("ab", "")]) == rendering(byte_level(None)).prompts(
+        [Problem("def", ""), Problem("ab", "")])
+    assert found.answers([Problem("abcdef", "")], ["x"], [True]) == rendering(byte_level(None)).answers(
+        [Problem("def", "")], ["x"], [True])
 
 
 @pytest.mark.parametrize("tokenizer", [byte_level(None, bos=True), sentencepiece(), character_tokenizer()],

@@ -95,6 +95,12 @@ def test_fields_are_named_by_the_user():
     ({"prompt": "p", "chosen": [turn("user", "p"), turn("assistant", "a"), turn("user", "x"), turn("assistant", "b")],
       "rejected": [turn("user", "p"), turn("assistant", "c")]}, {}, "differ before their last turn"),
     ({"prompt": "p", "chosen": [turn("user", "a")], "rejected": [turn("assistant", "b")]}, {}, "does not end with the"),
+    ({"messages": [turn("user", "a"), turn("assistant", " ")]}, {}, "an empty turn of the assistant, turn 2"),
+    ({"messages": [turn("user", "a"), turn("assistant", ""), turn("user", "b"), turn("assistant", "c")]}, {},
+     "turn 2 of 'messages': write its text"),
+    ({"chosen": "\n\nHuman: a\n\nAssistant: b", "rejected": "\n\nHuman: a\n\nAssistant:"}, {},
+     "turn 2 of 'rejected'"),
+    ({"prompt": [turn("user", "a"), turn("assistant", "b")], "answer": "c"}, {}, "ends with a turn of the assistant"),
     ({"prompt": "p", "answer": ["5"]}, {}, "turn 1 of 'answer'"),
     ({"prompt": "p", "answer": {"a": 1}}, {}, "is an object"),
 ])

@@ -26,6 +26,15 @@ _VERIFIER = (
 FIELDS = Knob("fields", "Field names", "", "Which fields of your file stand for prompt, answer, chosen, rejected, "
               "completion, label and system, such as prompt=question,answer=solution. Empty: the usual names.",
               advanced=True)
+ROWS = (
+    FIELDS,
+    Knob("unusable_rows", "Unusable rows", "stop", "What happens to rows of your file that cannot be read, or that the "
+         "chat template refuses. stop: the run does not start. skip: they are left out, and an event names them.",
+         choices=("stop", "skip"), advanced=True),
+    Knob("long_prompts", "Prompts longer than the context", "stop", "Prompts that leave no room for a completion of "
+         "the length limit. stop: the run does not start. skip: they are left out, and an event names them. cut: they "
+         "lose their beginning.", choices=("stop", "skip", "cut"), advanced=True),
+)
 
 HELD_OUT = (
     Knob("held_out", "Held-out share", 0.1, "Share of your file that is never trained on, only measured on. Higher: "
@@ -47,7 +56,7 @@ ORDER = Knob("order", "Order of rows", "shuffled", "shuffled: each row of your f
              "new order in each epoch. random: rows are drawn anew at each step, so some are repeated before others "
              "are seen.", choices=("shuffled", "random"), advanced=True, before="random")
 MEASURED = frozenset(knob.key for knob in HELD_OUT if knob.effect == "next batch")  # these change no training
-_FILE_KNOBS = (FIELDS, *HELD_OUT, ORDER)
+_FILE_KNOBS = (*ROWS, *HELD_OUT, ORDER)
 
 # Real text: SFT stops at its step limit, and sampling long completions takes too long for many evaluation prompts.
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}

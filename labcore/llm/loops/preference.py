@@ -22,7 +22,7 @@ from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.met import Met, given
-from labcore.llm.rendering import encode_answers
+from labcore.llm.rendering import Ids, encode_answers
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
@@ -79,12 +79,13 @@ def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions
     """Prompts (N), and completions (2N) with each chosen one directly before its rejected one."""
     sides = [text for pair in pairs for text in (pair.chosen, pair.rejected)]
     cut = [side for pair in pairs for side in (pair.chosen_truncated, pair.rejected_truncated)]
-    return _encoded(session, pairs, sides, cut)
+    sampled = [ids for pair in pairs for ids in pair.sampled or (None, None)]
+    return _encoded(session, pairs, sides, cut, sampled)
 
 
-def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str],
-             cut: list[bool]) -> tuple[Prompts, Completions]:
-    return encode_answers(session.rendering, rows, texts, session.context, session.device, cut)
+def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str], cut: list[bool],
+             sampled: Sequence[Ids] = ()) -> tuple[Prompts, Completions]:
+    return encode_answers(session.rendering, rows, texts, session.context, session.device, cut, sampled)
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:

@@ -24,14 +24,16 @@ CONFIG = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
-WANTED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # neither pickle nor code is ever fetched
+DESCRIBING = ("*.json", "*.model", "*.txt", "*.jinja")
+WANTED = (*DESCRIBING, "*.safetensors")  # neither pickle nor code is ever fetched
 
 CheckKind = Callable[[Path | str, Mapping[str, Any]], None]
 
 
-def find(name_or_path: str | Path, check_kind: CheckKind | None = None) -> Path:
+def find(name_or_path: str | Path, check_kind: CheckKind | None = None, weights: bool = True) -> Path:
     """The folder of a local path, or of a hub id, fetched where the cache does not hold it. `check_kind` refuses what
-    is not wanted by its config.json: by default all but causal language models.
+    is not wanted by its config.json: by default all but causal language models. Of a hub id only what describes the
+    model is fetched where its `weights` are not wanted.
 
     Raises:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
@@ -49,7 +51,7 @@ def find(name_or_path: str | Path, check_kind: CheckKind | None = None) -> Path:
         if config.is_file():  # before the weights are fetched
             (check_kind or _check_kind)(name, described := config_of(config.parent))
             check_size(name, described)
-        return Path(snapshot_download(name, allow_patterns=list(WANTED)))
+        return Path(snapshot_download(name, allow_patterns=list(WANTED if weights else DESCRIBING)))
     except LabError:
         raise
     except HFValidationError as error:

@@ -23,7 +23,7 @@ from labcore.errors import LabError, first_line
 from labcore.files.adapters import is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.folder import check_folder, find
-from labcore.llm.nets.tokenizer import load_tokenizer, with_padding
+from labcore.llm.nets.tokenizer import check_end, load_tokenizer, with_padding
 from labcore.spec.activity import report
 
 # What Hugging Face has to say about a folder reaches the user as our sentence, not as a warning on the console.
@@ -83,9 +83,7 @@ def load(name_or_path: str | Path, dtype: torch.dtype = torch.float32,
     if largest >= rows:
         raise LabError(f"The model in {folder} knows {rows:,} tokens, but its tokenizer has ids up to {largest:,}: "
                        "use the tokenizer that the model was trained with.")
-    if tokenizer.eos_token_id is None:
-        raise LabError(f"The tokenizer in {folder} has no end-of-text token, so answers could not end: set eos_token "
-                       "in its tokenizer_config.json.")
+    check_end(tokenizer, folder)
     with_padding(tokenizer, rows)
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id
     # Sampling settings without do_sample, as many folders carry them, are refused when the model is saved again.

@@ -80,3 +80,10 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     except Exception as error:
         raise LabError(f"The tokenizer in {folder} cannot be loaded ({first_line(error)[:300]}): save it again as "
                        "tokenizer.json with tokenizer.save_pretrained.") from error
+
+
+def check_end(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Raise LabError where a policy's tokenizer has no end token: its completions could not end."""
+    if tokenizer.eos_token_id is None:
+        raise LabError(f"The tokenizer in {folder} has no end-of-text token, so answers could not end: set eos_token "
+                       "in its tokenizer_config.json.")

@@ -27,7 +27,7 @@ from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import view
 from labcore.llm.probes.budget import SAMPLES as SAMPLES_ACCOUNT
-from labcore.llm.rendering import encode_prompts
+from labcore.llm.rendering import Ids, encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
@@ -196,8 +196,9 @@ def _choose(alone: LlmSession) -> tuple[Watched, ...]:
     own = _of_reference(alone, problems) if sampled else [[] for _ in problems]
     watched = []
     for (problem, pair), frequent in zip(asked, own, strict=True):
-        sides = pair and (_given(alone, problem, pair.chosen, room, pair.chosen_truncated),
-                          _given(alone, problem, pair.rejected, room, pair.rejected_truncated))
+        chosen, rejected = (pair and pair.sampled) or (None, None)
+        sides = pair and (_given(alone, problem, pair.chosen, room, pair.chosen_truncated, chosen),
+                          _given(alone, problem, pair.rejected, room, pair.rejected_truncated, rejected))
         right = [_given(alone, problem, problem.answer, room)] if _is_right(alone, problem) else []
         watched.append(Watched(problem, (*(sides or ()), *right, *frequent), sides or None))
     return tuple(watched)
@@ -257,9 +258,10 @@ def _learns_pairs(session: LlmSession) -> bool:
     return "pairs" in session.knobs
 
 
-def _given(session: LlmSession, problem: Problem, text: str, room: int, truncated: bool = False) -> Answer:
-    """An answer as at most `room` tokens, with the end token where it was not cut."""
-    _, (ids,) = session.rendering.answers([problem], [text], [not truncated])
+def _given(session: LlmSession, problem: Problem, text: str, room: int, truncated: bool = False,
+           sampled: Ids = None) -> Answer:
+    """An answer as at most `room` tokens, with the end token where it was not cut; the `sampled` ones where it was."""
+    _, (ids,) = session.rendering.answers([problem], [text], [not truncated], [sampled])
     return Answer(text, tuple(ids[:room]), not truncated)
 
 

@@ -218,7 +218,8 @@ FREE = [choice.key for choice in choices.PREFERENCE_LOSS.members if not choice.r
 
 @pytest.mark.parametrize("key", ROWS)
 def test_every_row_learns(key):
-    """A flipped sign anywhere would lower the margin; what was sampled from the base earns more afterwards."""
+    """A flipped sign anywhere would lower the margin; what is sampled earns more afterwards, unless a loss makes the
+    chosen side less likely too."""
     started = session(key, steps=20, pairs_per_step=16, learning_rate=0.01, eval_prompts=256) if (
         "eval_every" in {knob.key for knob in ALGORITHMS[key].knobs}) else session(
         key, steps=20, pairs_per_step=16, learning_rate=0.01)
@@ -226,7 +227,7 @@ def test_every_row_learns(key):
     first, last = got[0].metrics, got[-1].metrics
     assert last["loss"] < first["loss"] and last["rewards/accuracies"] > 0.6
     assert last["rewards/margins"] > first["rewards/margins"] + 0.05
-    assert last["reward"] > first["reward"] + 0.01
+    assert last["reward"] > first["reward"] + 0.01 or key == "apo_down"
     assert (REFERENCE in started.models) == (REFERENCE in ALGORITHMS[key].models)
 
 

@@ -1,0 +1,72 @@
+"""Before a run: prompts as the chosen model will read them, and what is to be known of the user's file in tokens.
+
+A job looks at the data; the page says what it found, with buttons for what can be done about it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app import jobs
+from app.session import Draft
+from app.training import preview_html
+from app.training.data_words import Finding, Proposal
+from labcore.catalog.llm.knobs import PROMPT
+from labcore.catalog.llm.models import MODELS
+from labcore.jobs import preview
+from labcore.spec.run_spec import RunSpec
+
+DOING = "The prompts are rendered and tokenised"
+PROPOSALS = {
+    "template off": (Proposal("Use the model's template", (("template", "auto"),)),),
+    "no template": (Proposal("Use ChatML", (("template", "chatml"),)),),
+    "unusable": (Proposal("Leave out these rows", (("unusable_rows", "skip"),)),),
+    "long": (Proposal("Leave out long prompts", (("long_prompts", "skip"),)),
+             Proposal("Cut their beginning", (("long_prompts", "cut"),))),
+}
+
+
+def fits(draft: Draft) -> bool:
+    """Whether prompts of the draft's runs are rendered: by a model that brings a tokenizer, or from the user's file."""
+    rendered = any(knob.key == PROMPT[0].key for knob in draft.row.knobs)
+    return rendered and (draft.fields["model"] not in MODELS or draft.task_row.data in ("prompts", "preferences"))
+
+
+def follows(draft: Draft) -> dict[str, Any]:
+    """The values with which the prompts change; none where none are shown."""
+    keys = {"max_new_tokens", *(knob.key for knob in PROMPT)} if fits(draft) else ()
+    return {key: draft.values[key] for key in keys if key in draft.values}
+
+
+def read(spec: RunSpec) -> dict[str, Any] | None:
+    """What the job found, once it has; else what is being waited for, or a button that starts it."""
+    asked = preview.asked(spec)
+    if not (at_once(spec.model) or st.session_state.get(preview.JOB) == asked):
+        st.button("Show the prompts as this model reads them", icon=":material/visibility:", key="preview_now",
+                  on_click=st.session_state.__setitem__, args=(preview.JOB, asked))
+        return None
+    result, _ = jobs.result(asked, DOING, preview.JOB, like=(spec.data, spec.model))
+    return result
+
+
+def at_once(model: str) -> bool:
+    """Whether the model's tokenizer is here, so that nothing has to be fetched for it."""
+    return model in MODELS or Path(os.path.expanduser(model)).is_dir()
+
+
+def findings(result: dict[str, Any], spec: RunSpec) -> list[Finding]:
+    """What is said of the data, each with its buttons."""
+    return [Finding(said.level, said.text, PROPOSALS.get(said.about, ()) if said.level == preview.WARNING else ())
+            for said in preview.findings(result, spec)]
+
+
+def rows(result: dict[str, Any], own: bool) -> None:
+    """The first rows, folded where they are the task's own examples."""
+    count = len(result["shown"])
+    title = f"The first {count} rows" if own else f"{count} prompts"
+    with st.expander(f"{title} as the model reads them", expanded=own, key="preview_rows"):
+        st.html(preview_html.page(result))

@@ -1,0 +1,145 @@
+"""Which rows of the user's file a model can be asked: those that its template takes and that leave room for a
+completion.
+
+A token has at least one byte of text, so that only rows of more bytes than there is room are tokenised, and few are
+even rendered: what a template adds to the texts of a conversation depends on its roles alone, and is measured once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, TypeVar
+
+from labcore.errors import LabError
+from labcore.files.jsonl import Fault
+from labcore.llm.rendering import SYSTEM, Asked, Rendering
+from labcore.tasks.task import Problem, Turn
+from labcore.tasks.usable import CUT, SKIP, STOP, lines_named, said_of
+
+AT_ONCE = 1024  # prompts that are tokenised together
+FRAME = 8  # bytes that stand for the tokens which a tokenizer adds by itself, such as a BOS
+LETTER = "x"
+FOLDS = ("The chat template has no system turn, so the system text stands at the beginning of the first turn of the "
+         "user.")
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A row that cannot be used as it is: `tokens` of a prompt that is too long, or the `fault` of its rendering."""
+
+    row: Asked
+    tokens: int = 0
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is left out of the rows, and what is cut, for a `room` of so many tokens; `folds`: the template has no
+    system turn, and rows have one."""
+
+    room: int
+    left_out: Sequence[Misfit] = ()
+    cut: Sequence[Misfit] = ()
+    folds: bool = False
+
+    def usable(self, rows: Sequence[Row]) -> list[Row]:
+        """Those of the rows that are not left out."""
+        out = {id(each.row) for each in self.left_out}
+        return [row for row in rows if id(row) not in out]
+
+    def notes(self, unread: Sequence[Fault]) -> list[str]:
+        """The sentences of an event that says so, and which rows could not be read before."""
+        long = [each for each in self.left_out if each.tokens]
+        faults = [*unread, *((each.row.line or 0, each.fault) for each in self.left_out if each.fault)]
+        said = [said_of(sorted(faults))] if faults else []
+        for done, some in (("left out", long), ("cut at the beginning", self.cut)):
+            if some:
+                said.append(f"{_counted(len(some), 'prompt')} of more than {self.room:,} tokens "
+                            f"{'was' if len(some) == 1 else 'were'} {done}: {_lines(some)}.")
+        return [*said, FOLDS] if self.folds else said
+
+
+def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
+           besides: Sequence[Asked] = ()) -> Fit:
+    """What becomes of the rows to train on, and of those `besides`, by the knobs `long_prompts` and `unusable_rows`.
+
+    Raises:
+        LabError: some cannot be used, and are not to be left out; or none is left to train on.
+    """
+    every = (*rows, *besides)
+    found = misfits(rendering, every, room)
+    ways = [str(knobs.get("unusable_rows" if each.fault else "long_prompts", STOP)) for each in found]
+    stopping, left, shortened = ([each for each, way in zip(found, ways, strict=True) if way == wanted]
+                                 for wanted in (STOP, SKIP, CUT))
+    if stopping:
+        raise LabError(unfit(stopping, room))
+    fit = Fit(room, left, shortened, folds(rendering, every))
+    if rows and not fit.usable(rows):
+        raise LabError(f"No row of the file can be used. {left[0].fault or unfit(left, room)}")
+    return fit
+
+
+def folds(rendering: Rendering, rows: Sequence[Asked]) -> bool:
+    """Whether a system text stands in the first turn of the user, since the template has no system turn."""
+    asked = bool(rendering.system) or any(row.turns and row.turns[0].role == SYSTEM for row in rows)
+    return asked and rendering.template is not None and not rendering.takes_system
+
+
+def misfits(rendering: Rendering, rows: Sequence[Asked], room: int) -> list[Misfit]:
+    """The rows whose prompts the template refuses, or have more than `room` tokens; by their lines."""
+    frames: dict[tuple[str, ...], float] = {}
+    doubtful = [row for row in rows if _most_bytes(rendering, row, frames) > room]
+    found = [misfit for start in range(0, len(doubtful), AT_ONCE)
+             for misfit in _of_some(rendering, doubtful[start: start + AT_ONCE], room)]
+    return sorted(found, key=lambda misfit: misfit.row.line or 0)
+
+
+def _most_bytes(rendering: Rendering, row: Asked, frames: dict[tuple[str, ...], float]) -> float:
+    """At most so many bytes a prompt has once it is rendered; infinite where the template refuses its roles."""
+    roles = tuple(turn.role for turn in row.turns)
+    if roles not in frames:
+        alike = Problem(LETTER, "", turns=tuple(Turn(role, LETTER) for role in roles))
+        try:
+            frames[roles] = len(rendering.text(alike).encode()) + FRAME
+        except LabError:
+            frames[roles] = inf
+    texts = [turn.content for turn in row.turns] or [row.prompt]
+    return frames[roles] + sum(len(text.encode()) for text in texts)
+
+
+def _of_some(rendering: Rendering, rows: Sequence[Asked], room: int) -> Iterator[Misfit]:
+    good = []
+    for row in rows:
+        try:
+            rendering.text(row)
+        except LabError as error:
+            yield Misfit(row, fault=str(error))
+        else:
+            good.append(row)
+    lengths = map(len, rendering.whole_prompts(good) if good else ())
+    yield from (Misfit(row, tokens=length) for row, length in zip(good, lengths, strict=True) if length > room)
+
+
+def unfit(found: Sequence[Misfit], room: int) -> str:
+    """The sentence that refuses a file for its misfits: how many there are, which rows, and what can be done."""
+    long, faulty = [each for each in found if each.tokens], [each for each in found if each.fault]
+    if faulty:
+        more = f" The same applies to {_lines(faulty[1:])}." if faulty[1:] else ""
+        return f"{faulty[0].fault}{more} To leave out such rows, set unusable_rows=skip."
+    longest = max(each.tokens for each in long)
+    which = f" ({_lines(long)})" if any(each.row.line for each in long) else ""
+    have = f"has {longest:,}" if len(long) == 1 else f"have up to {longest:,}"
+    return (f"{_counted(len(long), 'prompt')}{which} {have} tokens, but the model has room for {room:,} before the "
+            "completion: shorten them, lower max_new_tokens, choose a model with a longer context, or set long_prompts "
+            "to skip or cut.")
+
+
+def _lines(found: Sequence[Misfit]) -> str:
+    return lines_named([each.row.line for each in found if each.row.line])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -1,0 +1,213 @@
+"""The user's data before a run as the model will read it: the first rows rendered and tokenised, and what is to be
+known of all rows. No weights are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labcore.errors import LabError, cut
+from labcore.files.artifacts import fetch
+from labcore.files.rows import read_rows
+from labcore.llm.fitting import Misfit, folds, misfits
+from labcore.llm.probes.pieces import pieces, shortened
+from labcore.llm.reader import Reader, reader_of
+from labcore.llm.rendering import ASSISTANT, SYSTEM, USER, Rendering, own_template
+from labcore.spec.run_spec import RunSpec
+from labcore.tasks.layout_names import Described, described
+from labcore.tasks.layouts import names_of
+from labcore.tasks.look import look_at
+from labcore.tasks.task import Pair, Problem, Single, make_task
+from labcore.tasks.usable import SKIP, OfFile
+from labcore.tasks.verifiers import answer_fault
+
+SHOWN, NAMED = 5, 20  # rows that are shown, and at most so many lines that are named
+MEASURED = 4096  # rows at most whose lengths in tokens are counted
+AT_ONCE = 256  # of them
+BINS = 16
+LONGEST_TEXT, LONGEST_COLUMN = 2000, 60  # characters of a text that is shown
+# All rows are looked at, held out or not, and those that a run would refuse.
+LENIENT = {"unusable_rows": SKIP, "verifier": "length", "held_out": 0.0, "held_out_file": ""}
+Row = Problem | Pair | Single
+
+
+def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The job for `spec`, a RunSpec as JSON; of a task without a file only some of its own prompts are shown.
+
+    Raises:
+        LabError: the model's tokenizer or the file cannot be used.
+    """
+    run = RunSpec.from_json(str(spec["spec"]))
+    task = make_task(run.task_row, {**run.knobs, **({} if run.data is None else LENIENT)}, run.data)
+    reader = reader_of(run.model, task, run.knobs)
+    room = max(1, reader.context - int(run.knobs["max_new_tokens"]))
+    about = {"context": reader.context, "room": room, "template": _template(reader.rendering),
+             "has_template": own_template(reader.rendering.tokenizer) is not None}
+    if not isinstance(task, OfFile):
+        some = task.problems(min(SHOWN, task.size or SHOWN), np.random.default_rng(run.seed))
+        return about | {"shown": [_shown(reader.rendering, row) for row in some]}
+    assert run.data
+    each = _layouts(fetch.bring(Path(run.data)), run)
+    unjudged = [(row.line or 0, fault) for row in task.every.rows
+                if isinstance(row, Problem) and (fault := answer_fault(run.knobs, row.answer))]
+    return about | _whole(task, reader, room, each) | {
+        "unjudged": _named(unjudged), "answered": any(_answers(row) for row in task.every.rows),
+        "shown": [_shown(reader.rendering, row) | _of_layout(each[row.line or 0], row)
+                  for row in task.every.rows[:SHOWN]]}
+
+
+def _template(rendering: Rendering) -> str:
+    own = own_template(rendering.tokenizer)
+    return "none" if rendering.template is None else "own" if rendering.template == own else "chatml"
+
+
+def _layouts(path: Path, run: RunSpec) -> dict[int, Described]:
+    """How each usable row was understood, by its line."""
+    names, labelled = names_of(run.knobs), run.task_row.pairs
+
+    def read(value: Mapping[str, Any], line: int) -> tuple[int, Described]:
+        return line, described(value, f"line {line} of {path.name}", names, labelled)
+    return dict(read_rows(path, read, []))
+
+
+# ---- all rows --------------------------------------------------------------------------------------------------
+
+
+def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described]) -> dict[str, Any]:
+    """What is to be known of all rows of the file."""
+    rows: Sequence[Row] = task.every.rows
+    seen = look_at(rows)
+    found = misfits(reader.rendering, rows, room)
+    faults, long = [each for each in found if each.fault], [each for each in found if each.tokens]
+    refused = {id(misfit.row) for misfit in faults}
+    good = [row for row in rows if id(row) not in refused]
+    some = good[::max(1, -(-len(good) // MEASURED))]  # spread over the file
+    layouts: dict[str, list[int]] = {}
+    for row in rows:
+        layouts.setdefault(each[row.line or 0].layout, []).append(row.line or 0)
+    return {
+        "rows": len(rows), "layouts": [[name, len(lines), lines[0]] for name, lines in layouts.items()],
+        "left_out": _named(task.left_out), "refused": _named([(_line(each), each.fault) for each in faults]),
+        "long": {"count": len(long), "lines": [_line(each) for each in long[:NAMED]],
+                 "longest": max((each.tokens for each in long), default=0)},
+        "out_of_order": _named([(row.line or 0, said) for row in rows if (said := out_of_order(row))]),
+        "lengths": _lengths(reader.rendering, some), "measured": len(some),
+        "folds": folds(reader.rendering, rows), "conversations": sum(bool(row.turns) for row in rows),
+        "repeated": seen.repeated if seen else 0, "disagreeing": seen.disagreeing if seen else 0,
+        "fits": seen.fits if seen else "", "columns": list(dict.fromkeys(
+            name for described in each.values() for name in described.columns))}
+
+
+def _named(faults: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    """How many rows, the first of their lines, and why the first of them."""
+    return {"count": len(faults), "lines": [line for line, _ in faults[:NAMED]], "why": faults[0][1] if faults else ""}
+
+
+def _line(misfit: Misfit) -> int:
+    return misfit.row.line or 0
+
+
+def out_of_order(row: Row) -> str:
+    """Which turn of a conversation does not follow the one before it as usual; empty where all do.
+
+    >>> from labcore.tasks.task import Turn
+    >>> out_of_order(Problem("b", "", 1, (Turn("user", "a"), Turn("user", "b"))))
+    'turn 2 is by the user, after the user'
+    """
+    roles = [turn.role for turn in row.turns]
+    talk = roles[roles[:1] == [SYSTEM]:]
+    first = len(roles) - len(talk) + 1
+    if talk and talk[0] != USER:
+        return f"turn {first} is by the {talk[0]}, and the user begins a conversation"
+    for number, (before, after) in enumerate(pairwise(talk), start=first + 1):
+        alternate = (after == ASSISTANT) != (before == ASSISTANT) and after != SYSTEM
+        if not alternate and (before, after) != ("tool", "tool"):
+            return f"turn {number} is by the {after}, after the {before}"
+    return ""
+
+
+def _lengths(rendering: Rendering, rows: Sequence[Row]) -> dict[str, Any]:
+    """Tokens of the prompts, and of the prompts with their answers; of a pair with the longer side."""
+    prompts: list[int] = []
+    wholes: list[int] = []
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start: start + AT_ONCE]
+        asked = [len(ids) for ids in rendering.whole_prompts(some)]
+        prompts += asked
+        wholes += _with_answers(rendering, some, asked)
+    answered = [length for length in wholes if length]
+    return {"prompt": _summary(prompts), "whole": _summary(answered) if answered else None}
+
+
+def _with_answers(rendering: Rendering, rows: Sequence[Row], asked: Sequence[int]) -> Iterator[int]:
+    """Tokens of each prompt with its answer; 0 where it has none."""
+    given = [(row, _answers(row)) for row in rows]
+    texts = [(row, text) for row, answers in given for text in answers]
+    _, ids = rendering.answers([row for row, _ in texts], [text for _, text in texts], [True] * len(texts)
+                               ) if texts else ([], [])
+    lengths = iter(map(len, ids))
+    for (_, answers), prompt in zip(given, asked, strict=True):
+        yield prompt + max(next(lengths) for _ in answers) if answers else 0
+
+
+def _answers(row: Row) -> list[str]:
+    if isinstance(row, Pair):
+        return [row.chosen, row.rejected]
+    said = row.completion if isinstance(row, Single) else row.answer
+    return [said] if said else []
+
+
+def _summary(lengths: Sequence[int]) -> dict[str, Any]:
+    """Quantiles and a histogram of some lengths."""
+    if not lengths:
+        return {"quantiles": [], "edges": [], "counts": []}
+    counts, edges = np.histogram(lengths, bins=min(BINS, max(1, max(lengths) - min(lengths))))
+    found = np.percentile(lengths, (0, 50, 90, 100), method="lower")
+    return {"quantiles": [int(each) for each in found], "edges": [float(each) for each in edges],
+            "counts": [int(each) for each in counts]}
+
+
+# ---- the rows that are shown -----------------------------------------------------------------------------------
+
+
+def _shown(rendering: Rendering, row: Row) -> dict[str, Any]:
+    """A row as the model reads it; `fault` where the template refuses it."""
+    made: dict[str, Any] = {"line": row.line, "turns": [[turn.role, cut(turn.content)] for turn in row.turns]}
+    contents = rendering.contents(row)
+    try:
+        prompt = pieces(rendering, rendering.text(row), contents)
+    except LabError as error:
+        return made | {"fault": str(error), "prompt": [], "tokens": 0, "answers": []}
+    tokens = sum(len(ids) for _, ids, _ in prompt)
+    single = "completion" if isinstance(row, Single) else "answer"
+    labels = ["chosen", "rejected"] if isinstance(row, Pair) else [single]
+    answers = [_answer(rendering, row, label, text) for label, text in zip(labels, _answers(row), strict=False)]
+    return made | {"prompt": shortened(prompt), "tokens": tokens, "answers": answers,
+                   **({"label": row.label} if isinstance(row, Single) else {})}
+
+
+def _answer(rendering: Rendering, row: Row, label: str, text: str) -> dict[str, Any]:
+    """An answer with its end, from where it differs from its prompt."""
+    (prompt,), (ids,) = rendering.answers([row], [text], [True])
+    whole = rendering.with_answer(row, text)
+    found = pieces(rendering, whole, [*rendering.contents(row), text], skip=len(prompt))
+    if rendering.template is None:
+        end = rendering.ends[0]
+        found.append((str(rendering.tokenizer.convert_ids_to_tokens(end)), [end], "special"))
+    return {"label": label, "tokens": len(ids), "pieces": shortened(found)}
+
+
+def _of_layout(layout: Described, row: Row) -> dict[str, Any]:
+    columns = getattr(row, "columns", {})
+    return {"layout": layout.layout, "fields": dict(layout.fields),
+            "columns": [[name, _short(columns[name])] for name in layout.columns if name in columns]}
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST_COLUMN else f"{text[:LONGEST_COLUMN - 1]}…"

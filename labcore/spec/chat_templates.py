@@ -1,0 +1,59 @@
+"""Whether a model has a chat template, by its files alone: nothing is loaded or fetched."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError
+from labcore.files.given import NotJSON, read_json
+from labcore.files.paths import path_of
+from labcore.spec.model_names import may_be_hub_id
+from labcore.spec.run_spec import RunSpec
+
+FILES = ("chat_template.jinja", "chat_template.json")
+CONFIG = "tokenizer_config.json"  # which may hold the template as a text
+
+
+def caution(spec: RunSpec) -> str:
+    """That a model which was trained with a chat template would get plain text; mostly empty."""
+    if spec.knobs.get("template") != "off" or not has_template(spec.model):
+        return ""
+    return ("The model has a chat template, but template is off, so it reads plain text, unlike its training: set "
+            "template=auto.")
+
+
+def has_template(model: str) -> bool | None:
+    """None where the files of a hub's model are not here."""
+    if model in MODELS:
+        return False
+    folder = path_of(os.path.expanduser(model))
+    if folder.is_dir():
+        return any((folder / name).is_file() for name in FILES) or _in_config(folder / CONFIG)
+    if not may_be_hub_id(model):
+        return None
+    from huggingface_hub import try_to_load_from_cache  # a third of a second
+
+    found = {name: try_to_load_from_cache(model, name) for name in (*FILES, CONFIG)}
+    if any(isinstance(found[name], str) for name in FILES):
+        return True
+    config = found[CONFIG]
+    return _in_config(Path(config)) if isinstance(config, str) else None
+
+
+def _in_config(path: Path) -> bool:
+    try:
+        return _holds_template(path, path.stat().st_mtime)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=8)  # a page asks at every touch of a knob
+def _holds_template(path: Path, changed: float) -> bool:
+    try:
+        config = read_json(path, constants=True)
+    except (LabError, NotJSON):  # said where the model is loaded
+        return False
+    return isinstance(config, dict) and bool(config.get("chat_template"))
