@@ -60,11 +60,12 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
     ids = tuple(run.id for run in runs)
     above, below = st.container(), st.container()
     doing = f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions"
-    spec: Spec | None = {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
-                              "temperature": TEMPERATURE, "max_new_tokens": limit}
+    wanted: Spec = {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
+                    "temperature": TEMPERATURE, "max_new_tokens": limit}
+    spec: Spec | None = wanted
     with below:  # so that the table stays where it is while newer checkpoints answer
         if any(large(run.spec) for run in runs):
-            spec = requested("answers", ids, spec, f"{doing}, with up to {limit:,} tokens each.")
+            spec = requested("answers", ids, wanted, f"{doing}, with up to {limit:,} tokens each.")
         if spec is None:
             return
         found, _ = jobs.result(spec, doing, "answers", ids, ids, polled)

@@ -218,7 +218,7 @@ class Rendering:
         return [row.prompt] if self.template is None else [turn["content"] for turn in self._turns(row)]
 
     def _plain(self, row: Asked) -> str:
-        if row.turns and _own_template(self.tokenizer) is not None:
+        if row.turns and own_template(self.tokenizer) is not None:
             raise LabError(f"The prompt{_place(row)} is a conversation, and the model's chat template is off: set "
                            "template=auto.")
         if row.turns:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from labcore.catalog.knob import Value
 from labcore.errors import LabError, cut
 from labcore.files.artifacts import fetch
 from labcore.files.rows import read_rows
@@ -32,7 +33,7 @@ AT_ONCE = 256  # of them
 BINS = 16
 LONGEST_TEXT, LONGEST_COLUMN = 2000, 60  # characters of a text that is shown
 # All rows are looked at, held out or not, and those that a run would refuse.
-LENIENT = {"unusable_rows": SKIP, "verifier": "length", "held_out": 0.0, "held_out_file": ""}
+LENIENT: dict[str, Value] = {"unusable_rows": SKIP, "verifier": "length", "held_out": 0.0, "held_out_file": ""}
 Row = Problem | Pair | Single
 
 
@@ -43,7 +44,7 @@ def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
         LabError: the model's tokenizer or the file cannot be used.
     """
     run = RunSpec.from_json(str(spec["spec"]))
-    task = make_task(run.task_row, {**run.knobs, **({} if run.data is None else LENIENT)}, run.data)
+    task = make_task(run.task_row, run.knobs if run.data is None else {**run.knobs, **LENIENT}, run.data)
     reader = reader_of(run.model, task, run.knobs)
     room = max(1, reader.context - int(run.knobs["max_new_tokens"]))
     about = {"context": reader.context, "room": room, "template": _template(reader.rendering),
