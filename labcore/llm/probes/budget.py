@@ -23,9 +23,12 @@ GROUP_SHARE = 0.25  # of a step's time divided by its prompts: more than the for
 
 
 class Budget:
-    """The clock of a session's probes. A step lies between `begin` and `end`, and each look within `spend`."""
+    """The clock of a session's probes. A step lies between `begin` and `end`, and each look within `spend`.
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    It counts processor time: a run that is paused within a step, or waits for a judge, earns nothing.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         self._clock = clock
         self._begun: float | None = None
         self._before = 0.0  # seconds of the steps that are complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from itertools import pairwise
 
@@ -70,6 +71,13 @@ def test_time_between_steps_is_not_the_runs():
     probes.end()
     clock.now += 1000  # paused
     assert probes.seconds == 5
+
+
+def test_a_run_that_waits_within_a_step_earns_nothing():
+    probes = Budget()
+    probes.begin()
+    time.sleep(0.2)
+    assert probes.seconds < 0.1
 
 
 def test_looks_keep_their_distance_however_cheap_they_are():
