@@ -126,9 +126,9 @@ _ALL = {knob.key: knob for knob in (
          "restart", 1, 4096, (16, 256), advanced=True),
     Knob("layers", "Hidden layers", 2, "Higher: can represent more, harder to train; lower: simpler functions.",
          "restart", 1, 8, (1, 3), advanced=True),
-    Knob("activation", "Activation", "elu", "The function of hidden units. elu, tanh: every unit keeps a gradient. "
-         "relu: units can end at 0 for every state, and then learn no more.", "restart",
-         choices=("elu", "relu", "tanh"), advanced=True, before="relu"),
+    Knob("layer_norm", "Layer normalisation", True, "On: the inputs of the last hidden units are normalised, so that "
+         "all units stay active and Q keeps improving. Off: up to half of these units end at 0 for every state.",
+         "restart", advanced=True, before=False),
 )}
 
 _COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval_episodes hidden layers"
@@ -194,7 +194,7 @@ _ROWS = (
          source=(f"{_HERE}.trpo:step", f"{_HERE}.trpo:conjugate_gradient", f"{_HERE}.trpo:line_search"),
          defaults={"gamma": 0.99, "delta": 0.02, "rollout_steps": 64, "anneal": False}, optimizers={"critic": _ADAM}),
     _row("dqn", "DQN", "dqn:run", f"{_COMMON} rollout_steps batch_size gradient_steps target_every tau double n_steps "
-         "td_loss epsilon_start epsilon_end exploration_frac buffer_size learning_starts activation",
+         "td_loss epsilon_start epsilon_end exploration_frac buffer_size learning_starts layer_norm",
          summary="Learns Q from replayed transitions towards targets made by a slower copy of the network, which also "
                  "acts.",
          latex=r"\begin{gathered}y=\sum_{k<n}\gamma^k r_{t+k}+\gamma^n(1-\text{end})\,Q_{target}(s_{t+n},a^*),\\ "

@@ -8,9 +8,9 @@ The slow copy also acts, greedily but for ε: it is a running average of the net
 from update to update, as those of Q itself do. Left out: prioritised replay, dueling heads, corrections for the actions
 of older policies within the n steps.
 
-Four defaults keep Q learning and keep what it has learnt. Hidden units are exponential linear ones: large early errors
-drive units of relu to where it gives 0 for every state, and no gradient brings them back. Of the second layer 25 to
-45 % were such dead units in the runs that stayed below 475. With n = 1 errors of Q add up to 1/(1 − γ) = 100 times
+Four defaults keep Q learning and keep what it has learnt. The inputs of the last hidden units are normalised: without
+that, large early errors drive units to where relu gives 0 for every state, and no gradient brings them back. 25 to 45 %
+of these units were dead in the runs that stayed below 475. With n = 1 errors of Q add up to 1/(1 − γ) = 100 times
 their size; with n = 16 to 1/(1 − γ¹⁶) = 7 times. The n steps are those of the policy that acted, so the replay is short
 and fresh. And the loss is the squared one: an end is a rare transition whose error may be as large as Q. Huber's loss
 gives it the gradient of an error of 1, and it is outvoted: Q stayed at 65 where the cart leaves the track, for a target
@@ -18,8 +18,8 @@ of 1.
 
 Source: Mnih et al. 2013, arXiv:1312.5602; Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461;
 Hessel et al. 2018, arXiv:1710.02298 (n steps); Fedus et al. 2020, arXiv:2007.06700 (n steps and the age of the replay);
-Obando-Ceron and Castro 2021, arXiv:2011.14826 (squared errors with Adam); Clevert et al. 2016,
-arXiv:1511.07289 (ELU); Sokar et al. 2023, arXiv:2302.12902 (units that go dead).
+Obando-Ceron and Castro 2021, arXiv:2011.14826 (squared errors with Adam); Gallici et al. 2024, arXiv:2407.04811 (layer
+normalisation keeps temporal differences stable); Sokar et al. 2023, arXiv:2302.12902 (units that go dead).
 """
 
 from __future__ import annotations

@@ -18,29 +18,32 @@ from torch import Tensor, nn
 from labcore.catalog.knob import Value
 from labcore.envs.gym_world import World
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": nn.functional.elu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class MLP(nn.Module):
-    """y = u (W_n f(… f(W_1 (c ∘ x) + b_1) …) + b_n). (..., sizes[0]) -> (..., sizes[-1])
+    """y = u (W_n f(N(… f(W_1 (c ∘ x) + b_1) …)) + b_n). (..., sizes[0]) -> (..., sizes[-1])
 
-    c is `scale` (sizes[0],) and u is `unit`, both constant and saved with the weights; 1 where none is given.
-    Weights orthogonal with gain √2, in the last layer with `gain` / u; biases 0. With `gain` None weights and biases
-    are uniform in ±1/√(inputs of the layer): a relu network without biases bends only at the origin, which for the
-    small observations of CartPole leaves Q nearly linear in them, and bootstrapping a linear Q diverges there.
+    N is layer normalisation before the last hidden units where the network is `normed`, else the identity. c is `scale`
+    (sizes[0],) and u is `unit`, both constant and saved with the weights; 1 where none is given. Weights orthogonal
+    with gain √2, in the last layer with `gain` / u; biases 0. With `gain` None weights and biases are uniform in
+    ±1/√(inputs of the layer): a relu network without biases bends only at the origin, which for the small observations
+    of CartPole leaves Q nearly linear in them, and bootstrapping a linear Q diverges there.
 
     Source: Saxe et al. 2014, arXiv:1312.6120; the gains are those of Huang et al. 2022, "The 37 implementation
-    details of PPO", detail 2; LeCun et al. 1998, "Efficient BackProp" (uniform).
+    details of PPO", detail 2; LeCun et al. 1998, "Efficient BackProp" (uniform); Ba et al. 2016, arXiv:1607.06450
+    (layer normalisation).
     """
 
     def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
-                 activation: str = "tanh", scale: Sequence[float] = (), unit: float = 1.0):
+                 activation: str = "tanh", scale: Sequence[float] = (), unit: float = 1.0, normed: bool = False):
         super().__init__()
         self.register_buffer("scale", torch.tensor(list(scale) or [1.0] * sizes[0]))
         self.register_buffer("unit", torch.tensor([unit]))
         self.register_load_state_dict_pre_hook(_unit_of_before)
-        self.sizes, self.activation = list(sizes), activation
+        self.sizes, self.activation, self.normed = list(sizes), activation, normed
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
+        self.norm = nn.LayerNorm(sizes[-2]) if normed else nn.Identity()
         for layer in self.layers:
             if gain is None:
                 bound = layer.in_features**-0.5
@@ -55,7 +58,8 @@ class MLP(nn.Module):
         *hidden, last = self.layers
         x = x * self.scale
         for layer in hidden:
-            x = ACTIVATIONS[self.activation](nn.functional.linear(x, layer.weight, layer.bias))
+            x = nn.functional.linear(x, layer.weight, layer.bias)
+            x = ACTIVATIONS[self.activation](self.norm(x) if layer is hidden[-1] else x)
         return self.unit * nn.functional.linear(x, last.weight, last.bias)
 
 
@@ -77,11 +81,15 @@ def actor_critic(world: World, knobs: Mapping[str, Value], generator: torch.Gene
 
 
 def q_and_target(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
-    """A Q network and a copy of it for the targets, which no gradient moves."""
+    """A Q network and a copy of it for the targets, which no gradient moves. A normed one counts in tens of reward:
+    its hidden units are of size 1, and the values of CartPole and Acrobot of up to a hundred.
+    """
     # Unscaled, CartPole's angles of 0.2 are lost beside its speeds: Q is nearly linear in them, and its greedy policy
     # lets the cart drift away for tens of thousands of steps. But bounds can be far wider than what occurs: Acrobot's
     # speeds, bounded by 4π and 9π, are mostly below 4, and divided by their bounds they are lost in turn.
-    q = MLP((*_hidden(world, knobs), world.actions), generator, None, str(knobs["activation"]), _scale(world, 1 / 4))
+    normed = bool(knobs["layer_norm"])
+    q = MLP((*_hidden(world, knobs), world.actions), generator, None, "relu", _scale(world, 1 / 4),
+            10.0 if normed else 1.0, normed)
     return {"q": q, "target": copy.deepcopy(q).requires_grad_(False)}
 
 

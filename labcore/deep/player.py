@@ -23,7 +23,8 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
     """
     try:
         config = given.read_json(folder / "config.json", constants=True)
-        network = MLP(config["sizes"], torch.Generator(), activation=config["activation"])
+        network = MLP(config["sizes"], torch.Generator(), activation=config["activation"],
+                      normed=config.get("normed", False))  # folders of before layer normalisation do not say it
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))
         for key, known in (("environment", config), ("step", config), ("best_step", config),
                            (config["activation"], ACTIVATIONS)):

@@ -194,8 +194,8 @@ class DeepSession:
         acting, weights = self.acting, self.acting.state_dict()
         checkpoint.save_policy(folder / "policy", weights, self.best or weights, {
             "kind": self.spec.kind, "algorithm": self.spec.algorithm, "environment": self.spec.task,
-            "sizes": acting.sizes, "activation": acting.activation, "outputs": self.row.acts, "step": self.step,
-            "best_step": self.best_step, "best_return": self.best_return})
+            "sizes": acting.sizes, "activation": acting.activation, "normed": acting.normed, "outputs": self.row.acts,
+            "step": self.step, "best_step": self.best_step, "best_return": self.best_return})
         (folder / "state.json").write_text(json.dumps(self.values()), encoding="utf-8")
 
     def _load(self, folder: Path) -> None:

@@ -211,7 +211,7 @@ def test_it_learns(method, steps):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1176966785, 1961004206, 1410397, 854050139])
 def test_dqn_solves_cartpole_and_holds_it(seed):
-    """The last eight greedy evaluations are near 500. The last two seeds failed while Q's units were relu."""
+    """The last eight greedy evaluations are near 500. The last two seeds failed while units of Q could go dead."""
     session = DeepSession.start(make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", seed=seed))
     returns = [record.metrics["eval_return"] for record in session.run() if "eval_return" in record.metrics]
     assert sum(returns[-8:]) / 8 >= 475, returns
@@ -317,20 +317,21 @@ def test_looking_at_a_step_that_was_not_due_changes_nothing(start, method):
     assert looked
 
 
-def test_units_of_q_keep_a_gradient_where_those_of_relu_are_dead(generator):
-    x = torch.randn(5, 3, generator=generator)
-    for activation, alive in (("relu", False), ("elu", True)):
-        network = MLP((3, 8, 2), torch.Generator().manual_seed(0), None, activation)
-        with torch.no_grad():
-            network.layers[0].bias -= 5  # as after large errors: below 0 for every state
-        network(x).sum().backward()
-        assert bool(network.layers[0].weight.grad.any()) == alive
+def test_a_normed_network_normalises_the_inputs_of_its_last_hidden_units(generator):
+    normed = MLP((3, 8, 8, 2), torch.Generator().manual_seed(0), None, "relu", unit=10.0, normed=True)
+    x = 30 * torch.randn(5, 3, generator=generator)
+    first, second, last = normed.layers
+    z = (x @ first.weight.T + first.bias).clamp(min=0) @ second.weight.T + second.bias
+    z = (z - z.mean(1, keepdim=True)) / (z.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+    assert torch.allclose(normed(x), 10 * (z.clamp(min=0) @ last.weight.T + last.bias), atol=1e-5)
+    assert len(list(normed.parameters())) == 8  # a gain and a shift for each of the last hidden units
 
 
-@pytest.mark.parametrize("activation", ["elu", "relu"])
-def test_a_policys_folder_names_its_activation(start, tmp_path, activation):
-    session = start("dqn", {"activation": activation})
+@pytest.mark.parametrize("normed", [True, False])
+def test_a_policys_folder_says_whether_it_is_normed(start, tmp_path, normed):
+    session = start("dqn", {"layer_norm": normed})
     session.save(tmp_path)
     network, config = load(tmp_path / "policy")
     x = torch.randn(5, 4)
-    assert config["activation"] == activation and torch.equal(network(x), session.acting(x))
+    assert config["normed"] == normed and torch.equal(network(x), session.acting(x))
+    assert float(session.acting.unit) == (10 if normed else 1)

@@ -218,7 +218,7 @@ def test_what_starts_from_given_weights(given):
     assert base_spec(make(**{"algorithm_key": "grpo", "task_key": "sort", **given})) is None
 
 
-@pytest.mark.parametrize("knob, before", [("n_steps", 1), ("activation", "relu")])
+@pytest.mark.parametrize("knob, before", [("n_steps", 1), ("layer_norm", False)])
 def test_a_dqn_run_of_before_a_knob_goes_on_as_it_was(knob, before):
     spec = make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1")
     written = json.loads(spec.to_json())
