@@ -189,7 +189,7 @@ def test_a_rare_end_counts_by_how_far_it_is_off(start, knobs, fixed_point):
     (False, 1, 0.9 * 20), (True, 1, 0.9 * 10), (True, 3, 0.9**3 * 10)])
 def test_an_update_learns_from_the_target_network(start, double, span, target_of_s):
     """Q = (1, 0) and Q_target = (10, 20) everywhere: plain takes Q_target's best, double the value of Q's best."""
-    session = start("dqn", {"double": double, "gamma": 0.9, "td_loss": "mse"})
+    session = start("dqn", {"double": double, "gamma": 0.9, "td_loss": "mse", "layer_norm": False})
     for name, biases in (("q", [1.0, 0.0]), ("target", [10.0, 20.0])):
         with torch.no_grad():
             for weight in session.networks[name].parameters():
