@@ -20,7 +20,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.jobs import preview
 from labcore.spec.run_spec import RunSpec
 
-DOING = "The prompts are rendered and tokenised"
+DOING = "Rendering and tokenising the prompts"
 PROPOSALS = {
     "template off": (Proposal("Use the model's template", (("template", "auto"),)),),
     "no template": (Proposal("Use ChatML", (("template", "chatml"),)),),

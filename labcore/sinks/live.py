@@ -23,7 +23,7 @@ class Live:
         for name in choice.asked(store, row.id):
             if (sink := self._tried(name, partial(choice.SINKS[name].open, row))) is not None:
                 self._sinks[name] = sink
-                self._note(f"Metrics also go to {choice.SINKS[name].label}: {sink.place}")
+                self._note(f"Metrics are also sent to {choice.SINKS[name].label}: {sink.place}")
 
     def write(self, record: Record) -> None:
         """Send the metrics of a step that is committed."""

@@ -16,7 +16,7 @@ from labcore.catalog.llm.optimizer import LINEAR
 from labcore.catalog.task import Task
 
 SCRATCH, FULL, LORA = "", "full", "LoRA"  # how weights are learnt: from random ones, all of them, or by adapters
-STEPS, STEPS_SOURCE = 100, "long enough for a first look: TRL's trainers go through the data three times"
+STEPS, STEPS_SOURCE = 100, "chosen by this lab for a first look; TRL's default is 3 epochs"
 LORA_TIMES = 10  # the rate of adapters over that of all weights
 COMPLETIONS = 32  # of a step
 
@@ -32,7 +32,7 @@ class Default:
 
 Defaults = Mapping[str, Default]
 
-_HERE = "chosen by this lab, so that a processor makes a step in minutes"
+_HERE = "chosen by this lab so that a step takes minutes on a CPU"
 _MEASURED = "chosen by this lab, because sampling long completions is slow"
 _GSPO = {"clip_low": Default(3e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2)),
          "clip_high": Default(4e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2))}
