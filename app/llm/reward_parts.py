@@ -1,4 +1,4 @@
-"""What a reward is made of, in words: the parts that a step's samples hold of each answer. Pure."""
+"""Describe the parts of a completion's reward, from a step's samples, in words. Pure."""
 
 from __future__ import annotations
 

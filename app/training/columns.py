@@ -1,5 +1,4 @@
-"""Data that the page must ask about: a dataset of the hub by its name, which columns of a file stand for what, and rows
-that cannot be used."""
+"""Widgets for the user's data: a dataset of the hub, the columns of a file, and rows that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Beside Run: how long a step of the next run takes on this machine and what memory it needs, and where that is too
-much, buttons that change it. For models that were brought along; the built-in ones are fast."""
+"""Show beside Run the estimated time and memory of a step on this machine, with buttons that lower them if they are too
+high. Only for models that the user brought along, because the built-in ones are fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The user's data before a run, in words: which job looks at it, and what its result says. Imports no torch."""
+"""Describe the user's data before a run: name the job that reads it, and turn its result into sentences. Imports no
+torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The sinks of one run while it trains. None of them may stop it: what one raises is said once, and it is left."""
+"""Send the metrics of a training run to its sinks. A sink that raises is reported once and then dropped; the run
+continues."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The defaults of runs on pretrained weights, each with where it comes from: those of TRL 1.16 or of the paper.
+"""The defaults of runs on pretrained weights, each with its source: TRL 1.16, another library or the paper.
 
 The rows of the algorithms have the defaults of the built-in models, which learn from scratch in seconds: their learning
-rates would break a pretrained model at once. Batches here are those that a processor can make. What no table below
-names stays as the row and the task have it.
+rates would destroy a pretrained model. Batches here are small enough for a CPU. A knob that no table below names keeps
+the default of the row and the task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Knobs of what a run leaves beside its numbers: pictures to look at, and checkpoints to fork from.
+"""Knobs of a run's probes and of the disk space of its checkpoints.
 
 No metric depends on them.
 """
