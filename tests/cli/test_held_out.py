@@ -57,6 +57,6 @@ def test_best_goes_with_a_folder_of_a_run_that_was_measured(capsys, files):
     assert main(["run", "--algorithm", "sft", "--model", "tiny", "--task", "sort", "--steps", "1", "--json"]) == 0
     run_id = json.loads(capsys.readouterr().out)["run"]
     for arguments, words in ((["--out", str(files / "out"), "--best"], "no held-out rows were measured"),
-                             (["--out", str(files / "x.zip"), "--capsule", "--best"], "--best works only when a folder")):
+                             (["--out", str(files / "x.zip"), "--capsule", "--best"], "--best works only when")):
         assert main(["export", run_id, *arguments]) == 1
         assert words in capsys.readouterr().err

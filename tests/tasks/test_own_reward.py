@@ -73,7 +73,7 @@ def test_what_is_offered_is_read_and_never_run(tmp_path):
 def test_another_content_is_another_function(tmp_path, monkeypatch):
     first = own_reward.give(written(tmp_path, "def f(**_): return [1]") + ":f")
     other = first[:-1] + ("0" if first[-1] != "0" else "1")
-    with pytest.raises(LabError, match=r"mine\.py:f \(file hash \w+\), and no file here has this hash: put exactly that"):
+    with pytest.raises(LabError, match=r"mine\.py:f \(file hash \w+\), and no file here has this hash: put"):
         own_reward.check(other)
 
 
