@@ -1,4 +1,4 @@
-"""What a reward is made of, in words: the parts that a step's samples hold of each answer. Pure."""
+"""Describe the parts of a completion's reward, from a step's samples, in words. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mean(items: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
 def sentence(group: Mapping[str, Any]) -> str:
     """The parts of the rewards that a prompt's answers have earned on average; empty where there are none."""
     found = mean(group["answers"])
-    return f"Rewards on average: {said({'parts': found})}." if len(found) > 1 else ""
+    return f"Mean rewards: {said({'parts': found})}." if len(found) > 1 else ""
 
 
 def _mean(values: list[tuple[float, int]]) -> float | None:

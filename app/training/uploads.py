@@ -91,7 +91,7 @@ def _second(draft: Draft, types: Sequence[str], form: str) -> None:
     place = str(draft.values.get(SECOND, ""))
     there = file_at(place) if place else None
     with st.expander("Held-out file", expanded=bool(place)):
-        file = st.file_uploader("A second file that is only measured on", type=list(types), help=form,
+        file = st.file_uploader("A second file, used for evaluation only", type=list(types), help=form,
                                 key=f"upload:{draft.scope}:{SECOND}", disabled=read_only())
         chosen = keep(file.name, file.getvalue()).parent.name if file is not None else place
         if there and file is None:

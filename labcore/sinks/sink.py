@@ -1,4 +1,4 @@
-"""Where the metrics of a run can go live: the contract of a sink, and the sinks that there are."""
+"""The contract of a sink, which receives a run's metrics live, and the available sinks."""
 
 from __future__ import annotations
 

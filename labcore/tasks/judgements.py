@@ -48,8 +48,8 @@ class Judgements:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise LabError(f"The judge's replies in {_name(self._path)} cannot be used ({error}): free some space, or "
-                           "move the file away, and every answer is judged again.") from error
+            raise LabError(f"The judge's replies in {_name(self._path)} cannot be used ({error}): free some disk "
+                           "space, or move the file away to have every answer judged again.") from error
 
 
 def _name(path: Path) -> str:

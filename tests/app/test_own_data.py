@@ -176,7 +176,7 @@ def test_the_rows_are_shown_as_the_model_reads_them(lab, opened):
     test = opened()
     assert "30 rows in the layout “prompt and answer”" in words(test)
     assert "Prompts have 3 to 12 tokens (median 5, 90 % up to 8)" in words(test)
-    assert "Other fields travel with each row, for reward functions: level." in words(test)
+    assert "Other fields are available to reward functions: level." in words(test)
     assert [each.label for each in test.expander if "as the model reads" in each.label] == [
         "The first 2 rows as the model reads them"]
     (job,) = [spec for spec in asked.asked if spec["job"] == "data_preview"]
@@ -191,7 +191,7 @@ NONE = {"count": 0, "lines": [], "why": ""}
     ({"template": "none", "has_template": False, "conversations": 30, "refused": {**NONE, "count": 30}},
      "Every prompt is a conversation, and no chat template is in use", "Use ChatML", ("template", "chatml")),
     ({"refused": {"count": 2, "lines": [3, 8], "why": "It is refused."}},
-     "2 rows cannot be rendered and are in the way of a run: lines 3, 8. It is refused.", "Leave out these rows",
+     "2 rows cannot be rendered, so the run does not start: lines 3, 8. It is refused.", "Leave out these rows",
      ("unusable_rows", "skip")),
     ({"long": {"count": 25, "lines": [*range(1, 21)], "longest": 90}},
      "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64",
@@ -234,13 +234,13 @@ def test_columns_with_names_of_their_own_are_chosen(lab, page):
     test = uploaded(page("llm", algorithm="grpo", task="prompts"), "x.csv", "ask,reply,level\n2+3=,5,a\n1+1=,2,b\n")
     assert "no field 'prompt'" in test.error[0].value
     shown = {each.label: each for each in test.selectbox}
-    assert [*shown["Prompt is column"].options] == ["none", "ask", "reply", "level"]
-    shown["Prompt is column"].set_value("ask")
+    assert [*shown["Prompt column"].options] == ["none", "ask", "reply", "level"]
+    shown["Prompt column"].set_value("ask")
     test = ran(test)
-    next(each for each in test.selectbox if each.label == "Answer is column").set_value("reply")
+    next(each for each in test.selectbox if each.label == "Answer column").set_value("reply")
     test = ran(test)
     assert not test.error and "x.csv: 2 problems" in " ".join(each.value for each in test.caption)
-    assert {each.label for each in test.selectbox} >= {"Prompt is column"}, "the choice can be changed"
+    assert {each.label for each in test.selectbox} >= {"Prompt column"}, "the choice can be changed"
     test.button(key="do:Run").click()
     assert [run.spec.knobs["fields"] for run in ran(test) and lab.store.runs()] == ["prompt=ask,answer=reply"]
 
@@ -248,7 +248,7 @@ def test_columns_with_names_of_their_own_are_chosen(lab, page):
 def test_a_file_that_is_recognised_asks_nothing(lab, page):
     Answering(lab.launcher, none_tried(previewed(1)))
     test = uploaded(page("llm", task="prompts"), "x.csv", "question,answer\n2+3=,5\n")
-    assert not [each for each in test.selectbox if "is column" in each.label]
+    assert not [each for each in test.selectbox if each.label.endswith(" column")]
 
 
 def test_rows_that_cannot_be_used_are_left_out_by_a_button(lab, page):

@@ -66,7 +66,7 @@ def test_tensorboard_grows_with_the_run_and_a_resume_goes_on_behind_it():
     assert [event.step for event in found] == [1, 2, 3, 4, 5, 6]
     for event, row in zip(found, store.steps_after(run_id), strict=True):
         assert {value.tag: value.simple_value for value in event.summary.value} == single_precision(row.metrics)
-    assert notes(store, run_id) == [f"Metrics also go to TensorBoard: tensorboard --logdir {folder}"] * 2
+    assert notes(store, run_id) == [f"Metrics are also sent to TensorBoard: tensorboard --logdir {folder}"] * 2
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -195,4 +195,4 @@ def test_the_commands_ask_and_a_live_run_is_told_that_it_is_too_late(monkeypatch
     assert main(["fork", run_id, "--log", "tensorboard"]) == 0
     assert asked == [["tensorboard"]] * 3
     assert main(["resume", run_id, "--log", "tensorboard"]) == 1
-    assert "--log counts from a run's start" in capsys.readouterr().err
+    assert "--log takes effect when a run starts" in capsys.readouterr().err
