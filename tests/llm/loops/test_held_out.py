@@ -15,9 +15,12 @@ from labcore.files import uploads
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import held_out, preference, reward_model, sft
 from labcore.llm.pairs import Pairs
-from labcore.llm.rendering import encode_answers
+from labcore.llm.rendering import encode_answers, encode_examples
+from labcore.llm.session import LlmSession
+from labcore.spec.run_spec import make
 from labcore.tasks.epochs import Epochs
 from labcore.tasks.task import draw, held_of
+from tests.llm.chat_model import chat_folder, turns
 from tests.llm.tools import records, session, weights
 
 SUMS = [(f"{a}+{b}=", str(a + b)) for a in range(8) for b in range(8)]
@@ -139,6 +142,27 @@ def test_the_loss_is_that_of_the_answers(data):
     expected = sft.gradients(made, prompts, answers)
     found = held_out.loss(made, problems)
     assert found == pytest.approx({"loss": expected["loss"], "token_accuracy": expected["mean_token_accuracy"]})
+
+
+def test_the_loss_is_that_of_every_answer_of_a_conversation(tmp_path):
+    """As SFT learns it, so that the two losses are of the same tokens."""
+    (tmp_path / "talks.jsonl").write_text("".join(json.dumps({"messages": turns("2?", "4", f"and {n}?", f"{n}")}) + "\n"
+                                                  for n in range(20)), encoding="utf-8")
+    made = LlmSession.start(make(algorithm_key="sft", task_key="prompts", data=str(tmp_path / "talks.jsonl"),
+                                 knobs={**EASY, "max_new_tokens": 6},
+                                 model=str(chat_folder(tmp_path / "model")), device="cpu"))
+    problems = list(made.task.held)
+    examples = encode_examples(made.rendering, problems, made.context, made.device)
+    expected = sft.gradients(made, examples.prompts, examples.answers)
+    assert held_out.loss(made, problems)["loss"] == pytest.approx(expected["loss"])
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_file_of_labels_may_hold_out_rows_of_one_label(data, good):
+    made = started(data, "sft", "singles", steps=2)
+    made.task.take(made.task.rows, [row for row in held_of(made.task) if row.label == good])
+    assert {key.removeprefix("held_out/") for key in held(records(made)[0])} == (
+        {"loss", "token_accuracy", "rows"} if good else set())
 
 
 def test_pairs_are_measured_as_an_update_measures_them(data):
