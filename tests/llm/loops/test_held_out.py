@@ -223,6 +223,14 @@ def test_labelled_pairs_leave_no_row_of_the_file_out(data):
     assert max(Counter(pair.chosen for pair in given if pair.prompt == "x=").values()) == 12
 
 
+def test_fresh_pairs_to_measure_a_reward_model_on_are_the_same_wherever_its_epoch_stands(data):
+    made = started(data, "reward_model", "prompts", pairs="policy_each_step")
+    expected = reward_model.split(made)
+    records(made, pictures=False)
+    assert made.drawn[0] != (0, 0, 0)
+    assert [pair.prompt for pair in reward_model.split(made)[1]] == [pair.prompt for pair in expected[1]]
+
+
 def test_a_batch_larger_than_the_file_goes_round(tmp_path):
     rows = [{"prompt": f"{n}=", "answer": str(n)} for n in range(3)]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
