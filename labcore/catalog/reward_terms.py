@@ -22,8 +22,9 @@ SOURCE = "own_function"  # the member of the family REWARD
 VERIFIER, REWARD_MODEL, JUDGE = "verifier", "reward_model", "judge"
 BUILT_IN = (VERIFIER, REWARD_MODEL, JUDGE)
 JOIN = " + "
-_TAKEN = (*BUILT_IN, "gold", "shaped", "steps", "spread")  # parts of a reward that mean something else
-_TERM = re.compile(rf"(?P<built_in>{'|'.join(BUILT_IN)})|(?P<file>[^/\\]+?):(?P<function>\w+) (?P<hash>[0-9a-f]+)")
+_TAKEN = (*BUILT_IN, "gold", "reward", "shaped", "steps", "spread")  # parts of a reward that mean something else
+_FILE = r"[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]+?"  # a name without a folder and line breaks: scripts quote it
+_TERM = re.compile(rf"(?P<built_in>{'|'.join(BUILT_IN)})|(?P<file>{_FILE}):(?P<function>\w+) (?P<hash>[0-9a-f]+)")
 
 
 @dataclass(frozen=True)

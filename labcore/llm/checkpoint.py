@@ -34,7 +34,7 @@ from labcore.llm.nets.model import load
 from labcore.llm.nets.scorer import save_scorer
 from labcore.llm.networks import POLICY, SCORER
 from labcore.spec.run_spec import RunSpec
-from labcore.tasks.task import Pair
+from labcore.tasks.task import Pair, Turn
 
 ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer`
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
@@ -128,12 +128,17 @@ def _read(session: Checkpointed, folder: Path) -> None:
     session.notes.extend(resume_generator(session.generator, load_file(folder / "generator.safetensors")["generator"],
                                           (session.prompt_seed, ELSEWHERE, state["step"])))
     for name in PAIRS:
-        setattr(session, name, [Pair(**pair) for pair in state.get(name, [])])  # checkpoints of before had none
+        setattr(session, name, [_pair(pair) for pair in state.get(name, [])])  # checkpoints of before had none
     for name in LEARNT:
         setattr(session, name, state.get(name, getattr(session, name)))  # checkpoints of before had none
     session.knobs.update(state["knobs"])
     session.step, session.updates, session.tokens = state["step"], state["updates"], state["tokens"]
     session.finished_because = state["finished_because"]
+
+
+def _pair(fields: Mapping[str, Any]) -> Pair:
+    """A pair whose turns JSON has made lists."""
+    return Pair(**{**fields, "turns": tuple(Turn(*turn) for turn in fields.get("turns", ()))})
 
 
 def _read_policy(policy: PreTrainedModel, folder: Path) -> None:

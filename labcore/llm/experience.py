@@ -21,7 +21,7 @@ from labcore.llm.drawing import next_rows
 from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
 from labcore.llm.nets.tape import Tape
-from labcore.llm.rewards import Rewards, reward
+from labcore.llm.rewards import Rewards, reward, say_unscored
 from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
@@ -177,6 +177,8 @@ def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = N
 def judged(session: LlmSession, problems: list[Problem], generated: Generated) -> Sampled:
     """What the completions of some problems earn and which are kept, wherever they come from."""
     completions, rewards = generated.completions, reward(session, problems, generated)
+    if rewards.may_lack:
+        say_unscored(session, rewards, len(problems))
     group_size, shaped = len(completions) // len(problems), _shaped(session, rewards, completions)
     return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped,
                    _kept(session, rewards, completions, shaped, group_size),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,6 @@ def _config(folder: Path) -> Any:
 
 def _generation(folder: Path, config: Any) -> GenerationConfig:
     """As `from_pretrained` of a model has it."""
-    if (folder / "generation_config.json").is_file():
+    with suppress(OSError, ValueError, TypeError):  # a damaged one is none there either
         return GenerationConfig.from_pretrained(folder, local_files_only=True)
     return GenerationConfig.from_model_config(config)

@@ -249,8 +249,8 @@ def _place(problem: Problem, text: str) -> tuple[Hashable, ...]:
     return problem.prompt, tuple(problem.turns), problem.answer, text
 
 
-def _say_unscored(session: LlmSession, rewards: Rewards, groups: int) -> None:
-    """Have the next record say that groups got no reward at all, where the step before had none such."""
+def say_unscored(session: LlmSession, rewards: Rewards, groups: int) -> None:
+    """Have the next record say that groups to learn from got no reward at all, where the step before had none such."""
     silent = int(rewards.total.isnan().view(groups, -1).all(1).sum())
     if silent and not session.unscored:
         session.notes.append(f"No completion of {silent} of {groups} prompts has a reward, so these prompts teach "
@@ -282,7 +282,6 @@ def reward(session: LlmSession, problems: list[Problem], generated: Generated) -
         "completions": generated.completions, "rng": session.rng, "session": session})
     if choices.REWARD[knobs["reward_source"]].asks_user:
         _remember(session, rows, generated.texts, found)
-        _say_unscored(session, found, len(problems))
     return found
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-SHUFFLED = "shuffled"  # the value of the knob `order`
+SHUFFLED, AT_RANDOM = "shuffled", "random"  # the values of the knob `order`
 
 
 class Epochs:

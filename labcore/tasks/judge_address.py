@@ -30,6 +30,7 @@ def address(word: str) -> str:
     try:
         parts = urlsplit(word.strip())
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port)
+        usable = usable and all(letter.isprintable() and not letter.isspace() for letter in word.strip())
     except ValueError:
         usable = False
     if not usable:

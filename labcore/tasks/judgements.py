@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
 
 from labcore.errors import LabError
@@ -24,7 +23,10 @@ class Judgements:
 
     def __enter__(self) -> Self:
         self._path = made(home()) / JUDGEMENTS
-        self._db = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
+        try:
+            self._db = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
         self._do("CREATE TABLE IF NOT EXISTS judgements (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
         return self
 
@@ -48,9 +50,8 @@ class Judgements:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise LabError(f"The judge's replies in {_name(self._path)} cannot be used ({error}): free some disk "
-                           "space, or move the file away to have every answer judged again.") from error
+            raise self._unusable(error) from error
 
-
-def _name(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
+    def _unusable(self, error: sqlite3.Error) -> LabError:
+        return LabError(f"The judge's replies in {self._path.parent.name}/{self._path.name} cannot be used ({error}): "
+                        "free some disk space, or move the file away to have every answer judged again.")

@@ -243,6 +243,8 @@ def pickled(policy):
     (lambda policy: edited(policy, target_modules=["q_proj"]), r"does not fit the model .*Target modules"),
     (lambda policy: edited(policy, peft_type="PREFIX_TUNING"), "PREFIX_TUNING, and the lab reads LoRA only"),
     (pickled, r"only pickle weights \(adapter_model\.bin\)"),
+    (lambda policy: (policy / "chat_template.jinja").write_bytes(b"\xff"), "chat_template.jinja or a .* cannot be"),
+    (lambda policy: (policy / "generation_config.json").write_text("{"), "generation_config.json that cannot be read"),
 ])
 def test_an_adapter_that_does_not_fit_is_one_sentence(breaks, said, base, tmp_path):
     trained("sft", base(), tmp_path / "saved", steps=1)
@@ -250,6 +252,13 @@ def test_an_adapter_that_does_not_fit_is_one_sentence(breaks, said, base, tmp_pa
     with pytest.raises(LabError, match=said) as error:
         load(tmp_path / "saved" / "policy")
     assert "\n" not in str(error.value)
+
+
+def test_an_adapter_that_names_no_ends_keeps_those_of_its_base(base, tmp_path):
+    trained("sft", base(), tmp_path / "saved", steps=1)
+    ends = load(tmp_path / "saved" / "policy")[0].generation_config.eos_token_id
+    (tmp_path / "saved" / "policy" / "generation_config.json").write_text("{}")
+    assert load(tmp_path / "saved" / "policy")[0].generation_config.eos_token_id == ends is not None
 
 
 def test_what_cannot_have_an_adapter_says_so(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -183,6 +185,26 @@ def test_a_group_without_any_reward_teaches_nothing_and_says_so_once(own):
     assert silent and all(record.metrics["grad_norm"] > 0 for record in silent)
     said = [note for record in found for note in record.notes]
     assert len(said) <= len(silent) and "has a reward, so these prompts teach nothing" in said[0] and "None" in said[0]
+
+
+def test_held_out_rows_without_any_reward_are_no_news(own, tmp_path):
+    """Nothing is learnt from them."""
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"prompt": f"{n}=", "answer": "1"}) + "\n"
+                                                 for n in range(40)))
+    held = {row.prompt for row in session("grpo", task="prompts", letters=False, verifier="exact",
+                                          data=str(tmp_path / "rows.jsonl")).task.held}
+    body = (f"def f(prompts, completions):\n    return [None if prompt in {held!r} else 1 + len(text)"
+            " for prompt, text in zip(prompts, completions)]")
+    found = records(session("grpo", **own(body, "f"), task="prompts", letters=False, verifier="exact", steps=2,
+                            held_out_every=1, data=str(tmp_path / "rows.jsonl")))
+    assert "held_out/greedy" in found[0].metrics and "held_out/reward" not in found[0].metrics
+    assert not any("No reward scored" in note for record in found for note in record.notes)
+
+
+def test_a_function_may_be_called_reward(own):
+    body = "def reward(completions):\n    return [None] + [1] * (len(completions) - 1)"
+    record = records(session("grpo", **own(body, "reward", "verifier"), steps=1))[0]
+    assert record.metrics["unscored/reward"] == 0 < record.metrics["unscored/mine.reward"]
 
 
 def test_a_batch_without_any_reward_is_no_update(own):

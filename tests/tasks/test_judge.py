@@ -150,6 +150,13 @@ def test_nonsense_scores_nothing_and_nonsense_alone_is_said_in_words(serve):
         Judge(server.url, "m").scores(PROBLEMS[1:], TEXTS[1:])
 
 
+@pytest.mark.parametrize("thoughts", ["<think>Is it 3, or 4?", "Is it 3, or 4?", "<think>" + "Is it 3, or 4? " * 999])
+def test_a_grade_stands_behind_its_thoughts(serve, thoughts):
+    """Also where the judge's template begins them, and where they are longer than what is kept of a reply."""
+    server = serve(lambda text: f"{thoughts}</think>\n\n8")
+    assert Judge(server.url, "m").scores(PROBLEMS, TEXTS) == [0.8, 0.8]
+
+
 def test_one_that_cannot_be_reached_for_some_scores_the_others(serve, monkeypatch):
     monkeypatch.setattr(judge, "TRIES", 1)
     server = serve(first=[(500, {})])
@@ -167,6 +174,21 @@ def test_a_refusal_is_not_repeated_and_never_shows_the_key(serve, monkeypatch, s
     with pytest.raises(LabError, match=f"refuses the request \\({status} incorrect key the key\\)") as refusal:
         Judge(server.url, "m").scores(PROBLEMS[:1], TEXTS[:1])
     assert server.asked == {"4": 1} and "sk-secret" not in str(refusal.value)
+
+
+def test_no_part_of_the_key_is_shown_where_a_refusal_is_cut(serve, monkeypatch):
+    monkeypatch.setenv("RL_LAB_JUDGE_KEY", "sk-secret")
+    server = serve(lambda text: "x " * 95 + "sk-secret", first=[(401, {})])
+    with pytest.raises(LabError, match="refuses the request") as refusal:
+        Judge(server.url, "m").scores(PROBLEMS[:1], TEXTS[:1])
+    assert "sk-" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "sk-\nsecret"])
+def test_a_key_that_no_request_can_have_is_said_in_words(serve, monkeypatch, key):
+    monkeypatch.setenv("RL_LAB_JUDGE_KEY", key)
+    with pytest.raises(LabError, match="RL_LAB_JUDGE_KEY has characters that no key has"):
+        Judge(serve().url, "m").scores(PROBLEMS, TEXTS)
 
 
 def test_nobody_listens(monkeypatch):
@@ -196,7 +218,8 @@ def test_the_address_is_the_same_however_it_is_written(word, found):
 
 @pytest.mark.parametrize("word, match", [
     ("localhost:8000", "is no URL"), ("ftp://a.b", "is no URL"), ("http://", "is no URL"), ("http://a:b", "is no URL"),
-    ("", "is no URL"), ("https://me:sk-1@a.b/v1", "must not hold a name"), ("https://a.b/v1?key=1", "must not hold")])
+    ("", "is no URL"), ("http://a b/v1", "is no URL"), ("http://a\0b/v1", "is no URL"),
+    ("https://me:sk-1@a.b/v1", "must not hold a name"), ("https://a.b/v1?key=1", "must not hold")])
 def test_an_address_that_cannot_be_is_said_in_words(word, match):
     with pytest.raises(LabError, match=match) as refusal:
         address(word)
@@ -208,6 +231,13 @@ def test_a_file_of_replies_that_is_none_is_said_in_words(serve):
     home().mkdir()
     (home() / JUDGEMENTS).write_bytes(b"no database " * 999)
     with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some disk space, or move the file"):
+        Judge(server.url, "m").scores(PROBLEMS, TEXTS)
+
+
+def test_replies_that_cannot_be_kept_are_said_in_words(serve):
+    server = serve()
+    (home() / JUDGEMENTS).mkdir(parents=True)
+    with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some space, or move the file away"):
         Judge(server.url, "m").scores(PROBLEMS, TEXTS)
 
 

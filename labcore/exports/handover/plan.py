@@ -234,6 +234,9 @@ _HELD_OUT = missing("the code below takes every row of your file: remove those t
 TASK_RULES: Rules = {
     "held_out": switch(_HELD_OUT, 0.0), "held_out_file": switch(_HELD_OUT, ""), **dict.fromkeys(
         ("held_out_every", "held_out_prompts", "held_out_samples"), MEASURED),
+    "unusable_rows": switch(missing("the code below stops at a row that cannot be used: remove those rows"), "stop"),
+    "long_prompts": switch(missing("the code below takes prompts of any length: shorten or remove the long ones"),
+                           "stop"),
     "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),

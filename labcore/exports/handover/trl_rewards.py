@@ -30,7 +30,7 @@ def functions(plan: Plan) -> tuple[str, str]:
         found, code = _other(plan, str(plan["reward_source"]))
         return code, found
     terms = [_other(plan, term.key) if not term.function else
-             (f'import_module("{PurePath(term.file).stem}").{term.function}', "") for term in named]
+             (f"import_module({PurePath(term.file).stem!r}).{term.function}", "") for term in named]
     files = dict.fromkeys(term.file for term in named if term.function)
     listed = "\n".join(f"    {found}," for found, _ in terms)
     own = comment(f"Your own functions: put {' and '.join(files)} beside this script.") if files else ""

@@ -18,7 +18,7 @@ from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.loops import preference, sft
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes import watched
-from labcore.llm.rendering import encode_answers
+from labcore.llm.rendering import encode_examples
 from labcore.llm.rewards import Rewards, reward, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.passes import pass_at_k
@@ -96,12 +96,12 @@ def _at_once(knobs: Mapping[str, Any]) -> int:
 
 
 def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
-    """How likely the policy finds the rows' own answers: −log π, nats/token, and the share of tokens that are its first
-    choice."""
-    problems = problems_of(rows)
-    prompts, given = encode_answers(alone.rendering, problems, [problem.answer for problem in problems],
-                                    alone.context, alone.device)
-    nll, right = sft.given_answers(alone, prompts, given)
+    """How likely the policy finds what SFT would learn of the rows: −log π, nats/token, and the share of tokens that
+    are its first choice; nothing where no row has a desired answer."""
+    if not (problems := problems_of(rows)):
+        return {}
+    found = encode_examples(alone.rendering, problems, alone.context, alone.device)
+    nll, right = sft.given_answers(alone, found.prompts, found.answers)
     return {"loss": nll, "token_accuracy": right}
 
 

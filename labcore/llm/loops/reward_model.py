@@ -27,6 +27,7 @@ from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
 from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
+from labcore.tasks.epochs import AT_RANDOM
 from labcore.tasks.task import Pair, Problem, Turn, draw, has_singles, held_of
 
 SHOWN = 16  # pairs in the sample view
@@ -75,7 +76,7 @@ def split(session: LlmSession) -> Split:
         return known, held_out[:count]
     apart = watched.apart(session, 0)
     if known is None:
-        apart.knobs = {**session.knobs, "pairs_per_step": count}
+        apart.knobs = {**session.knobs, "pairs_per_step": count, "order": AT_RANDOM}  # not where the epoch stands
         return None, next_pairs(apart).pairs
     sizes = Counter(map(_asked, known))
     if len(sizes) < 2:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from labcore.errors import LabError
+from labcore.errors import LabError, first_line
 from labcore.files.adapters import WEIGHTS, base_of
 from labcore.llm.nets.folder import PICKLES, find
 
@@ -163,10 +163,14 @@ def load_adapted(folder: Path, load: Load) -> tuple[PreTrainedModel, PreTrainedT
 def _as_trained(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Take over how the adapter's run wrote prompts and where its completions ended, which its base may not know."""
     template, generation = folder / TEMPLATE, folder / GENERATION_CONFIG_NAME
-    if template.is_file():
-        tokenizer.chat_template = template.read_text("utf-8")
-    if generation.is_file():
-        ends = GenerationConfig.from_pretrained(folder).eos_token_id
+    try:
+        if template.is_file():
+            tokenizer.chat_template = template.read_text("utf-8")
+        ends = GenerationConfig.from_pretrained(folder).eos_token_id if generation.is_file() else None
+    except (OSError, ValueError, TypeError) as error:
+        raise LabError(f"The adapter in {folder} has a {TEMPLATE} or a {GENERATION_CONFIG_NAME} that cannot be read "
+                       f"({first_line(error)[:200]}): copy the adapter again.") from error
+    if ends is not None:
         model.generation_config.eos_token_id = ends
 
 

@@ -27,6 +27,7 @@ from labcore.catalog.llm.optimizer import CONSTANT, SCHEDULE, WARMUP_STEPS
 from labcore.errors import LabError, quoted
 from labcore.llm import objective
 from labcore.llm.batch import Completions
+from labcore.llm.drawing import in_epochs, next_rows
 from labcore.llm.experience import Batch, collect, seen_by
 from labcore.llm.generation import token_logprobs, token_values
 from labcore.llm.loops import online
@@ -127,6 +128,8 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
         return None, {}
     fitted = session.critic is None or not session.updates
     learner = as_of(session, with_critic[0])
+    if in_epochs(learner):  # the rows behind those of this batch
+        next_rows(learner, learner.task.problems, sum(len(each.problems) for each in batch.sampled))
     for number in range(1, CRITIC_BATCHES + 1) if fitted else ():
         learner.step = number  # other prompts
         rollout = credit(learner.in_force, collect(learner).rollout)

@@ -17,6 +17,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.compare import imported
 from labcore.compare.loading import load
 from labcore.compare.table import compare
+from labcore.errors import LabError
 from labcore.exports.handover import openrlhf, trl
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
@@ -73,6 +74,19 @@ def test_tails_that_no_loss_weighs_down_are_no_difference(algorithm, knobs):
     for mapped in (trl.mapped, openrlhf.mapped):
         [line] = [line for line in mapped(plan(algorithm, knobs={"ld_alpha": 0.3, **knobs})) if line.knob == "ld_alpha"]
         assert line.built_in and not line.settings
+
+
+def test_the_name_of_a_reward_file_is_never_code():
+    """A spec may be another person's."""
+    name = """x").y; raise SystemExit('it ran') #.py"""
+    each = plan("grpo", knobs={"reward_source": "own_function", "reward_function": f"{name}:f 0a1b2c3d4e5f"})
+    script = trl.script(each)
+    calls = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Call)
+             and getattr(node.func, "id", "") == "import_module"]
+    assert [ast.literal_eval(call.args[0]) for call in calls] == [name.removesuffix(".py")]
+    assert not [node for node in ast.parse(script).body if isinstance(node, ast.Raise)]
+    with pytest.raises(LabError, match="cannot be used"):
+        plan("grpo", knobs={"reward_source": "own_function", "reward_function": "x\nraise.py:f 0a1b2c3d4e5f"})
 
 
 def test_a_loss_that_trl_has_not_is_said_so():

@@ -3,10 +3,13 @@ LoRA. What is learnt is measured by transformers alone, on ids of the template."
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import AutoTokenizer
 
+from labcore.files import uploads
 from labcore.files.paths import home
 from labcore.jobs import labels
 from labcore.llm import generation
@@ -18,7 +21,7 @@ from labcore.llm.rewards import reward
 from labcore.llm.session import LlmSession
 from labcore.spec.run_spec import make
 from labcore.tasks.preferences import labelled_pairs
-from labcore.tasks.task import make_task
+from labcore.tasks.task import Turn, make_task
 from tests.llm.chat_model import PAIRS, SINGLES, TALKS, chat_folder, turns, written
 from tests.llm.tools import SMALL, records, shake
 
@@ -124,6 +127,24 @@ def test_conversations_that_end_with_the_same_question_are_several_prompts(folde
     started = begun("reward_model", folder, written(tmp_path / "pairs.jsonl", rows), "preferences", pairs="dataset")
     known, held_out = split(started)
     assert len(known) == 3 and len(held_out) == 1 and held_out[0] not in known
+
+
+@pytest.mark.parametrize("algorithm", ["dpo", "reward_model"])
+def test_a_resumed_run_has_the_pairs_of_its_conversations(folder, tmp_path, algorithm):
+    """Turns that a checkpoint holds are turns again: they are looked at by their roles, and sought by their words."""
+    file = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS])
+    place = uploads.keep("labels.jsonl", Path(written(tmp_path / "labels.jsonl", PAIRS)).read_bytes()).parent.name
+    labels = {"labelled_pairs": place} if algorithm == "reward_model" else {}
+    how = {"pairs": "reference_once", "max_new_tokens": 32, "pair_prompts": 8, "eval_every": 2, **labels}
+    started = begun(algorithm, folder, file, **how)
+    run = started.run()
+    next(record for record in run if record is not None)
+    started.save(saved := tmp_path / "checkpoint")
+    expected = [record.metrics for record in run if record is not None]
+    resumed = begun(algorithm, folder, file, resume=saved, **how)
+    assert [record.metrics for record in records(resumed)] == expected
+    assert resumed.pairs == started.pairs and resumed.labelled == started.labelled
+    assert {type(turn) for pair in (*resumed.pairs, *resumed.labelled) for turn in pair.turns} == {Turn}
 
 
 @WAYS

@@ -15,9 +15,12 @@ from labcore.files import uploads
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import held_out, preference, reward_model, sft
 from labcore.llm.pairs import Pairs
-from labcore.llm.rendering import encode_answers
+from labcore.llm.rendering import encode_answers, encode_examples
+from labcore.llm.session import LlmSession
+from labcore.spec.run_spec import make
 from labcore.tasks.epochs import Epochs
 from labcore.tasks.task import draw, held_of
+from tests.llm.chat_model import chat_folder, turns
 from tests.llm.tools import records, session, weights
 
 SUMS = [(f"{a}+{b}=", str(a + b)) for a in range(8) for b in range(8)]
@@ -141,6 +144,27 @@ def test_the_loss_is_that_of_the_answers(data):
     assert found == pytest.approx({"loss": expected["loss"], "token_accuracy": expected["mean_token_accuracy"]})
 
 
+def test_the_loss_is_that_of_every_answer_of_a_conversation(tmp_path):
+    """As SFT learns it, so that the two losses are of the same tokens."""
+    (tmp_path / "talks.jsonl").write_text("".join(json.dumps({"messages": turns("2?", "4", f"and {n}?", f"{n}")}) + "\n"
+                                                  for n in range(20)), encoding="utf-8")
+    made = LlmSession.start(make(algorithm_key="sft", task_key="prompts", data=str(tmp_path / "talks.jsonl"),
+                                 knobs={**EASY, "max_new_tokens": 6},
+                                 model=str(chat_folder(tmp_path / "model")), device="cpu"))
+    problems = list(made.task.held)
+    examples = encode_examples(made.rendering, problems, made.context, made.device)
+    expected = sft.gradients(made, examples.prompts, examples.answers)
+    assert held_out.loss(made, problems)["loss"] == pytest.approx(expected["loss"])
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_file_of_labels_may_hold_out_rows_of_one_label(data, good):
+    made = started(data, "sft", "singles", steps=2)
+    made.task.take(made.task.rows, [row for row in held_of(made.task) if row.label == good])
+    assert {key.removeprefix("held_out/") for key in held(records(made)[0])} == (
+        {"loss", "token_accuracy", "rows"} if good else set())
+
+
 def test_pairs_are_measured_as_an_update_measures_them(data):
     made = started(data, "dpo", "preferences", steps=3, learning_rate=0.05)
     records(made)
@@ -197,6 +221,14 @@ def test_labelled_pairs_leave_no_row_of_the_file_out(data):
     counts = Counter(pair.prompt for pair in given)  # half of each batch of 4 is labelled
     assert counts.pop("x=") == 58 and set(counts.values()) == {1} and len(counts) == 58
     assert max(Counter(pair.chosen for pair in given if pair.prompt == "x=").values()) == 12
+
+
+def test_fresh_pairs_to_measure_a_reward_model_on_are_the_same_wherever_its_epoch_stands(data):
+    made = started(data, "reward_model", "prompts", pairs="policy_each_step")
+    expected = reward_model.split(made)
+    records(made, pictures=False)
+    assert made.drawn[0] != (0, 0, 0)
+    assert [pair.prompt for pair in reward_model.split(made)[1]] == [pair.prompt for pair in expected[1]]
 
 
 def test_a_batch_larger_than_the_file_goes_round(tmp_path):

@@ -10,16 +10,18 @@ from transformers import LlamaConfig
 
 from labcore.errors import LabError
 from labcore.jobs import jobs, preview
+from labcore.llm.nets.model import load
 from labcore.llm.probes.data_preview import out_of_order
 from labcore.llm.probes.pieces import pieces
 from labcore.llm.reader import reader_of
-from labcore.llm.rendering import Rendering
+from labcore.llm.rendering import Rendering, ends_of
 from labcore.llm.session import LlmSession
 from labcore.spec import chat_templates
 from labcore.spec.run_spec import make
 from labcore.tasks.file_kinds import kinds_of
 from labcore.tasks.layout_names import OTHER, described
 from labcore.tasks.task import Problem, Turn
+from tests.llm.chat_model import chat_folder
 from tests.llm.tokenizers import CHATML, GEMMA, THINKING, Model, byte_level, sentencepiece
 from tests.tasks.test_layouts import ROWS, turn
 
@@ -147,6 +149,13 @@ def test_the_reader_writes_as_the_session_does(tmp_path):
     reader = reader_of("tiny", session.task, spec.knobs)
     assert reader.context == session.context
     assert reader.rendering.prompts(session.task.rows) == session.rendering.prompts(session.task.rows)
+
+
+def test_a_damaged_generation_config_is_none_for_the_reader_as_for_the_session(tmp_path):
+    folder = chat_folder(tmp_path / "chat")
+    (folder / "generation_config.json").write_text("{")
+    model, tokenizer = load(folder)
+    assert reader_of(str(folder), None, {}).rendering.ends == ends_of(tokenizer, model)
 
 
 def test_what_a_file_holds_is_counted(previewed, folder):

@@ -235,8 +235,12 @@ def test_where_none_has_learnt_one_is_fitted_to_other_batches(algorithm):
     assert (values[~mask] == 0).all()
 
 
-def test_the_critic_never_sees_the_batch_that_it_values():
-    session = tools.session("grpo", letters=False)
+@pytest.mark.parametrize("of_file", [False, True])
+def test_the_critic_never_sees_the_batch_that_it_values(tmp_path, of_file):
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) + "\n"
+                                                 for n in range(64)))
+    file = {"task": "prompts", "data": str(tmp_path / "sums.jsonl")} if of_file else {}
+    session = tools.session("grpo", letters=False, **file)
     spec, seen = spec_for(session, ALGORITHMS["ppo"], 0, SIZE), []
 
     def collected(learner):
