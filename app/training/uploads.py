@@ -73,6 +73,8 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
         columns.mend(draft, Path(kept), error)
+        if draft.values.get(SECOND) and not rows:  # which may be what is wrong
+            _second(draft, types, form)
         return
     columns.mapped(draft, Path(kept))
     if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
@@ -93,7 +95,8 @@ def _second(draft: Draft, types: Sequence[str], form: str) -> None:
     with st.expander("Held-out file", expanded=bool(place)):
         file = st.file_uploader("A second file that is only measured on", type=list(types), help=form,
                                 key=f"upload:{draft.scope}:{SECOND}", disabled=read_only())
-        chosen = keep(file.name, file.getvalue()).parent.name if file is not None else place
+        new = keep_new(file) if file is not None else ""
+        chosen = Path(new).parent.name if new else place
         if there and file is None:
             st.caption(f"{literal(there.name)} is held out.")
             if st.button("Hold out a share instead", key=f"share:{draft.scope}", disabled=read_only()):
