@@ -39,7 +39,7 @@ def dataset(draft: Draft, wanted: str) -> str:
     if not name:
         return ""
     asked = {"job": "dataset", "name": name}
-    result, there = jobs.result(asked, f"{literal(name)} is fetched", "dataset")
+    result, there = jobs.result(asked, f"{name} is fetched", "dataset")
     if not result or not there:
         return ""
     if not Path(result["path"]).exists():  # a clean-up deleted it

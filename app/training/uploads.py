@@ -79,13 +79,21 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     columns.mapped(draft, Path(kept))
     if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
         st.caption(literal(moved))
-    count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
-    beside = f" to train on, {held:,} {HELD[wanted]}{'s' if held != 1 else ''} held out" if held else ""
-    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}{beside}.")
+    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {_counted(wanted, size, held)}.")
     if said:
         st.caption(f":blue[:material/info:] {literal(said)}")
     if not rows:  # a comparison of algorithms has one form for the files of all, but knobs for each
         _second(draft, types, form)
+
+
+def _counted(wanted: str, size: int, held: int) -> str:
+    """How much of a file is trained on, and how much is held out.
+
+    >>> _counted("prompts", 27, 3), _counted("text", 500, 0)
+    ('27 problems to train on, 3 problems held out', '500 characters')
+    """
+    count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
+    return count + (f" to train on, {held:,} {HELD[wanted]}{'s' if held != 1 else ''} held out" if held else "")
 
 
 def _second(draft: Draft, types: Sequence[str], form: str) -> None:
