@@ -186,7 +186,7 @@ export function update({ data, parentElement, setTriggerValue }) {
   if (before?.run !== data.run || before.chosen !== data.chosen) strip.open.clear();
   if (data.verdicts) verdicts(strip);
   else answers(strip, before?.verdicts || before?.run !== data.run || before.step !== data.step || before.chosen !== data.chosen);
-  strip.says.textContent = data.sentence;
+  strip.says.textContent = strip.says.title = data.sentence;
   paint(strip);
 }
 
