@@ -42,8 +42,12 @@ class Answering:
         return job
 
 
-def answers(spec) -> dict[str, Any]:
-    """What the jobs "answer" and "quiz" give: the right answer by every model but a base, which writes <b>."""
+def answers(spec) -> dict[str, Any] | None:
+    """What the jobs "answer" and "quiz" give: the right answer by every model but a base, which writes <b>. Nothing of
+    other jobs."""
+    if "models" not in spec:
+        return None
+
     def text(name, row):
         return "<b>" if name.startswith("base:") else f"abc{row}"
 

@@ -16,7 +16,7 @@ from tests.llm.chat_model import TALKS, written
 def chat(lab, tmp_path):
     """A run on conversations whose tokenizer has a chat template."""
     run = trained(lab.store, task="prompts", data=written(tmp_path / "talks.jsonl", [{"messages": TALKS[1]}]),
-                  knobs={"verifier": "exact", "system_prompt": "Be brief."})
+                  knobs={"verifier": "exact", "held_out": 0.0, "system_prompt": "Be brief."})
     (run_folder(run) / "checkpoints" / "step-000006" / "policy" / "chat_template.jinja").write_text("{{ messages }}")
     return run
 

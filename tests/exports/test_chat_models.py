@@ -39,7 +39,7 @@ def ran(tmp_path, monkeypatch):
         model = chat_folder(tmp_path / "home" / "some-model", tokenizer)
         spec = make(algorithm_key="sft", task_key="prompts", model=str(model), steps=1, device="cpu", data=data, knobs={
             "sequences_per_step": 4, "learning_rate": 0.05, "max_new_tokens": 24, "eval_prompts": 4, "sft_target": 1.0,
-            "verifier": "contains", **knobs})
+            "verifier": "contains", "held_out": 0.0, **knobs})
         run_id = Store().create(spec)
         assert drive(Store(), run_id) == "finished"
         return run_id

@@ -35,7 +35,8 @@ def test_prompts_are_measured_as_the_run_writes_them(tmp_path):
     """With the turns before them, the system prompt and what the template adds."""
     data = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS])
     run = make(algorithm_key="sft", task_key="prompts", model=str(chat_folder(tmp_path / "model")), data=data,
-               knobs={"verifier": "contains", "system_prompt": "Be brief.", "sft_target": 1.0})
+               knobs={"verifier": "contains", "system_prompt": "Be brief.", "sft_target": 1.0,
+                      "held_out": 0.0, "max_new_tokens": 8})
     found, session = sizes.of(run), LlmSession.start(run)
     rows = session.task.rows
     made = [session.rendering.answers([row], [row.answer], [True]) for row in rows]

@@ -65,7 +65,8 @@ def ran(lab: Path, algorithm: str, model: str, rows: list, task: str = "prompts"
     """The id of a run of one step."""
     data = written(lab / f"{algorithm}.jsonl", rows)
     run_id = Store().create(make(algorithm_key=algorithm, task_key=task, model=model, steps=1, device="cpu", data=data,
-                                 knobs=({"verifier": "contains"} if task == "prompts" else {}) | LORA | knobs))
+                                 knobs=({"verifier": "contains"} if task == "prompts" else {}) | LORA | {
+                                     "held_out": 0.0} | knobs))
     assert drive(Store(), run_id) == "finished", Store().run(run_id).message
     [step] = Store().steps_after(run_id)
     assert all(math.isfinite(value) for value in step.metrics.values())
@@ -80,7 +81,8 @@ def chain(folder, lab) -> dict[str, str]:
     judge = ran(lab, "reward_model", model_of_name(sft), PAIRS, "preferences", pairs="dataset", pairs_per_step=2,
                 eval_pairs=8, max_new_tokens=4)
     grpo = ran(lab, "grpo", model_of_name(sft), [{"messages": talk} for talk in SUMS], reward_source="reward_model",
-               reward_model=judge, prompts_per_step=2, group_size=2, max_new_tokens=6, system_prompt="Be brief.")
+               reward_model=judge, prompts_per_step=2, group_size=2, mini_batches=1, max_new_tokens=6,
+               system_prompt="Be brief.")
     return {"sft": sft, "reward_model": judge, "grpo": grpo}
 
 

@@ -23,7 +23,7 @@ from tests.llm.chat_model import PAIRS, SINGLES, TALKS, chat_folder, turns, writ
 from tests.llm.tools import SMALL, records, shake
 
 LORA = {"lora_rank": 4, "lora_alpha": 8}
-SIZES = {**SMALL, "online": {"prompts_per_step": 2, "group_size": 4}}
+SIZES = {**SMALL, "online": {"prompts_per_step": 2, "group_size": 4, "mini_batches": 1}}
 JUDGED = {"verifier": "regex", "pattern": "[a-m]"}
 WAYS = pytest.mark.parametrize("how", [{}, LORA], ids=["whole", "LoRA"])
 
@@ -43,7 +43,7 @@ def begun(algorithm, folder, data, task="prompts", steps=3, resume=None, **knobs
     knobs = (JUDGED if task == "prompts" else {}) | knobs
     return LlmSession.start(make(
         algorithm_key=algorithm, task_key=task, model=str(folder), steps=steps, device="cpu", data=data,
-        knobs={**SIZES[loop], "max_new_tokens": 6, "learning_rate": 0.01, **knobs}), resume=resume)
+        knobs={**SIZES[loop], "held_out": 0.0, "max_new_tokens": 6, "learning_rate": 0.01, **knobs}), resume=resume)
 
 
 def templated(tokenizer, turns, **given) -> list[int]:
