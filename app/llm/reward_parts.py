@@ -27,8 +27,11 @@ def mean(items: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def sentence(group: Mapping[str, Any]) -> str:
-    """The parts of the rewards that a prompt's answers have earned on average; empty where there are none."""
-    found = mean(group["answers"])
+    """The parts of the rewards that a prompt's answers have earned on average; empty where there are none.
+
+    A watched prompt's answers are judged by the verifier alone: what did not score them is left out.
+    """
+    found = {name: value for name, value in mean(group["answers"]).items() if value is not None}
     return f"Mean rewards: {said({'parts': found})}." if len(found) > 1 else ""
 
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from app.chat_text import ends, parts
+from app.llm import reward_parts
 from app.llm.history import Column, Sample
 from app.llm.story_words import judged
 from app.theme import number
@@ -106,7 +107,7 @@ def _answer(answer: dict[str, Any]) -> dict[str, Any]:
     said = [number(value, 1) for value in (before, after) if value is not None]
     return {"first": first, "last": last, "parts": [*map(list, parts(answer["text"]))], "count": answer["count"],
             "cut": bool(answer.get("truncated")), "reward": answer["reward"], "advantage": answer["advantage"],
-            "change": _change([answer]), "said": said}
+            "change": _change([answer]), "said": said, "earned": reward_parts.said(answer)}
 
 
 def _share(band: Band, samples: Sequence[Sample]) -> float:

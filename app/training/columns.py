@@ -38,7 +38,7 @@ def dataset(draft: Draft, wanted: str) -> str:
     if not name:
         return ""
     asked = {"job": "dataset", "name": name}
-    result, there = jobs.result(asked, f"Downloading {literal(name)}", "dataset")
+    result, there = jobs.result(asked, f"Downloading {name}", "dataset")
     if not result or not there:
         return ""
     if not Path(result["path"]).exists():  # a clean-up deleted it

@@ -11,8 +11,9 @@ from labcore.catalog import kinds
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli.commands import assignments
 from labcore.cli.data_files import kept_data
+from labcore.cli.progress import computed
 from labcore.files.paths import path_of
-from labcore.jobs import jobs, preview
+from labcore.jobs import preview
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, make
 from labcore.tasks.file_kinds import kinds_of
@@ -40,7 +41,7 @@ def add_to(add) -> None:
 def preview_data(options: argparse.Namespace) -> int:
     """Print what the job finds."""
     spec = _spec(options)
-    result = jobs.compute(preview.asked(spec))
+    result = computed(preview.asked(spec))
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=2))
     else:

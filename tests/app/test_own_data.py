@@ -8,6 +8,8 @@ import pytest
 
 from app import session
 from app.training import own_data
+from app.training import uploads as forms
+from labcore.errors import LabError
 from labcore.files import uploads
 from labcore.jobs import jobs
 from labcore.spec.run_spec import make
@@ -81,6 +83,27 @@ def test_what_is_held_out_is_said_and_a_second_file_takes_its_place(lab, page):
     test.button(key="do:Run").click()
     [run] = ran(test) and lab.store.runs()
     assert uploads.file_at(run.spec.knobs["held_out_file"]).name == "test.jsonl"
+
+
+def test_a_second_file_that_cannot_be_used_or_kept_can_be_taken_away(lab, page, monkeypatch):
+    rows = [json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) for n in range(30)]
+    test = page("llm", algorithm="grpo", task="prompts")
+    test.file_uploader[0].set_value(("sums.jsonl", "\n".join(rows).encode(), "text/plain"))
+    test = ran(test)
+    test.file_uploader[1].set_value(("broken.jsonl", b"{", "text/plain"))
+    test = ran(test)
+    assert "broken.jsonl" in " ".join(each.value for each in test.error)
+    test.file_uploader[1].set_value(None)
+    test = pressed(ran(test), "Hold out a share instead")
+    assert not test.error and "sums.jsonl: 27 problems to train on, 3 problems held out." in captions(test)
+
+    def full(*_):
+        raise LabError("The disk is full.")
+    with monkeypatch.context() as without_room:
+        test.file_uploader[1].set_value(("test.jsonl", rows[0].encode(), "text/plain"))
+        without_room.setattr(forms, "keep", lambda name, content: full() if name == "test.jsonl" else uploads.keep(
+            name, content))
+        assert [each.value for each in ran(test).error] == ["The disk is full."]
 
 
 def test_a_file_too_small_to_hold_rows_out_says_so(page):

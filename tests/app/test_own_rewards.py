@@ -44,5 +44,7 @@ def test_the_parts_of_answers_in_words():
     assert reward_parts.mean(answers) == {"right": 0.75, "brief": 0.25}
     assert reward_parts.sentence({"answers": answers}) == "Mean rewards: right 0.75, brief 0.25."
     assert reward_parts.sentence({"answers": [{"count": 1, "parts": {"gold": 1.0}}]}) == ""
+    watched = {"answers": [{"count": 1, "parts": {"right": None, "brief": None, "gold": 0.0}}]}
+    assert reward_parts.sentence(watched) == "", "nobody scored them"
     assert reward_parts.said({"parts": {"right": 1.0, "polite": None}}) == "right 1, polite –"
     assert reward_parts.said({}) == ""
