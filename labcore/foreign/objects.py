@@ -89,5 +89,5 @@ def _of_document(name: str, content: bytes) -> tuple[list[dict[str, Any]], dict[
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise LabError(f"{name} has no list of JSON objects: give JSON lines, a list of objects with a step, or a "
                        f"trainer_state.json with its {HISTORY}.")
-    beside = value.keys() - {HISTORY} if isinstance(value, dict) and HISTORY in value else ()
+    beside = value.keys() - {HISTORY}.union(*rows) if isinstance(value, dict) and HISTORY in value else ()
     return rows, dict.fromkeys(sorted(beside), f"no row of {HISTORY}")

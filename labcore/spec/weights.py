@@ -36,8 +36,8 @@ def pretrained(model: str) -> bool:
     """
     if model in built_in():
         return False
-    folder = path_of(os.path.expanduser(model))
     try:
+        folder = path_of(os.path.expanduser(model))
         if not folder.is_dir() and (found := read(name_of_model(model))):
             return not found.sft and fetch.there(run_folder(found.run) / "spec.json") and pretrained(_begun(found.run))
         config = folder / "config.json"

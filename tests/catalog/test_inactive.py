@@ -24,6 +24,7 @@ SMALL = {
                                     "learning_rate": 0.05, "epochs": 2, "mini_batches": 2}),
     "maze": ("slippery", 20, {"pace": 0.0})}
 # The algorithm and its knobs, the knob that cannot act, two values of it, and what lets it act, if anything does.
+LONG = {"max_new_tokens": 16}  # so that some of two answers end before the limit, and their lengths differ
 CASES = {
     "clip, one update": ("llm", "grpo", {"updates_per_batch": 1, "mini_batches": 1}, "clip_high", (0.01, 0.5),
                          {"updates_per_batch": 2}),
@@ -83,8 +84,9 @@ CASES = {
     "KTO's weights": ("llm", "dpo", {"preference_loss": "hinge"}, "desirable_weight", (0.5, 3.0),
                       {"preference_loss": "kto"}),
     "β of SFT": ("llm", "dpo", {"preference_loss": "sft"}, "beta", (0.1, 3.0), {"second_loss": "sigmoid"}),
-    "tails of SFT": ("llm", "dpo", {"preference_loss": "sft"}, "ld_alpha", (0.0, 1.0), {"second_loss": "sigmoid"}),
-    "tails of KTO": ("llm", "kto", {"second_loss": "sft"}, "ld_alpha", (0.0, 1.0), {"second_loss": "hinge"}),
+    "tails of SFT": ("llm", "dpo", {"preference_loss": "sft", **LONG}, "ld_alpha", (0.0, 1.0),
+                     {"second_loss": "sigmoid"}),
+    "tails of KTO": ("llm", "kto", {"second_loss": "sft", **LONG}, "ld_alpha", (0.0, 1.0), {"second_loss": "hinge"}),
     "deep clip, β": ("cartpole", "ppo", {"objective": "kl_penalty"}, "clip_high", (0.0, 0.5), {"objective": "clip"}),
     "deep β, clip": ("cartpole", "ppo", {"objective": "clip"}, "beta", (0.0, 9.0), {"objective": "kl_penalty"}),
     "deep KL target": ("cartpole", "ppo", {"objective": "clip"}, "kl_target", (0.0, 1e-4),
