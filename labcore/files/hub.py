@@ -62,8 +62,8 @@ def errors_in_words(repo: Repo) -> Iterator[None]:
                               ) from caught
         answer = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
-            raise LabError(f"The {repo.kind} {repo.name} cannot be kept in {repo.place} ({os_reason(error)}): free some "
-                           f"space, or set {repo.setting} to a folder that you may write to.") from caught
+            raise LabError(f"The {repo.kind} {repo.name} cannot be kept in {repo.place} ({os_reason(error)}): free "
+                           f"some space, or set {repo.setting} to a folder that you may write to.") from caught
         if answer is not None:
             do = f"{LOG_IN}," if answer in REFUSED else "try again later,"
             raise Unreachable(f"The hub refused to send {repo.name} (HTTP {answer}): {do} or {repo.instead}."
