@@ -60,7 +60,7 @@ def _folder(draft: Draft, said: str) -> None:
 
 def _hub(draft: Draft) -> None:
     """The short list, and any other id."""
-    name = st.selectbox("Model of the hub", list(HUB_MODELS), format_func=_row, accept_new_options=True,
+    name = st.selectbox("Model of the Hugging Face hub", list(HUB_MODELS), format_func=_row, accept_new_options=True,
                         key=f"hub_model:{draft.scope}",
                         help="Or type any id, organisation/name. Only safetensors, tokenizer and JSON are downloaded.")
     name = (name or "").strip()

@@ -77,8 +77,8 @@ def local(said: str) -> Path:
     """
     folder = path_of(os.path.expanduser(said.strip()))
     if not folder.is_dir():
-        raise LabError(f"There is no folder {quoted(said.strip())} on this machine: give the folder that holds a model's "
-                       "config.json.")
+        raise LabError(f"There is no folder {quoted(said.strip())} on this machine: give the folder that holds a "
+                       "model's config.json.")
     if not complete(folder):
         raise LabError(f"The folder {folder} is not a complete model: it needs config.json, a tokenizer such as "
                        "tokenizer.json, and all of its safetensors.")
