@@ -7,7 +7,7 @@ import streamlit as st
 from app import jobs
 from app.session import Draft
 from app.tokens import literal
-from labcore.catalog.llm.hub_models import HUB_MODELS
+from labcore.catalog.llm.hub_models import HUB_MODELS, HubModel
 from labcore.errors import LabError
 from labcore.files import hub_models
 from labcore.files.paths import read_only
@@ -17,17 +17,23 @@ from labcore.spec.model_names import may_be_hub_id
 HERE, HUB = "On this machine", "From the hub"
 TITLE = "Pretrained models"
 VIEW = "download"
+WIDTH = 460  # pixels: the column beside is too narrow for a list with sizes and licences
+OTHER = "Another model"
 
 
 def show(draft: Draft) -> None:
-    """The fold below the built-in models; the choice becomes the model of the draft."""
-    fold = st.expander(TITLE, icon=":material/download:", key="pretrained_models", on_change="rerun")
-    if not fold.open:
+    """A button below the built-in models that opens the choice, which becomes the model of the draft."""
+    opened = st.popover(TITLE, icon=":material/download:", key="pretrained_models", on_change="rerun", width="stretch")
+    if not opened.open:
+        _progress(draft)
         return
-    with fold:
+    with opened, st.container(width=WIDTH):
         where = st.segmented_control("Where the model is", [HERE, HUB], default=HERE, required=True, width="stretch",
                                      key=f"where:{draft.scope}", label_visibility="collapsed")
         (_here if where == HERE else _hub)(draft)
+        _progress(draft)
+        if (model := str(draft.fields["model"])) not in draft.kind.models:
+            st.caption(f":green[:material/check:] Chosen: {literal(model)}")
 
 
 def _here(draft: Draft) -> None:
@@ -45,7 +51,6 @@ def _here(draft: Draft) -> None:
                               "writes them.")
     if said.strip():
         _folder(draft, said)
-    _chosen(draft)
 
 
 def _folder(draft: Draft, said: str) -> None:
@@ -60,33 +65,41 @@ def _folder(draft: Draft, said: str) -> None:
 
 def _hub(draft: Draft) -> None:
     """The short list, and any other id."""
-    name = st.selectbox("Model of the Hugging Face hub", list(HUB_MODELS), format_func=_row, accept_new_options=True,
-                        key=f"hub_model:{draft.scope}",
-                        help="Or type any id, organisation/name. Only safetensors, tokenizer and JSON are downloaded.")
-    name = (name or "").strip()
-    if row := HUB_MODELS.get(name):
-        gated = (f" Gated: accept its terms on its [page](https://huggingface.co/{name}), then log in with "
-                 "`hf auth login`." if row.gated else "")
-        st.caption(f"For {row.good_for}. Licence: {row.licence}.{gated}")
-    if not may_be_hub_id(name):
-        st.caption("Write the id as it is on the hub: organisation/name.")
-        return
+    chosen = st.radio("Small models of the Hugging Face hub", [*HUB_MODELS, OTHER], format_func=_row,
+                      captions=[*map(_about, HUB_MODELS.values()), "Any causal language model with safetensors"],
+                      key=f"hub_model:{draft.scope}")
+    name = chosen
+    if chosen == OTHER:
+        name = st.text_input("Its id", placeholder="organisation/name", key=f"hub_id:{draft.scope}").strip()
+        if name and not may_be_hub_id(name):
+            st.error("Write the id as it is on the hub: organisation/name.", icon=":material/error:")
+    elif HUB_MODELS[chosen].gated:
+        st.caption(f"Gated: first accept its terms on its [page](https://huggingface.co/{name}), then log in with "
+                   "`hf auth login`.")
+    if may_be_hub_id(name):
+        _button(draft, name)
+
+
+def _button(draft: Draft, name: str) -> None:
+    """Use the model, or download it first where it is not here."""
     if hub_models.here(name):
         st.button("Use this model", icon=":material/check:", key=f"use:{draft.scope}", on_click=_take,
-                  args=(draft, name), disabled=draft.fields["model"] == name, width="stretch")
-        st.caption("It is on this machine.")
-    else:
-        size = f" · {row.size}" if row else ""
-        st.button(f"Download{size}", icon=":material/download:", key=f"download:{draft.scope}", disabled=read_only(),
-                  on_click=_download, args=(draft, name), width="stretch")
-    _progress(draft)
-    _chosen(draft)
+                  args=(draft, name), disabled=draft.fields["model"] == name, width="stretch",
+                  help="It is on this machine.")
+        return
+    size = f" · {HUB_MODELS[name].size}" if name in HUB_MODELS else ""
+    st.button(f"Download{size}", icon=":material/download:", key=f"download:{draft.scope}", disabled=read_only(),
+              on_click=_download, args=(draft, name), width="stretch",
+              help="Only safetensors, tokenizer and JSON. A download that was stopped continues where it ended.")
 
 
 def _row(name: str) -> str:
     row = HUB_MODELS.get(name)
-    return name if row is None else (f"{name.partition('/')[2]} · {row.parameters} · {row.size} · {row.licence}"
-                                     f"{' · gated' if row.gated else ''}")
+    return name if row is None else f"{name.partition('/')[2]} · {row.size}"
+
+
+def _about(row: HubModel) -> str:
+    return f"{row.parameters} parameters · {row.licence}{' · gated' * row.gated} · for {row.good_for}"
 
 
 def _download(draft: Draft, name: str) -> None:
@@ -99,11 +112,11 @@ def _download(draft: Draft, name: str) -> None:
 
 
 def _progress(draft: Draft) -> None:
-    """How far the download is; once it is complete the model is chosen."""
+    """How far the download is, also while the choice is closed; once it is complete the model is chosen."""
     key = f"downloading:{draft.scope}"
     if (name := st.session_state.get(key)) is None:
         return
-    found, there = jobs.result(_asked(name), f"Download of {literal(name)}", VIEW, choice=name)
+    found, there = jobs.result(_asked(name), "Download", VIEW, choice=name)
     if found and there:
         del st.session_state[key]
         _take(draft, name)
@@ -117,9 +130,3 @@ def _asked(name: str) -> store.Spec:
 def _take(draft: Draft, model: str | None) -> None:
     if model:
         draft.choose("model", model)
-
-
-def _chosen(draft: Draft) -> None:
-    model = str(draft.fields["model"])
-    if model not in draft.kind.models:
-        st.caption(f":green[:material/check:] Chosen: {literal(model)}")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.training.pretrained_models import HERE, HUB
+from app.training.pretrained_models import HERE, HUB, OTHER
 from labcore.catalog.llm.hub_models import HUB_MODELS
 from labcore.files import hub_models
 from labcore.files.hub_models import Cached
@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def opened(page):
-    """opened(where) is the page with the fold open."""
+    """opened(where) is the page with the choice open."""
     def at(where=HERE, **query):
         test = page("llm", **query)
         test.session_state["pretrained_models"] = True
@@ -76,9 +76,7 @@ def test_a_folder_is_chosen_once_it_is_a_model(opened, cache, tmp_path):
 def test_a_model_of_the_hub_is_downloaded_and_then_chosen(opened, cache, lab, tmp_path):
     asked = Answering(lab.launcher, lambda spec: None)
     test = opened(HUB)
-    options = named(test.selectbox, "Model of the Hugging Face hub").options
-    assert options[0] == "SmolLM2-135M-Instruct · 135 M · 270 MB · Apache 2.0"
-    assert [option.endswith(" · gated") for option in options] == [each.gated for each in HUB_MODELS.values()]
+    assert named(test.radio, "Small models").options[0] == "SmolLM2-135M-Instruct · 270 MB"
     named(test.button, "Download · 270 MB").click()
     ran(test)
     spec = {"job": "download", "name": FIRST}
@@ -86,13 +84,17 @@ def test_a_model_of_the_hub_is_downloaded_and_then_chosen(opened, cache, lab, tm
     jobs.say(jobs.job_id(spec), "downloading it: 12 of 270 MB")
     ran(test)
     assert "downloading it: 12 of 270 MB" in words(test)
+    test.session_state["pretrained_models"] = False
+    assert "downloading it: 12 of 270 MB" in words(ran(test)), "beside the closed choice too"
+    test.session_state["pretrained_models"] = True
+    ran(test)
     named([each for each in test.button if each.key.startswith("stop:download")], "Stop").click()
     ran(test)
     assert asked.cancelled == [jobs.job_id(spec)]
     cache[FIRST] = tmp_path
     jobs._keep(jobs.job_id(spec), {"folder": str(tmp_path)})
     ran(test)
-    assert model(test) == FIRST and "It is on this machine." in words(test)
+    assert model(test) == FIRST and f"Chosen: {FIRST}" in words(test)
     assert named(test.button, "Use this model").disabled
 
 
@@ -100,9 +102,9 @@ def test_what_fails_is_said_and_can_be_tried_again(opened, cache, lab):
     replies = ["The model is gated: accept its terms."]
     asked = Answering(lab.launcher, lambda spec: replies.pop() if spec["job"] == "download" and replies else None)
     test = opened(HUB)
-    named(test.selectbox, "Model of the Hugging Face hub").set_value("google/gemma-3-270m-it")
+    named(test.radio, "Small models").set_value("google/gemma-3-270m-it")
     ran(test)
-    assert "Gated: accept its terms on its [page](https://huggingface.co/google/gemma-3-270m-it)" in words(test)
+    assert "Gated: first accept its terms on its [page](https://huggingface.co/google/gemma-3-270m-it)" in words(test)
     named(test.button, "Download").click()
     assert "The model is gated: accept its terms." in words(ran(test)) and model(test) == "tiny"
     named(test.button, "Download").click()
@@ -111,7 +113,21 @@ def test_what_fails_is_said_and_can_be_tried_again(opened, cache, lab):
     assert "The model is gated" not in words(test)
 
 
-def test_the_cache_is_not_looked_at_while_the_fold_is_closed(page, monkeypatch):
+def test_any_other_model_is_named_by_its_id(opened, cache, lab):
+    asked = Answering(lab.launcher, lambda spec: None)
+    test = opened(HUB)
+    named(test.radio, "Small models").set_value(OTHER)
+    ran(test)
+    assert not [each for each in test.button if each.label == "Download"]
+    named(test.text_input, "Its id").set_value("mine")
+    assert "Write the id as it is on the hub" in words(ran(test))
+    named(test.text_input, "Its id").set_value("org/some-model")
+    named(ran(test).button, "Download").click()
+    ran(test)
+    assert {"job": "download", "name": "org/some-model"} in asked.asked
+
+
+def test_the_cache_is_not_looked_at_while_the_choice_is_closed(page, monkeypatch):
     monkeypatch.setattr(hub_models, "cached", lambda: 1 / 0)
     page("llm")
     page("exact")
