@@ -28,10 +28,10 @@ def show(draft: Draft) -> None:
         _progress(draft)
         return
     with opened, st.container(width=WIDTH):
+        _progress(draft)
         where = st.segmented_control("Where the model is", [HERE, HUB], default=HERE, required=True, width="stretch",
                                      key=f"where:{draft.scope}", label_visibility="collapsed")
         (_here if where == HERE else _hub)(draft)
-        _progress(draft)
         if (model := str(draft.fields["model"])) not in draft.kind.models:
             st.caption(f":green[:material/check:] Chosen: {literal(model)}")
 
@@ -99,7 +99,7 @@ def _row(name: str) -> str:
 
 
 def _about(row: HubModel) -> str:
-    return f"{row.parameters} parameters · {row.licence}{' · gated' * row.gated} · for {row.good_for}"
+    return f"{row.parameters} parameters · {row.licence}{' · gated' * row.gated} · {row.good_for}"
 
 
 def _download(draft: Draft, name: str) -> None:

@@ -27,15 +27,15 @@ HUB_MODELS: dict[str, HubModel] = {
     model.key: model
     for model in (
         HubModel("HuggingFaceTB/SmolLM2-135M-Instruct", "135 M", 270, "Apache 2.0",
-                 "the first try, also without a GPU: a step takes seconds"),
+                 "a first try, also without a GPU"),
         HubModel("google/gemma-3-270m-it", "270 M", 575, "Gemma terms of use",
-                 "following instructions at a small size", gated=True),
+                 "following instructions", gated=True),
         HubModel("HuggingFaceTB/SmolLM2-360M-Instruct", "360 M", 730, "Apache 2.0",
-                 "short answers in English, still without a GPU"),
+                 "short answers, also without a GPU"),
         HubModel("Qwen/Qwen2.5-0.5B-Instruct", "0.5 B", 1000, "Apache 2.0",
-                 "arithmetic and school maths, as in many papers on GRPO"),
+                 "arithmetic and school maths"),
         HubModel("Qwen/Qwen3-0.6B", "0.6 B", 1520, "Apache 2.0", "reasoning: it thinks before it answers"),
         HubModel("meta-llama/Llama-3.2-1B-Instruct", "1.2 B", 2490, "Llama 3.2 community licence",
-                 "the largest here; a GPU, or LoRA and patience", gated=True),
+                 "the most able of these, on a GPU or with LoRA", gated=True),
     )
 }
