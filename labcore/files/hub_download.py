@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from labcore.errors import LabError
-from labcore.spec.activity import report
 
 LARGE = 2**23  # bytes from which on it is worth resuming a file
 MB = 10**6
+Report = Callable[[str, int, int], object]  # as `labcore.spec.activity.report`
 _ETAG = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _SHA256 = 64  # letters of an etag that is the content's SHA-256
 
@@ -32,8 +32,9 @@ class File:
     size: int
 
 
-def download(repo: str, commit: str, files: Sequence[File], cache: Path) -> None:
-    """Download `files` of a repository at a commit. The errors are those of huggingface_hub.
+def download(repo: str, commit: str, files: Sequence[File], cache: Path, report: Report) -> None:
+    """Download `files` of a repository at a commit; `report` hears how far it is. The errors are those of
+    huggingface_hub.
 
     Raises:
         LabError: the disk has not enough space, or a resumed file is damaged.
@@ -46,13 +47,13 @@ def download(repo: str, commit: str, files: Sequence[File], cache: Path) -> None
     _check_space(repo, sum(file.size for file in files) - sum(path.stat().st_size for path in _partials(blobs)), cache)
     whole, before = sum(file.size for file in files), 0
     for file in sorted(files, key=lambda each: each.size):
-        progress = _Progress(repo, before, whole)
+        progress = _Progress(report, repo, before, whole)
         progress.say(0)
         if file.size >= LARGE:
             _blob(repo, commit, file, cache, progress)
         hf_hub_download(repo, file.name, revision=commit, cache_dir=cache)
         before += file.size
-        _Progress(repo, before, whole).say(0)
+        _Progress(report, repo, before, whole).say(0)
 
 
 def _folder(repo: str, cache: Path) -> Path:
@@ -76,13 +77,14 @@ def _check_space(repo: str, needed: int, cache: Path) -> None:
 class _Progress:
     """Reports bytes of a file after those `before` it, of the `whole` download."""
 
+    report: Report
     repo: str
     before: int
     whole: int
 
     def say(self, done: int) -> None:
-        report(f"downloading {self.repo.replace('{', '').replace('}', '')}: {{}} of {{}} MB",
-               (self.before + done) // MB, -(-self.whole // MB))
+        self.report(f"downloading {self.repo}: {{}} of {{}} MB",  # the hub's client has refused braces in a name
+                    (self.before + done) // MB, -(-self.whole // MB))
 
 
 class _Counted:

@@ -13,7 +13,7 @@ from labcore.errors import LabError, quoted
 from labcore.files.adapters import is_adapter
 from labcore.files.given import NotJSON, read_json
 from labcore.files.hub import Repo, Unreachable, errors_in_words
-from labcore.files.hub_download import File, download
+from labcore.files.hub_download import File, Report, download
 from labcore.files.paths import path_of
 
 CONFIG = "config.json"
@@ -104,9 +104,10 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def fetch(name: str, weights: bool = True, check: Callable[[Path], None] | None = None) -> Path:
+def fetch(name: str, report: Report, weights: bool = True, check: Callable[[Path], None] | None = None) -> Path:
     """The folder of a model of the hub, downloaded where the cache does not hold it: neither pickle nor code is ever
-    downloaded, and only what describes the model where its `weights` are not wanted. `check` may refuse the model by
+    downloaded, and only what describes the model where its `weights` are not wanted. `report` hears how far it is.
+    `check` may refuse the model by
     its folder, once its config.json is there and before the rest is.
 
     Raises:
@@ -136,7 +137,7 @@ def fetch(name: str, weights: bool = True, check: Callable[[Path], None] | None 
             raise _no_weights(name, files)
         missing = [file for file in wanted if not (folder / file.name).is_file()]
         try:
-            download(name, folder.name, missing, cache)
+            download(name, folder.name, missing, cache, report)
         except OSError as error:
             if getattr(error, "errno", None) is not None or not complete(folder):
                 raise

@@ -13,7 +13,7 @@ from huggingface_hub import constants, hf_hub_download
 
 from labcore.errors import LabError
 from labcore.files import hub_download, hub_models
-from labcore.files.hub_models import cached, complete, fetch, here
+from labcore.files.hub_models import cached, complete, here
 from labcore.spec import activity
 from tests.files.hub import COMMIT, serving, turn_to
 
@@ -24,6 +24,10 @@ WHOLE = {"config.json": CONFIG, "tokenizer.json": b"{}", "model.safetensors": WE
 REPOS = {"org/whole": {"main": WHOLE},
          "org/pickle": {"main": {"config.json": CONFIG, "tokenizer.json": b"{}", "pytorch_model.bin": b"pickle"}},
          "org/scorer": {"main": WHOLE | {"config.json": b'{"architectures": ["LlamaForSequenceClassification"]}'}}}
+
+
+def fetch(name: str, **more) -> Path:
+    return hub_models.fetch(name, activity.report, **more)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from labcore.files.hub_models import CONFIG, PICKLES, TOKENIZER_FILES
 from labcore.files.paths import path_of
 from labcore.llm.nets.size import check_size
 from labcore.llm.nets.table import TYPE, SoftmaxTable
+from labcore.spec.activity import report
 from labcore.spec.model_names import may_be_hub_id, missing
 
 OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
@@ -45,7 +46,7 @@ def find(name_or_path: str | Path, check_kind: CheckKind | None = None, weights:
         (check_kind or _check_kind)(name, described := config_of(there))
         check_size(name, described)
 
-    return hub_models.fetch(name, weights, check)
+    return hub_models.fetch(name, report, weights, check)
 
 
 def download(spec: Mapping[str, Any]) -> dict[str, Any]:

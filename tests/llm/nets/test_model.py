@@ -110,7 +110,7 @@ def test_a_file_is_no_model(saved):
 
 
 def test_a_model_of_the_hub(saved, monkeypatch):
-    def fetch(name, weights, check):
+    def fetch(name, report, weights, check):
         check(saved)
         return saved
 
