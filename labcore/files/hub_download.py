@@ -83,7 +83,7 @@ class _Progress:
     whole: int
 
     def say(self, done: int) -> None:
-        self.report(f"downloading {self.repo}: {{}} of {{}} MB",  # the hub's client has refused braces in a name
+        self.report(f"downloading {self.repo}: {{}} of {{}} MB",  # the client refuses names with braces
                     (self.before + done) // MB, -(-self.whole // MB))
 
 

@@ -107,15 +107,13 @@ def _json(path: Path) -> dict[str, Any]:
 def fetch(name: str, report: Report, weights: bool = True, check: Callable[[Path], None] | None = None) -> Path:
     """The folder of a model of the hub, downloaded where the cache does not hold it: neither pickle nor code is ever
     downloaded, and only what describes the model where its `weights` are not wanted. `report` hears how far it is.
-    `check` may refuse the model by
-    its folder, once its config.json is there and before the rest is.
+    `check` may refuse the model by its folder, once its config.json is there and before the rest is.
 
     Raises:
         LabError: there is no such model, it is not open to the user, has no safetensors, or cannot be downloaded; the
             message says what to do.
     """
-    from huggingface_hub import constants, get_cached_repo_tree, snapshot_download
-    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.utils import disable_progress_bars
 
     cache = Path(constants.HF_HUB_CACHE)
@@ -124,24 +122,33 @@ def fetch(name: str, report: Report, weights: bool = True, check: Callable[[Path
         folder = Path(snapshot_download(name, allow_patterns=[CONFIG], cache_dir=cache))
         if check and (folder / CONFIG).is_file():
             check(folder)
-        try:
-            tree = get_cached_repo_tree(name, revision=folder.name, cache_dir=cache)
-        except CachedRepoTreeNotFoundError as error:  # the hub was not asked: it is out of reach
-            if complete(folder) or not weights:
-                return folder
-            raise Unreachable(f"The model {name} is only in part on this machine, and the hub could not be reached: "
-                              "connect to the network, or give a local folder.") from error
-        files = [File(each.path, each.size) for each in tree if "/" not in each.path]
-        wanted = [file for file in files if _matches(file, *DESCRIBING, *([WEIGHTS] if weights else []))]
-        if weights and not any(_matches(file, WEIGHTS) for file in wanted):
-            raise _no_weights(name, files)
-        missing = [file for file in wanted if not (folder / file.name).is_file()]
+        missing = _missing(name, folder, weights, cache)
         try:
             download(name, folder.name, missing, cache, report)
-        except OSError as error:
-            if getattr(error, "errno", None) is not None or not complete(folder):
+        except OSError as error:  # out of reach: a model that is complete does without other files
+            if error.errno is not None or not complete(folder):
                 raise
     return folder
+
+
+def _missing(name: str, folder: Path, weights: bool, cache: Path) -> list[File]:
+    """The files of a model that are wanted and not in its folder. Raises LabError where none of them can be known, or
+    there are no safetensors."""
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    try:
+        tree = get_cached_repo_tree(name, revision=folder.name, cache_dir=cache)
+    except CachedRepoTreeNotFoundError as error:  # the hub was not asked: it is out of reach
+        if complete(folder) or not weights:
+            return []
+        raise Unreachable(f"The model {name} is only in part on this machine, and the hub could not be reached: "
+                          "connect to the network, or give a local folder.") from error
+    files = [File(each.path, each.size) for each in tree if "/" not in each.path]
+    wanted = [file for file in files if _matches(file, *DESCRIBING, *([WEIGHTS] if weights else []))]
+    if weights and not any(_matches(file, WEIGHTS) for file in wanted):
+        raise _no_weights(name, files)
+    return [file for file in wanted if not (folder / file.name).is_file()]
 
 
 def _matches(file: File, *patterns: str) -> bool:
