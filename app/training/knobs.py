@@ -12,7 +12,7 @@ from app.held import held
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
-from app.training import base_line, controls, data_preview, mix, step_time
+from app.training import base_line, controls, data_preview, mix, pretrained_models, step_time
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
@@ -42,8 +42,9 @@ def setup(draft: Draft) -> None:
     if several:
         with right:
             _pick(draft, "model", "Model", list(kind.models), model_label, accept_new_options=True,
-                  help="A built-in size, or type a run (RUN or RUN@STEP), a Hugging Face folder or a hub "
-                       "id (safetensors only).")
+                  help="A built-in size, or type a run: RUN or RUN@STEP.")
+    if kind.pretrained:
+        pretrained_models.show(draft)
     _pick(draft, "task", kind.task_title, fitting, lambda key: kinds.task(key, kind.key).label,
           accept_new_options=kind.any_task, help=draft.task_row.help)
     uploader(draft)

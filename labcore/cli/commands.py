@@ -72,7 +72,8 @@ def list_catalog(options: argparse.Namespace) -> int:
         print("\nModels")
         for key in row_of_kind.models:
             print(f"    {key:<14} {models[key].label if key in models else 'a softmax table: a logit for each prefix'}")
-        print("    or a Hugging Face folder, a hub id, or an earlier run: RUN or RUN@STEP")
+        print("    or a Hugging Face folder, a hub id (python -m labcore models lists some), or an earlier run: RUN or "
+              "RUN@STEP")
     return 0
 
 

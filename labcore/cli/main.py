@@ -26,6 +26,7 @@ from labcore.cli import (
     keeping,
     labelling,
     mixing,
+    pretrained_models,
     previewing,
     publishing,
     rewarding,
@@ -118,8 +119,8 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in (keeping, previewing, mixing, capsules, comparing, doctoring, costing, benching, asking,
-                        labelling, teaching, publishing, studying):
+    for commands_of in (keeping, previewing, pretrained_models, mixing, capsules, comparing, doctoring, costing,
+                        benching, asking, labelling, teaching, publishing, studying):
         commands_of.add_to(add)
 
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from labcore.cli.terminal import ERASE
@@ -26,15 +28,23 @@ def computed(spec: jobs.Spec) -> dict[str, Any]:
 
     Raises LabError as `labcore.jobs.jobs.compute`.
     """
-    if not sys.stderr.isatty():
+    with doing():
         return jobs.compute(spec)
+
+
+@contextmanager
+def doing() -> Iterator[None]:
+    """Within it, on a terminal, a line says what is being done."""
+    if not sys.stderr.isatty():
+        yield
+        return
 
     def heard(words: str, done: int, total: int) -> None:
         sys.stderr.write(f"{ERASE}{activity.now(words, done, total)}")
         sys.stderr.flush()
     try:
         with activity.listening(activity.Seldom(heard, 0.0)):
-            return jobs.compute(spec)
+            yield
     finally:
         sys.stderr.write(ERASE)
         sys.stderr.flush()

@@ -10,15 +10,15 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from labcore.errors import LabError, listed, os_reason, quoted
+from labcore.errors import LabError, listed, quoted
 from labcore.files import atomic, uploads
 from labcore.files.given import NotJSON, read_json
+from labcore.files.hub import Repo, Unreachable, errors_in_words
 from labcore.files.jsonl import LIMIT
 from labcore.files.paths import can_be_path, home, made, path_of
 
@@ -91,7 +91,7 @@ def fetch(asked: Dataset) -> Fetched:
     parts = (asked.repo.replace("/", "--"), asked.config, asked.split)
     record = home() / "hub" / f"{'--'.join(filter(None, parts))}.json"
     try:
-        with _errors_in_words(asked.repo):
+        with errors_in_words(_in_words(asked.repo)):
             found = _fetch(asked)
     except Unreachable as error:
         before = _before(record)
@@ -102,8 +102,8 @@ def fetch(asked: Dataset) -> Fetched:
     return found
 
 
-class Unreachable(LabError):
-    """The hub cannot be asked at all."""
+def _in_words(repo: str) -> Repo:
+    return Repo(repo, "dataset", "give a file", str(home()), "RL_LAB_HOME", ", which is org/name:split")
 
 
 def _before(record: Path) -> Path | None:
@@ -113,36 +113,6 @@ def _before(record: Path) -> Path | None:
     except (LabError, NotJSON, KeyError, TypeError):
         return None
     return path if path.is_file() and uploads.root() in path.parents else None
-
-
-@contextmanager
-def _errors_in_words(repo: str) -> Iterator[None]:
-    """What the hub's client raises, as sentences."""
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except LabError:
-        raise
-    except errors.GatedRepoError as error:
-        raise LabError(f"The dataset {repo} is gated: accept its terms on https://huggingface.co/datasets/{repo}, then "
-                       "log in with: hf auth login.") from error
-    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
-        raise LabError(f"The hub has no dataset {quoted(repo)} that is open to you: check the spelling, which is "
-                       "org/name:split, or log in with: hf auth login.") from error
-    except errors.OfflineModeIsEnabled as error:
-        raise Unreachable(f"HF_HUB_OFFLINE is set, so {repo} cannot be downloaded: unset it, or give a "
-                          "file.") from error
-    except Exception as error:  # every layer below has its own, from OSError to those of the HTTP client
-        answer = getattr(getattr(error, "response", None), "status_code", None)
-        if isinstance(error, OSError) and error.errno is not None:
-            raise LabError(f"The dataset {repo} cannot be kept in {home()} ({os_reason(error)}): free some space, or "
-                           "set RL_LAB_HOME to a folder that you may write to.") from error
-        if answer is not None:
-            raise Unreachable(f"The hub refused to send {repo} (HTTP {answer}): try again later, or give a file."
-                              ) from error
-        raise Unreachable(f"The hub could not be reached for {repo} ({type(error).__name__}): connect to the network, "
-                          "or give a file.") from error
 
 
 def _fetch(asked: Dataset) -> Fetched:

@@ -34,6 +34,7 @@ JOBS = {
     "quiz": "labcore.llm.probes.answer:quiz",
     "data_preview": "labcore.llm.probes.data_preview:data_preview",
     "dataset": "labcore.files.datasets:job",
+    "download": "labcore.llm.nets.folder:download",
     "first_answers": "labcore.llm.probes.first_answers:first_answers",
     "next_token": "labcore.llm.probes.next_token:next_token",
     "one_batch": "labcore.llm.probes.one_batch:one_batch",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.llm.models import MODELS
+from labcore.files import hub_models
 from labcore.jobs import jobs, memory, passes
 from labcore.jobs.memory import Way, changed
 from labcore.jobs.memory_parts import Sizes, mode_of, whole_batch
@@ -37,16 +38,8 @@ def asks(spec: RunSpec) -> bool:
 
 
 def _here(model: str) -> bool:
-    """Whether the model is a folder, or in the Hub's cache: nothing is fetched for an estimate."""
-    if Path(model).is_dir():
-        return True
-    from huggingface_hub import try_to_load_from_cache  # takes its time, and built-in models do without
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return isinstance(try_to_load_from_cache(model, "config.json"), str)
-    except HFValidationError:
-        return False
+    """Whether the model is a folder, or complete in the hub's cache: nothing is fetched for an estimate."""
+    return Path(model).is_dir() or hub_models.here(model) is not None
 
 
 def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:

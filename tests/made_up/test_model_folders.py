@@ -12,10 +12,10 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.llm.nets import folder as folders
 from labcore.llm.nets import size
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
+from tests.files.hub import serving, turn_to
 
 few = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 TOKENIZER = character_tokenizer()
@@ -83,15 +83,11 @@ def test_a_model_from_hell_is_counted_and_never_built(folder, monkeypatch, chang
 
 def test_nothing_is_fetched_but_the_configuration_of_a_model_that_is_too_large(folder, monkeypatch):
     write(folder, "config.json", changed(json.loads((folder / "config.json").read_text()), {"vocab_size": 10**12}))
-    fetched = []
-
-    def fetch(name, allow_patterns):
-        fetched.append(allow_patterns)
-        return folder
-
-    monkeypatch.setattr(folders, "snapshot_download", fetch)
-    assert "The model in some/giant would have 64 T parameters" in refused("some/giant")
-    assert fetched == [["config.json"]]
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with serving({"some/giant": {"main": files}}) as hub:
+        turn_to(hub, folder / "cache", monkeypatch)
+        assert "The model in some/giant would have 64 T parameters" in refused("some/giant")
+        assert {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path} == {"config.json"}
 
 
 @pytest.mark.parametrize("key", MODELS)

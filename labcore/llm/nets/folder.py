@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
+from labcore.files import hub_models
+from labcore.files.adapters import is_adapter
 from labcore.files.artifacts import fetch
 from labcore.files.given import read_json
+from labcore.files.hub_models import CONFIG, PICKLES, TOKENIZER_FILES
 from labcore.files.paths import path_of
 from labcore.llm.nets.size import check_size
 from labcore.llm.nets.table import TYPE, SoftmaxTable
+from labcore.spec.activity import report
 from labcore.spec.model_names import may_be_hub_id, missing
 
-CONFIG = "config.json"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 OWN = {TYPE: SoftmaxTable.__name__}  # the lab's own, of which a folder needs no code either
-DESCRIBING = ("*.json", "*.model", "*.txt", "*.jinja")
-WANTED = (*DESCRIBING, "*.safetensors")  # neither pickle nor code is ever fetched
 
 CheckKind = Callable[[Path | str, Mapping[str, Any]], None]
 
@@ -46,25 +42,25 @@ def find(name_or_path: str | Path, check_kind: CheckKind | None = None, weights:
         raise LabError(f"{name} is a file, not a model: give the folder that holds its config.json.")
     if folder.is_absolute() or not may_be_hub_id(name):
         raise missing(name)
-    try:
-        config = Path(snapshot_download(name, allow_patterns=[CONFIG])) / CONFIG
-        if config.is_file():  # before the weights are fetched
-            (check_kind or _check_kind)(name, described := config_of(config.parent))
-            check_size(name, described)
-        return Path(snapshot_download(name, allow_patterns=list(WANTED if weights else DESCRIBING)))
-    except LabError:
-        raise
-    except HFValidationError as error:
-        raise LabError(f"{name!r} is neither a folder nor a hub id: check the spelling.") from error
-    except RepositoryNotFoundError as error:
-        raise LabError(f"The hub has no model {name!r} that is open to you: check the spelling, or give a local "
-                       "folder.") from error
-    # Without a network every layer below has its own error, from OSError to those of the HTTP client.
-    except Exception as error:
-        if getattr(error, "errno", None) == errno.ENOSPC:
-            raise
-        raise LabError(f"The model {name!r} is neither a folder here nor in the cache, and the hub could not be "
-                       f"reached ({type(error).__name__}): give a local folder, or connect to the network.") from error
+    def check(there: Path) -> None:
+        (check_kind or _check_kind)(name, described := config_of(there))
+        check_size(name, described)
+
+    return hub_models.fetch(name, report, weights, check)
+
+
+def download(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The job `download`: {"folder"} of the model that the hub calls `name`, complete and checked.
+
+    Raises LabError as `find` and `check_folder`.
+    """
+    name = str(spec["name"])
+    if not may_be_hub_id(name):
+        raise LabError(f"{quoted(name)} is no model of the hub: write organisation/name.")
+    folder = find(name)
+    if not is_adapter(folder):
+        check_folder(folder)
+    return {"folder": str(folder)}
 
 
 def check_folder(folder: Path, check_kind: CheckKind | None = None) -> None:

@@ -1,6 +1,5 @@
 """Models are built the same from the same seed, travel as Hugging Face folders, and faults are told in words."""
 
-import errno
 import json
 
 import pytest
@@ -10,6 +9,7 @@ from transformers import T5ForConditionalGeneration as T5
 
 from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.errors import LabError
+from labcore.files import hub_models
 from labcore.llm.nets import folder as folders
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
@@ -102,46 +102,30 @@ def test_a_folder_that_is_not_there(name):
 
 
 def test_a_name_that_is_no_id():
-    refused("no such/thing", "neither a folder nor a hub id")
+    refused("no such/thing", "The hub has no model 'no such/thing'")
 
 
 def test_a_file_is_no_model(saved):
     refused(saved / "config.json", "is a file, not a model")
 
 
-def test_the_hub_out_of_reach(monkeypatch):
-    def unreachable(name, allow_patterns):
-        assert not any("bin" in pattern or "py" in pattern for pattern in allow_patterns)
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(folders, "snapshot_download", unreachable)
-    refused("some/model", r"the hub could not be reached \(ConnectionError\)")
-
-
-def test_a_full_disk_is_not_the_hubs_fault(monkeypatch):
-    def full(name, allow_patterns):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(folders, "snapshot_download", full)
-    with pytest.raises(OSError, match="No space left"):
-        load("some/model")
-
-
-def test_a_model_the_hub_has_not(monkeypatch):
-    class Missing(folders.RepositoryNotFoundError):
-        def __init__(self):
-            pass
-
-    def missing(name, allow_patterns):
-        raise Missing
-
-    monkeypatch.setattr(folders, "snapshot_download", missing)
-    refused("some/model", "The hub has no model 'some/model'")
-
-
 def test_a_model_of_the_hub(saved, monkeypatch):
-    monkeypatch.setattr(folders, "snapshot_download", lambda name, allow_patterns: str(saved))
+    def fetch(name, report, weights, check):
+        check(saved)
+        return saved
+
+    monkeypatch.setattr(hub_models, "fetch", fetch)
     assert load("some/model")[0].config.model_type == "llama"
+    assert folders.download({"name": "some/model"}) == {"folder": str(saved)}
+    remove(saved, "tokenizer*")
+    with pytest.raises(LabError, match="has no tokenizer"):
+        folders.download({"name": "some/model"})
+
+
+@pytest.mark.parametrize("name", ["tiny", "/a/b", "a/b/c", "", "a"])
+def test_what_cannot_be_downloaded_is_said(name):
+    with pytest.raises(LabError, match="is no model of the hub: write organisation/name"):
+        folders.download({"name": name})
 
 
 def test_no_config(saved):
