@@ -1,5 +1,5 @@
-"""Texts of chat models as people read them: what the user asked last, a template's tokens apart from what was said, and
-thinking apart from the answer. Pure.
+"""Prepare prompts and completions of chat models for display: find the last user turn, and separate template tokens and
+thinking from the text. Pure.
 
 A template is known by its tokens alone: a text may come from any model, or from a file in which it was written out.
 """

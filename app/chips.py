@@ -25,7 +25,7 @@ def _chip(part: Part) -> str:
         return f'<span class="rl-chip">{text}</span>'
     if part.kind == THINKING:
         thought = part.text.replace(OPEN, "").replace(CLOSE, "").strip()
-        return folded(f"thinking, {len(thought.split()):,} words", html.escape(thought))
+        return folded(f"thinking, {counted(thought)}", html.escape(thought))
     return f'<span class="rl-said">{text}</span>'
 
 
@@ -33,3 +33,14 @@ def folded(label: str, inside: str) -> str:
     """HTML that is unfolded by a click or by Enter; `inside` is HTML too."""
     return (f'<details class="rl-fold"><summary>{html.escape(label)}</summary>'
             f'<div class="rl-said">{inside}</div></details>')
+
+
+def counted(text: str) -> str:
+    """How long a text is, in words; of a script without spaces in characters.
+
+    >>> counted("so"), counted("so it is"), counted("因为三加四等于七所以答案就是七这里没有任何空格的文字")
+    ('1 word', '3 words', '26 characters')
+    """
+    words, letters = len(text.split()), len(text)
+    count, unit = (words, "word") if words > letters / 20 else (letters, "character")
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"

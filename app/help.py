@@ -121,7 +121,7 @@ def files() -> None:
          "1: a lab that is shared for reading: it shows everything and changes nothing"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
         ("RL_LAB_LOG", _code(os.environ.get(LOG, "") or "not set"),
-         "Where metrics of all runs go live as well: tensorboard, wandb, trackio, with commas between"),
+         "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, trackio"),
         ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
         ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),
         ("RL_LAB_RAY", _code(os.environ.get("RL_LAB_RAY", choice.AUTO)), "Which cluster: auto is this machine's")]))

@@ -40,11 +40,11 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
            polled: bool = False) -> tuple[dict[str, Any] | None, bool]:
     """What the job `spec` gives, and whether it is there. Where it is not (yet, or never will be) says so here.
 
-    `doing` are the words for what is being waited for, such as "Two models answer". Until then the last result of the
-    `view` is given if it was `like` this one, to be shown as what it is. Another `choice` of the user (without one, any
-    other spec) stops what is under way; newer checkpoints under the same choice wait until that is over and, where the
-    view is `polled`, that is drawn again every few seconds, until they are asked for. Else the page is run again when
-    the job is over.
+    `doing` are the words for what is being waited for, plain text such as "Two models answer". Until then the last
+    result of the `view` is given if it was `like` this one, to be shown as what it is. Another `choice` of the user
+    (without one, any other spec) stops what is under way; newer checkpoints under the same choice wait until that is
+    over and, where the view is `polled`, that is drawn again every few seconds, until they are asked for. Else the page
+    is run again when the job is over.
     """
     try:
         asked = _asked(view, spec if choice is None else choice, spec, polled)
@@ -127,7 +127,7 @@ def _waiting(view: str, asked: Asked, doing: str) -> None:
 def _line(view: str, asked: Asked, doing: str) -> None:
     """What is waited for and since when, and a way to stop it."""
     job, seconds = asked.job, time.time() - asked.begun
-    parts = [f"<b>{doing}</b>", *filter(None, [html.escape(jobs.doing(job))]), duration(seconds)]
+    parts = [f"<b>{html.escape(doing)}</b>", *filter(None, [html.escape(jobs.doing(job))]), duration(seconds)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_waiting:{view}:{job}"):
         st.html(f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'
                 f"<span>{' · '.join(parts)}</span></div>", width="stretch")

@@ -1,4 +1,4 @@
-"""What takes long is computed only when somebody asks for it, and says beforehand what it costs."""
+"""Run slow computations only after a click, and show their cost beforehand."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.chat_text import ends, parts, shortened
-from app.chips import chipped, folded
+from app.chips import chipped, counted, folded
 from app.theme import number
 
 LONG = 80  # characters of a text that a table shows whole
@@ -101,7 +101,7 @@ def written(text: str) -> str:
         return readable(text)
     first, last = (readable(shortened(line, LONG)) if line else "" for line in ends(text))
     return (f"{first}{' … ' if last else ''}{last} "
-            f"{folded(f'whole, {len(text.split()):,} words', chipped(parts(text)))}")
+            f"{folded(f'whole, {counted(text)}', chipped(parts(text)))}")
 
 
 def signed(value: float | None) -> str:

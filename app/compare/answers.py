@@ -56,19 +56,9 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
         return
     left, runs = runs[MOST:], by_algorithm(runs[:MOST])
     names = [Model(run.id).pinned.name for run in runs]
-    limit = int(runs[0].spec.knobs["max_new_tokens"])
-    ids = tuple(run.id for run in runs)
     above, below = st.container(), st.container()
-    doing = f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions"
-    wanted: Spec = {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
-                    "temperature": TEMPERATURE, "max_new_tokens": limit}
-    spec: Spec | None = wanted
     with below:  # so that the table stays where it is while newer checkpoints answer
-        if any(large(run.spec) for run in runs):
-            spec = requested("answers", ids, wanted, f"{doing}, with up to {limit:,} tokens each.")
-        if spec is None:
-            return
-        found, _ = jobs.result(spec, doing, "answers", ids, ids, polled)
+        found = _answered(runs, names, polled)
     if found is None:
         return
     heads = {run.id: (title_of(run), " · ".join(filter(None, (naming.apart(run.spec), f"seed {run.spec.seed}"))))
@@ -82,6 +72,17 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
                   + (f" {len(left)} more runs are left out." if left else ""))
     above.page_link("../pages/playground.py", label="Ask them yourself in the Playground", icon=":material/forum:",
                     query_params={"runs": ",".join(run.id for run in runs[:3])})
+
+
+def _answered(runs: Sequence[RunRow], names: Sequence[str], polled: bool) -> dict[str, Any] | None:
+    """What the checkpoints `names` of the runs answer, once they have: of large models once somebody asks."""
+    ids, limit = tuple(run.id for run in runs), int(runs[0].spec.knobs["max_new_tokens"])
+    doing = f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions"
+    spec: Spec | None = {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
+                         "temperature": TEMPERATURE, "max_new_tokens": limit}
+    if spec and any(large(run.spec) for run in runs):
+        spec = requested("answers", ids, spec, f"{doing}, with up to {limit:,} tokens each.")
+    return jobs.result(spec, doing, "answers", ids, ids, polled)[0] if spec else None
 
 
 def language_runs(run_ids: Sequence[str]) -> list[RunRow]:

@@ -17,7 +17,7 @@ from labcore.store.rows import RunRow
 
 NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
 LINE_LATER = ("The line through an update appears with the first step. For a model above 6 M parameters it appears "
-              "later: the line gets 3 % of the run's time.")
+              "later, because the line gets at most 3 % of the run's time.")
 
 
 def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
@@ -42,7 +42,7 @@ def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
 def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
     samples = files.newest(run.id, "samples", step)
     if samples is None:
-        st.caption(probes.off(feed, step) or "No tokens yet: the dots come with the first samples.")
+        st.caption(probes.off(feed, step) or "No tokens yet. The dots appear with the first samples.")
         return
     if "surrogate" not in samples:
         drawn = any("cut" in completion for group in samples["groups"] for completion in group["completions"])

@@ -1,4 +1,4 @@
-"""What the page says where a run has left nothing to look at, because its probes are off."""
+"""The message for a run without samples because its probes are off."""
 
 from __future__ import annotations
 

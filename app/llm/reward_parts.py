@@ -1,4 +1,4 @@
-"""What a reward is made of, in words: the parts that a step's samples hold of each answer. Pure."""
+"""Describe the parts of a completion's reward, from a step's samples, in words. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ def mean(items: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def sentence(group: Mapping[str, Any]) -> str:
-    """The parts of the rewards that a prompt's answers have earned on average; empty where there are none."""
-    found = mean(group["answers"])
-    return f"Rewards on average: {said({'parts': found})}." if len(found) > 1 else ""
+    """The parts of the rewards that a prompt's answers have earned on average; empty where there are none.
+
+    A watched prompt's answers are judged by the verifier alone: what did not score them is left out.
+    """
+    found = {name: value for name, value in mean(group["answers"]).items() if value is not None}
+    return f"Mean rewards: {said({'parts': found})}." if len(found) > 1 else ""
 
 
 def _mean(values: list[tuple[float, int]]) -> float | None:

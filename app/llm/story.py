@@ -240,7 +240,7 @@ def _row(answer: dict[str, Any], columns: list[Column], low: float) -> dict[str,
     return {"text": answer["text"], "cut": bool(answer.get("truncated")), "rest": False, "exact": answer["exact"],
             "role": answer.get("role", ""), "count": answer["count"],
             "reward": None if reward is None else f"{reward:.2f}".rstrip("0").rstrip("."),
-            "parts": reward_parts.said(answer),
+            "earned": reward_parts.said(answer),
             "advantage": answer["advantage"], "before": _share(before, low), "after": _share(after, low),
             "said": _said([_words(before, low), _words(after, low)]),
             "cells": [_share(column.logprobs.get(key_of(answer)), low) for column in columns]}

@@ -1,8 +1,8 @@
-"""Long answers to a prompt, of which no two are alike: in bands by verdict or reward, and how many of a step's samples
-each band has. Pure.
+"""Group long completions of a prompt into bands by verdict or reward, and count a step's samples in each band. Pure.
 
-The probability of one such answer says nothing. That of a verdict does: it is the share of the samples, which are of
-the policy before the step's updates. What the updates did is the change of the answers' log-probs.
+No two long completions are alike, so the probability of a single one says nothing. The probability of a verdict does:
+it is estimated by its share of the samples, which come from the policy before the step's updates. The change of the
+completions' log-probs shows the effect of the updates.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from app.chat_text import ends, parts
+from app.llm import reward_parts
 from app.llm.history import Column, Sample
 from app.llm.story_words import judged
 from app.theme import number
@@ -106,7 +107,7 @@ def _answer(answer: dict[str, Any]) -> dict[str, Any]:
     said = [number(value, 1) for value in (before, after) if value is not None]
     return {"first": first, "last": last, "parts": [*map(list, parts(answer["text"]))], "count": answer["count"],
             "cut": bool(answer.get("truncated")), "reward": answer["reward"], "advantage": answer["advantage"],
-            "change": _change([answer]), "said": said}
+            "change": _change([answer]), "said": said, "earned": reward_parts.said(answer)}
 
 
 def _share(band: Band, samples: Sequence[Sample]) -> float:

@@ -34,7 +34,7 @@ def show(place: Place, spec: RunSpec, turns: Turns) -> None:
     """The system prompt, the turns so far, and the way back to an empty conversation."""
     own = next((turn.content for turn in turns if turn.role == "system"), str(spec.knobs.get("system_prompt", "")))
     typed = held("playground:system", own if place.system is None else place.system)
-    st.text_input("System prompt", typed.value, key=typed.key, placeholder="the template's own",
+    st.text_input("System prompt", typed.value, key=typed.key, placeholder="the template's default",
                   on_change=lambda: go(system=typed.taken()))
     said = [turn for turn in turns if turn.role != "system"]
     if not said:
@@ -54,7 +54,7 @@ def go_on(prompt: str, turns: Turns, found: Mapping[str, Any]) -> None:
             words = "Continue the conversation" if len(found["columns"]) == 1 else f"Continue with {LETTERS[place]}"
             st.button(words, icon=":material/forum:", key=f"playground:next:{place}", on_click=_continue,
                       args=(prompt, turns, column["answers"][0]["text"]),
-                      help="Its first answer becomes a turn of the conversation, and you write the next one.")
+                      help="Add this model's first answer to the conversation, then write the next turn.")
 
 
 def _continue(prompt: str, turns: Turns, answer: str) -> None:

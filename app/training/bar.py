@@ -89,11 +89,11 @@ AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
               help="The same settings with the next seed", starts=True)
 PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P",
-               help="Pause after this step, or within it where it takes long")
+               help="Pause after this step, or in the middle of a long one")
 GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
-              help="Stop, with a checkpoint to resume from. A step that takes long is discarded")
+              help="Stop and save a checkpoint to resume from. A long step that is under way is discarded")
 RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
                 "knobs that you move on the left")
 FORK = Action("Fork", ":material/call_split:", forking.wish, "F",

@@ -1,5 +1,4 @@
-"""Data that the page must ask about: a dataset of the hub by its name, which columns of a file stand for what, and rows
-that cannot be used."""
+"""Widgets for the user's data: a dataset of the hub, the columns of a file, and rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ from labcore.tasks.layouts import names_of
 OF_HUB = ("prompts", "preferences")  # kinds of files that have rows
 NEEDED = {"prompts": ("prompt", "answer", "system"),
           "preferences": ("prompt", "chosen", "rejected", "completion", "label", "system")}
-ASKED = {"prompt": "Prompt is column", "answer": "Answer is column", "system": "System text is column",
-         "chosen": "Chosen is column", "rejected": "Rejected is column", "completion": "Completion is column",
-         "label": "Label is column"}
+ASKED = {"prompt": "Prompt column", "answer": "Answer column", "system": "System prompt column",
+         "chosen": "Chosen column", "rejected": "Rejected column", "completion": "Completion column",
+         "label": "Label column"}
 NONE = "none"
 
 
@@ -34,12 +33,12 @@ def dataset(draft: Draft, wanted: str) -> str:
     if wanted not in OF_HUB or read_only():
         return ""
     name = st.text_input("Or a Hugging Face dataset", placeholder="org/name:split", key=f"hub:{draft.scope}:{wanted}",
-                         help="It is fetched to this lab's folder, at most 64 MB of rows. With several configurations: "
-                              "org/name:config/split.").strip()
+                         help="The lab downloads at most 64 MB of rows into its own folder. If the dataset has several "
+                              "configurations, write org/name:config/split.").strip()
     if not name:
         return ""
     asked = {"job": "dataset", "name": name}
-    result, there = jobs.result(asked, f"{literal(name)} is fetched", "dataset")
+    result, there = jobs.result(asked, f"Downloading {name}", "dataset")
     if not result or not there:
         return ""
     if not Path(result["path"]).exists():  # a clean-up deleted it
@@ -57,7 +56,7 @@ def mend(draft: Draft, path: Path, error: LabError) -> None:
         st.button(f"Leave out {count}", key="leave_out", icon=":material/filter_alt:",
                   on_click=draft.values.__setitem__, args=("unusable_rows", "skip"))
     elif draft.task_row.data in OF_HUB and not _recognised(path):
-        st.caption("Choose what the columns of the file stand for.")
+        st.caption("Choose the column for each field.")
         _choose(draft, _columns(path))
 
 

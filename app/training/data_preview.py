@@ -1,6 +1,5 @@
-"""Before a run: prompts as the chosen model will read them, and what is to be known of the user's file in tokens.
-
-A job looks at the data; the page says what it found, with buttons for what can be done about it.
+"""Show before a run how the chosen model will read the prompts, and statistics of the user's file in tokens. A job
+reads the data; the page shows its findings, with buttons that fix them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.jobs import preview
 from labcore.spec.run_spec import RunSpec
 
-DOING = "The prompts are rendered and tokenised"
+DOING = "Rendering and tokenising the prompts"
 PROPOSALS = {
     "template off": (Proposal("Use the model's template", (("template", "auto"),)),),
     "no template": (Proposal("Use ChatML", (("template", "chatml"),)),),

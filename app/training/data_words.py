@@ -133,7 +133,7 @@ def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Fin
         found.append(Finding("good", f"{said}, but the rewards differ (mean {mean:.2f}): there is something to "
                              "reinforce."))
     elif causes:
-        found.append(Finding("warning", f"{said}. Change what is said above first, then try again."))
+        found.append(Finding("warning", f"{said}. Apply the suggestions above first, then try again."))
     else:
         found.append(_nothing(said, spec, sft))
     return found
@@ -143,8 +143,8 @@ def _untemplated(result: Mapping[str, Any], spec: RunSpec) -> Finding | None:
     """An instruct model that is asked in plain text."""
     if not result.get("has_template") or result["templated"]:
         return None
-    return Finding("warning", f"{_model(spec)} has a chat template, but the template is off: it reads the prompts as "
-                   "plain text, unlike those of its training.", (Proposal("Use the chat template", (
+    return Finding("warning", f"{_model(spec)} has a chat template, but the template is off, so it reads the prompts "
+                   "as plain text, unlike the prompts of its training.", (Proposal("Use the chat template", (
                        ("template", "auto"),)),))
 
 
@@ -157,8 +157,8 @@ def _limited(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> Finding 
     wanted = min(limit * (4 if 2 * cut >= count else 2), result["context"] - result["longest"], int(knob.high or limit))
     use = (Proposal(f"Length limit {wanted:,}", (("max_new_tokens", wanted),)),) if wanted > limit else ()
     room = "" if use else " The context has no room for longer ones."
-    return Finding("warning", f"{cut} of {count} completions were cut at the length limit of {limit:,} tokens, before "
-                   f"the answer may have come.{room}", use)
+    return Finding("warning", f"{cut} of {count} completions were cut at the length limit of {limit:,} tokens, perhaps "
+                   f"before the answer.{room}", use)
 
 
 def _nothing(said: str, spec: RunSpec, sft: RunSpec | None) -> Finding:

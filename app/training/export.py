@@ -171,7 +171,8 @@ def _further(run: RunRow, feed: Feed) -> None:
         chosen = TOOLS[st.segmented_control("Tool", list(TOOLS), format_func=lambda key: TOOLS[key].label,
                                             key="further", default="trl", required=True,
                                             label_visibility="collapsed")]
-        script = _script(chosen.key, run.id, replace(run.spec, knobs=feed.knobs(feed.last_step)))
+        spec = replace(run.spec, knobs=feed.knobs(feed.last_step))
+        script = _script(chosen.key, run.id, spec, chats(run.id, spec))
         st.download_button("Download script", script, chosen.file(run.id), "text/plain", icon=":material/code:",
                            on_click="ignore", key=f"script:{chosen.key}:{run.id}")
     st.caption(f"The same training with {chosen.label} {chosen.version}, on this run's checkpoint or a large model: "
@@ -180,5 +181,5 @@ def _further(run: RunRow, feed: Feed) -> None:
 
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs={RunSpec: RunSpec.to_json})
-def _script(key: str, run_id: str, spec: RunSpec) -> str:
-    return TOOLS[key].script(Plan(run_id, spec, chats(run_id, spec)))
+def _script(key: str, run_id: str, spec: RunSpec, chat: bool) -> str:
+    return TOOLS[key].script(Plan(run_id, spec, chat))

@@ -222,7 +222,7 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
         return f"It continues as it was there, {without}. {luck}"
     if ended:
         return "Nothing is changed: it continues from where its parent ended."
-    repeats = "it repeats its parent, bit for bit" if exact else "it differs from its parent in its optimizer state"
+    repeats = "it repeats its parent" + (", bit for bit" if exact else " except for a new optimizer state")
     return (f"Nothing is changed: {repeats}." if twin else
             "The same settings with new random numbers: how much of the curve is random?")
 

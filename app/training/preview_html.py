@@ -1,5 +1,5 @@
-"""Rendered prompts as HTML: special tokens are chips, the template's own text folds, and each token of the text has its
-id in its tooltip. Pure."""
+"""Rendered prompts as HTML: special tokens are chips, the template's own text folds (both as in `app.chips`), and each
+token of the text has its id in its tooltip. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from app.chips import folded
 from app.tokens import VISIBLE
 
 SPECIAL, TEXT, GAP = "special", "text", "gap"
@@ -22,14 +23,8 @@ CSS = """
 .rl-read s{text-decoration:none}
 .rl-read s:nth-of-type(odd){background:color-mix(in srgb,currentColor 7%,transparent);border-radius:3px}
 .rl-read i{font-style:normal;opacity:.72}
-.rl-chip{display:inline-block;font:12px/16px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;padding:0 5px;
-  border-radius:8px;border:1px solid color-mix(in srgb,currentColor 28%,transparent);opacity:.75;white-space:nowrap}
-.rl-fold{display:inline}.rl-fold>summary,.rl-preview>summary{cursor:pointer}
-.rl-fold>summary{display:inline-block;list-style:none;font-size:12px;line-height:16px;padding:0 7px;border-radius:9px;
-  border:1px solid color-mix(in srgb,currentColor 28%,transparent);white-space:nowrap}
-.rl-fold>summary::-webkit-details-marker{display:none}
-.rl-fold>summary::before{content:"+ "}.rl-fold[open]>summary::before{content:"− "}
-.rl-fold>summary:focus-visible,.rl-preview>summary:focus-visible{outline:2px solid var(--st-primary-color)}
+.rl-preview>summary{cursor:pointer}
+.rl-preview>summary:focus-visible{outline:2px solid var(--st-primary-color)}
 .rl-preview{margin:0 0 4px}.rl-preview>summary{font-size:14px;padding:3px 0;overflow-wrap:anywhere}
 .rl-preview small{font-size:13px;opacity:.76}.rl-preview dl{display:grid;grid-template-columns:auto minmax(0,1fr);
   gap:2px 10px;font-size:13px;margin:0 0 8px 12px}
@@ -93,8 +88,7 @@ def pieces(found: Sequence[Piece]) -> Iterator[str]:
             yield "".join(map(_text, some))
             continue
         count, drawn = sum(len(ids) for _, ids, _ in some), "".join(map(_of_template, some))
-        label = f"template, {count:,} tokens"
-        yield drawn if count <= INLINE else f'<details class="rl-fold"><summary>{label}</summary>{drawn}</details>'
+        yield drawn if count <= INLINE else folded(f"template, {count:,} tokens", drawn)
 
 
 def _text(piece: Piece) -> str:

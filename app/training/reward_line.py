@@ -15,12 +15,14 @@ SOURCES = {
     "order_only": "1 for any letters in order, even a single one. That is a hole to exploit: gold is the share that is "
     "really sorted",
     "steps_and_outcome": "a share for each character that is right at its place, and the verifier's at the end",
-    "reward_model": "the scores of a trained reward model. Gold, the task's own score, is only watched",
-    "worst_case_ensemble": "the lowest score of several reward models. Gold, the task's own score, is only watched",
+    "reward_model": "the scores of a trained reward model. The gold reward (the task's own score) is only logged",
+    "worst_case_ensemble": "the lowest score of several reward models. The gold reward (the task's own score) is only "
+    "logged",
     "uncertainty_weighted_ensemble": "the mean score of several reward models − {uncertainty_weight} × their variance. "
-    "Gold, the task's own score, is only watched",
-    "own_function": "{sum}. Gold, the verifier's, is only watched",
-    "judge": "a tenth of the grade that {judge_model} gives at {judge_url}. Gold, the verifier's, is only watched",
+    "The gold reward (the task's own score) is only logged",
+    "own_function": "{sum}. The gold reward (the verifier's) is only logged",
+    "judge": "a tenth of the grade that {judge_model} gives at {judge_url}. The gold reward (the verifier's) is only "
+    "logged",
 }
 
 

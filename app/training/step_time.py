@@ -1,5 +1,5 @@
-"""Beside Run: how long a step of the next run takes on this machine and what memory it needs, and where that is too
-much, buttons that change it. For models that were brought along; the built-in ones are fast."""
+"""Show beside Run the estimated time and memory of a step on this machine, with buttons that lower them if they are too
+high. Only for models that the user brought along, because the built-in ones are fast."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _told(draft: Draft, spec: RunSpec, sizes: Sizes, adapted: Sizes | None, spee
     with st.container(border=True, key="step_time", gap="small"):
         st.markdown(literal(words(spec, need, before.step if before else None)))
         if ways:
-            st.caption("Too slow, or too much? Each button changes one setting:")
+            st.caption("To make a step faster or smaller, change one setting:")
             with st.container(horizontal=True, gap="small"):
                 for way in ways:
                     label = _label(spec, way)
@@ -72,7 +72,7 @@ def words(spec: RunSpec, need: Need, before: float | None = None) -> str:
     """
     seconds = before or need.seconds
     source = "as in earlier runs here" if before else "estimated, for completions of full length"
-    fits = {True: "it fits", False: "it may not fit", None: "how much is free is unknown"}[need.fits]
+    fits = {True: "it fits", False: "it may not fit", None: "free memory unknown"}[need.fits]
     return (f"On this machine a step takes about {duration(seconds)} ({source}), so {spec.steps:,} steps take about "
             f"{duration(seconds * spec.steps)}. Memory: about {in_bytes(need.bytes)}; {fits}.")
 

@@ -73,17 +73,27 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
         draft.fields["data"].pop(wanted, None)
         st.error(literal(str(error)))
         columns.mend(draft, Path(kept), error)
+        if draft.values.get(SECOND) and not rows:  # which may be what is wrong
+            _second(draft, types, form)
         return
     columns.mapped(draft, Path(kept))
     if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
         st.caption(literal(moved))
-    count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
-    beside = f" to train on, {held:,} {HELD[wanted]}{'s' if held != 1 else ''} held out" if held else ""
-    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {count}{beside}.")
+    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {_counted(wanted, size, held)}.")
     if said:
         st.caption(f":blue[:material/info:] {literal(said)}")
     if not rows:  # a comparison of algorithms has one form for the files of all, but knobs for each
         _second(draft, types, form)
+
+
+def _counted(wanted: str, size: int, held: int) -> str:
+    """How much of a file is trained on, and how much is held out.
+
+    >>> _counted("prompts", 27, 3), _counted("text", 500, 0)
+    ('27 problems to train on, 3 problems held out', '500 characters')
+    """
+    count = f"{size:,} {OF[wanted]}{'s' if size != 1 else ''}" if size else "ready"
+    return count + (f" to train on, {held:,} {HELD[wanted]}{'s' if held != 1 else ''} held out" if held else "")
 
 
 def _second(draft: Draft, types: Sequence[str], form: str) -> None:
@@ -91,9 +101,10 @@ def _second(draft: Draft, types: Sequence[str], form: str) -> None:
     place = str(draft.values.get(SECOND, ""))
     there = file_at(place) if place else None
     with st.expander("Held-out file", expanded=bool(place)):
-        file = st.file_uploader("A second file that is only measured on", type=list(types), help=form,
+        file = st.file_uploader("A second file, used for evaluation only", type=list(types), help=form,
                                 key=f"upload:{draft.scope}:{SECOND}", disabled=read_only())
-        chosen = keep(file.name, file.getvalue()).parent.name if file is not None else place
+        new = keep_new(file) if file is not None else ""
+        chosen = Path(new).parent.name if new else place
         if there and file is None:
             st.caption(f"{literal(there.name)} is held out.")
             if st.button("Hold out a share instead", key=f"share:{draft.scope}", disabled=read_only()):

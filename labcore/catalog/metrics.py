@@ -61,12 +61,12 @@ _ALL = (
     Metric("unscored/reward", "Not scored", "share", "Share of completions without a reward: no function of your own "
            "scored them, or the judge gave no number. They take no part in the updates.", scale="rate",
            better="lower", short="reward"),
-    Metric("reward/correct", "Reward: correct", "reward", "Mean of the part of that name, unweighted: of "
-           "correct_and_format the verifier's reward.",
+    Metric("reward/correct", "Reward: correct", "reward", "Unweighted mean of the reward's part correct; in "
+           "correct_and_format this is the verifier's reward.",
            r"\bar r_{correct}", "Rises.", better="higher", short="correct"),
-    Metric("reward/format", "Reward: format", "reward", "Mean of the part of that name, unweighted: of "
-           "correct_and_format the share of completions that ended by themselves and are as long as the right "
-           "answer.", r"\bar r_{format}", "Rises.", better="higher", short="format"),
+    Metric("reward/format", "Reward: format", "reward", "Unweighted mean of the reward's part format; in "
+           "correct_and_format this is the share of completions that end with the end token and are as long as the "
+           "right answer.", r"\bar r_{format}", "Rises.", better="higher", short="format"),
     Metric("reward/verifier", "Reward of the verifier", "reward", "Mean reward that the verifier "
            "gave, before any of it was flipped.", r"\bar r", "Rises: the true reward.", better="higher",
            short="verifier"),
@@ -94,14 +94,15 @@ _ALL = (
            short="training"),
     Metric("held_out/accuracy", "Held-out accuracy, sampled", "share of completions", "Share of completions of "
            "held-out prompts that the verifier accepts, at the sampling temperature, after the step; at step 1: before "
-           "training.", healthy="Rises with the accepted completions. Where those rise and it does not, the policy "
-           "learns the prompts by heart.", scale="rate", better="higher", short="held out, sampled"),
+           "training.", healthy="Rises with the accepted completions of the training prompts. If only they rise, the "
+           "policy memorises the training prompts.", scale="rate", better="higher", short="held out, sampled"),
     Metric("held_out/greedy", "Held-out accuracy, greedy", "share of prompts", "Share of held-out prompts whose greedy "
            "completion the verifier accepts, after the step; at step 1: before training.", healthy="Rises.",
            scale="rate", better="higher", short="held out, greedy"),
-    *(Metric(f"held_out/pass@{k}", f"Held-out pass@{k}", "share of prompts", f"Share of held-out prompts of which at "
-             f"least one of {k} completions is right: 1 − C(n − c, {k}) / C(n, {k}), c right ones of n, the unbiased "
-             "estimate.", f"pass@{k}", "Rises. Where it falls while the accuracy rises, the policy gives up variety.",
+    *(Metric(f"held_out/pass@{k}", f"Held-out pass@{k}", "share of prompts", "Share of held-out prompts for which the "
+             f"verifier accepts at least one of {k} completions. Unbiased estimate: 1 − C(n − c, {k}) / C(n, {k}), c "
+             "accepted of n sampled.", f"pass@{k}",
+             "Rises. If it falls while the accuracy rises, the completions become less diverse.",
              scale="rate", better="higher", short=f"k = {k}") for k in (2, 4, 8, 16, 32, 64)),
     Metric("held_out/reward", "Held-out reward", "reward", "Mean reward of the completions of held-out prompts, from "
            "the run's own reward source, before shaping.", r"\bar R_{held\,out}", "Rises with the reward.",
@@ -111,7 +112,7 @@ _ALL = (
     Metric("held_out/truncated_frac", "Held-out truncated", "share", "Share of completions of held-out prompts that "
            "were cut at the length limit.", scale="rate", better="lower", short="held out"),
     Metric("held_out/loss", "Held-out loss", "nats/token", "Mean −log π of the tokens of held-out answers.",
-           healthy="Falls with the loss. Where it rises again, the policy learns the rows by heart.", better="lower",
+           healthy="Falls with the loss. If it rises again, the policy memorises the training rows.", better="lower",
            short="held out"),
     Metric("held_out/token_accuracy", "Held-out token accuracy", "share of tokens", "Share of the tokens of held-out "
            "answers that are the model's first choice.", scale="rate", better="higher", short="held out"),
@@ -120,9 +121,9 @@ _ALL = (
            "accuracy.", scale="rate", better="higher", short="held out"),
     Metric("held_out/margin", "Held-out margin", "nats × β", "Mean implicit reward of the chosen minus that of the "
            "rejected side, on held-out pairs.", healthy="Rises with the margin.", better="higher", short="held out"),
-    Metric("held_out/rows", "Held-out rows measured", "rows", "How many held-out rows a measurement is made on.",
+    Metric("held_out/rows", "Held-out rows measured", "rows", "Number of held-out rows in an evaluation.",
            digits=0),
-    Metric("epoch", "Epoch", "epochs", "How often training has been through the rows of the file.", digits=2),
+    Metric("epoch", "Epoch", "epochs", "Number of passes of training over the rows of the file.", digits=2),
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
            "easy or too hard, or the group is too small.", scale="rate", better="lower"),
@@ -323,7 +324,7 @@ class _Metrics(Mapping[str, Metric]):
     def __getitem__(self, key: str) -> Metric:
         part = key.removeprefix(_PART)
         if key not in self._declared and part != key and part:
-            return Metric(key, f"Reward: {part}", "reward", f"Mean of the part {part!r} of the reward, unweighted.",
+            return Metric(key, f"Reward: {part}", "reward", f"Unweighted mean of the reward's part {part!r}.",
                           better="higher", short=part)
         silent = key.removeprefix(_UNSCORED)
         if key not in self._declared and silent != key and silent:

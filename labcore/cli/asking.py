@@ -54,7 +54,7 @@ def answer(options: argparse.Namespace) -> int:
               "top_k": options.top_k, "top_p": options.top_p, "max_new_tokens": limit, "seed": options.seed}
     if options.questions is None:
         found = computed({"job": "answer", **shared, "prompt": options.prompt, "answer": options.answer,
-                              "count": options.count})
+                          "count": options.count})
         text = "\n".join(lay_out([["model", "", "log π", "log π/π_base", "answer"], *(
             [column["model"], mark(each), f"{each['logprob']:.2f}", f"{each['logprob'] - each['base_logprob']:+.2f}",
              repr(each["text"])] for column in found["columns"] for each in column["answers"])]))

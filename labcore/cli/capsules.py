@@ -51,11 +51,11 @@ def add_to(add) -> None:
 def export(options: argparse.Namespace) -> int:
     """Write a run's files, its capsule, or a script for another tool."""
     if options.tensorboard and (options.capsule or options.to):
-        raise LabError("--tensorboard goes with a folder, not with --capsule or --to: export twice.")
+        raise LabError("--tensorboard works only when a folder is exported, not with --capsule or --to: export twice.")
     if options.light and not options.capsule:
-        raise LabError("--light goes with --capsule: give both.")
+        raise LabError("--light needs --capsule: give both.")
     if options.best and (options.capsule or options.to):
-        raise LabError("--best goes with a folder, not with --capsule or --to: leave it out.")
+        raise LabError("--best works only when a folder is exported, not with --capsule or --to: leave it out.")
     store = Store()
     if options.to:
         return _write_script(tool(options.to).script(plan_of(store, options.run)), options.out)

@@ -93,8 +93,8 @@ def run(options: argparse.Namespace) -> int:
 
 def add_log(sub: argparse.ArgumentParser) -> None:
     """Add the option that has metrics go elsewhere as well."""
-    sub.add_argument("--log", action="append", default=[], choices=list(sinks.SINKS), help="send the metrics there "
-                     "while the run trains, and when it is resumed; may be repeated. RL_LAB_LOG says so for all runs")
+    sub.add_argument("--log", action="append", default=[], choices=list(sinks.SINKS), help="also send metrics to this "
+                     "tool while the run trains, and after a resume; may be repeated. RL_LAB_LOG sets it for all runs")
 
 
 def warn(*specs: RunSpec) -> None:
@@ -188,7 +188,7 @@ def held_out_of(options: argparse.Namespace) -> dict[str, str]:
     if second is None:
         return {}
     if all(getattr(options, key) is None for key in ("prompts", "preferences", "text")):
-        raise LabError("--held-out goes with a file of yours to train on: give --prompts, --preferences or --text too.")
+        raise LabError("--held-out needs a training file: give --prompts, --preferences or --text too.")
     return {"held_out_file": kept_data(path_of(second)).parent.name}
 
 
@@ -303,8 +303,8 @@ def resume(options: argparse.Namespace) -> int:
     rewarding.give(options.reward, row)
     log = sinks.checked(options.log)
     if log and row.state not in ENDED:
-        raise LabError(f"{options.run} is {row.state}, and --log counts from a run's start: leave it out, or stop the "
-                       "run first.")
+        raise LabError(f"{options.run} is {row.state}, and --log takes effect when a run starts: leave it out, or stop "
+                       "the run first.")
     if row.state in ENDED:
         for key, value in knobs.items():
             with_knob(row.spec, key, value)  # refused here, before the run is started again

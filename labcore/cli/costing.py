@@ -124,7 +124,7 @@ def memory_table(needs: Sequence[Estimate]) -> str:
 def times(specs: Sequence[RunSpec]) -> str:
     """How long a step takes, estimated, and with which settings less; empty for the models that come with the lab."""
     told = [_time(spec) for spec in specs if step_time.asks(spec)]
-    return "\n".join(["A step, estimated for completions of full length:", *told]) if told else ""
+    return "\n".join(["Estimated time of a step with completions of full length:", *told]) if told else ""
 
 
 def _time(spec: RunSpec) -> str:

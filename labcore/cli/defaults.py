@@ -1,4 +1,4 @@
-"""How commands say the defaults of runs on pretrained weights, and where these are from."""
+"""Format the defaults of runs on pretrained weights, with their sources, for commands."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def label(options: argparse.Namespace) -> int:
     earlier = labels.lines_of(labels.adopt(options.add)) if options.add else []
     against = {"against": parse(options.against).pinned.name} if options.against else {}
     found = computed({"job": "pairs_to_label", "model": parse(options.model).pinned.name, "count": options.pairs,
-                          "seed": options.seed, **against})
+                      "seed": options.seed, **against})
     pairs = found["pairs"]
     picks = labels.by_gold(spec, pairs, options.seed) if options.by == "gold" else by_hand(pairs)
     new = labels.preferences(pairs, picks)

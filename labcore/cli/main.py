@@ -139,8 +139,8 @@ def parser() -> argparse.ArgumentParser:
     resume.add_argument("run")
     resume.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
                         help="resume with another value; may be repeated")
-    resume.add_argument("--reward", action="append", default=[], metavar="FILE:FUNCTION", help="a reward function of "
-                        "a run that was started with it, where this lab no longer has its file; may be repeated")
+    resume.add_argument("--reward", action="append", default=[], metavar="FILE:FUNCTION", help="a reward function that "
+                        "the run was started with, if this lab no longer has the file; may be repeated")
     commands.add_log(resume)
     resume.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -173,7 +173,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: the same with prompt, chosen, rejected; "
                      "for KTO also with prompt, completion and label")
     sub.add_argument("--held-out", metavar="FILE", dest="held_out", help="a second file, in the layout of the first, "
-                     "that is only measured on; without it a share of your file is (--set held_out=0.1)")
+                     "used for evaluation only; without it a share of your file is held out (--set held_out=0.1)")
     sub.add_argument("--labels", metavar="FILE", help="pairs that a reward model learns from beside its others: JSONL "
                      "with prompt, chosen, rejected, or the name that the command label printed")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")

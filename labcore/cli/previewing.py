@@ -11,8 +11,9 @@ from labcore.catalog import kinds
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli.commands import assignments
 from labcore.cli.data_files import kept_data
+from labcore.cli.progress import computed
 from labcore.files.paths import path_of
-from labcore.jobs import jobs, preview
+from labcore.jobs import preview
 from labcore.spec.model_names import model_of_name
 from labcore.spec.run_spec import RunSpec, make
 from labcore.tasks.file_kinds import kinds_of
@@ -24,23 +25,23 @@ SHORT = 400  # characters of a text that is printed
 def add_to(add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("data", preview_data, "your data as a model will read it: layout, rendered prompts, lengths in tokens, "
-                                    "and what does not fit")
+                                    "and rows that do not fit")
     sub.add_argument("data", metavar="FILE_OR_DATASET", help="JSONL, JSON, CSV or Parquet, also gzipped; or a dataset "
                      "of the Hugging Face hub: org/name or org/name:split")
     sub.add_argument("--model", default="tiny", help="tiny, small, medium, a Hugging Face folder or hub id, or RUN")
-    sub.add_argument("--task", choices=("prompts", "preferences"), help="default: what the file holds")
+    sub.add_argument("--task", choices=("prompts", "preferences"), help="default: detected from the file")
     sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="which fields of the file stand for prompt, answer, "
                      "chosen, rejected, completion, label and system")
     sub.add_argument("--verifier", choices=VERIFIERS)
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="such as "
                      "template=chatml, system_prompt=TEXT or long_prompts=skip; may be repeated")
-    sub.add_argument("--json", action="store_true", help="print JSON, with the ids of the tokens")
+    sub.add_argument("--json", action="store_true", help="print JSON, including token ids")
 
 
 def preview_data(options: argparse.Namespace) -> int:
     """Print what the job finds."""
     spec = _spec(options)
-    result = jobs.compute(preview.asked(spec))
+    result = computed(preview.asked(spec))
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=2))
     else:

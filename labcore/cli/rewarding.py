@@ -17,16 +17,17 @@ from labcore.tasks.task import make_task
 
 def add_options(sub: argparse.ArgumentParser) -> None:
     """The options of a command that makes runs."""
-    sub.add_argument("--reward", action="append", default=[], metavar="FILE:FUNCTION[=WEIGHT]", help="rewards from a "
-                     "Python function of your own, as TRL calls one: with prompts, completions, completion_ids, answer "
-                     "and the columns of your file; it returns a number, or None, for each completion. May be "
-                     f"repeated; {', '.join(reward_terms.BUILT_IN)} are rewards as well")
+    sub.add_argument("--reward", action="append", default=[], metavar="FILE:FUNCTION[=WEIGHT]", help="a Python "
+                     "function of your own that gives rewards. It is called as in TRL, with prompts, completions, "
+                     "completion_ids, answer and the columns of your file, and returns a number or None for each "
+                     f"completion. May be repeated; also accepts {', '.join(reward_terms.BUILT_IN)}")
     sub.add_argument("--reward-model", metavar="MODEL", help="rewards from a reward model: the folder or hub id of a "
                      "Hugging Face sequence classifier with one score, or a run of the algorithm reward_model")
     sub.add_argument("--judge", metavar="URL", help="rewards from a language model that grades answers, at an address "
                      f"in the form of OpenAI's API; its key is read from {judge_address.KEY}")
     sub.add_argument("--judge-model", metavar="NAME", help="the judge's model at that address")
-    sub.add_argument("--judge-instruction", metavar="TEXT", help="what the judge is to look at")
+    sub.add_argument("--judge-instruction", metavar="TEXT", help="the judge's instruction, such as: Is every step of "
+                     "the answer correct?")
 
 
 def knobs_of(options: argparse.Namespace) -> dict[str, str]:
@@ -66,8 +67,8 @@ def give(words: Sequence[str], run: RunRow) -> None:
     for word in words:
         key = own_reward.give(own_reward.weighed(word)[0])
         if key not in there:
-            raise LabError(f"The rewards of {run.id} come from {JOIN.join(there)}, not {key}: give that very file, or "
-                           "fork the run with another one.")
+            raise LabError(f"The rewards of {run.id} come from {JOIN.join(there)}, not {key}: give exactly that file, "
+                           "or fork the run with another one.")
 
 
 def check(spec: RunSpec) -> None:

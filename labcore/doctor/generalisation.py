@@ -68,7 +68,7 @@ def _beside(train: Series, held: Series) -> float:
 
 
 def _finding(patient: Patient, evidence: str, best: int) -> Finding:
-    return Finding("Training rows are learnt by heart", evidence, f"Use the checkpoint of the best measurement (step "
+    return Finding("Overfitting to the training rows", evidence, "Use the best checkpoint by held-out rows (step "
                    f"{best:,}), more rows, fewer epochs or a lower learning rate.", began=best,
                    **patient.scaled("learning_rate", 1 / 3))
 

@@ -109,7 +109,7 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
     for path in list(folders.values())[:-keep]:
         checkpoint_space.drop_optimizer(path)
     for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder),
-                      best_step(run_folder)):
+                      best_here(run_folder)):
         _rename_away(folders[step])
     _clear(run_folder / things.CHECKPOINTS)
 
@@ -159,10 +159,20 @@ def mark_best(run_folder: Path, step: int, metric: str, value: float) -> None:
 
 def best(run_folder: Path) -> dict[str, Any]:
     """What `mark_best` was last told; empty where nothing was measured, or that checkpoint is gone."""
+    found = _read_mark(fetch.bring(run_folder / things.BEST))
+    return found if found and found["step"] in dict(steps(run_folder)) else {}
+
+
+def best_here(run_folder: Path) -> int | None:
+    """The step of the best checkpoint by what is on this machine, where the run trains: no store is asked."""
+    return _read_mark(run_folder / things.BEST).get("step")
+
+
+def _read_mark(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        found = json_of(fetch.bring(run_folder / things.BEST).read_bytes())
+        found = json_of(path.read_bytes())
         whole = isinstance(found, dict) and [type(found.get(key)) for key in _MARK] == [int, str, float]
-        if whole and found["metric"] in METRICS and found["step"] in dict(steps(run_folder)):
+        if whole and found["metric"] in METRICS:
             return found
     return {}
 

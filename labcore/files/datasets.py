@@ -131,7 +131,8 @@ def _errors_in_words(repo: str) -> Iterator[None]:
         raise LabError(f"The hub has no dataset {quoted(repo)} that is open to you: check the spelling, which is "
                        "org/name:split, or log in with: hf auth login.") from error
     except errors.OfflineModeIsEnabled as error:
-        raise Unreachable(f"HF_HUB_OFFLINE keeps {repo} from being fetched: unset it, or give a file.") from error
+        raise Unreachable(f"HF_HUB_OFFLINE is set, so {repo} cannot be downloaded: unset it, or give a "
+                          "file.") from error
     except Exception as error:  # every layer below has its own, from OSError to those of the HTTP client
         answer = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(error, OSError) and error.errno is not None:
@@ -171,8 +172,8 @@ def _fetch(asked: Dataset) -> Fetched:
         raise LabError(f"The split {first.split} of {asked.repo} has {len(shards)} files with {size:,.0f} MB that are "
                        "not Parquet: download them, and give a part as a file.")
     content, rows, ended = _joined(paths)
-    note = "" if whole and ended else (f"These are the first {rows:,} rows of {asked.repo}: all of them are more than "
-                                       "the lab reads at once.")
+    note = "" if whole and ended else (f"Only the first {rows:,} rows of {asked.repo} are used, because the whole "
+                                       "dataset exceeds the lab's limit.")
     return Fetched(uploads.keep(f"{stem}{suffix}", content), note)
 
 

@@ -1,4 +1,5 @@
-"""The user's data before a run, in words: which job looks at it, and what its result says. Imports no torch."""
+"""Describe the user's data before a run: name the job that reads it, and turn its result into sentences. Imports no
+torch."""
 
 from __future__ import annotations
 
@@ -81,16 +82,16 @@ def _rows(result: Mapping[str, Any], spec: RunSpec) -> Iterator[Said]:
         yield Said(GOOD, "layout", f"{_counted(result['rows'], 'row')} in the layout “{layouts[0][0]}”.")
     else:
         each = "; ".join(f"“{name}” {_counted(count, 'row')}, from line {line:,}" for name, count, line in layouts)
-        yield Said(WARNING, "layout", f"The file mixes {len(layouts)} layouts: {each}. Check that each is meant.")
+        yield Said(WARNING, "layout", f"The file mixes {len(layouts)} layouts: {each}. Check that this is intended.")
     if result["columns"]:
-        used = "are not used" if spec.task_row.pairs else "travel with each row, for reward functions"
+        used = "are not used" if spec.task_row.pairs else "are available to reward functions"
         yield Said(NOTE, "columns", f"Other fields {used}: {', '.join(result['columns'][:12])}.")
     skips = spec.knobs.get("unusable_rows") == SKIP
     for key, cannot in (("left_out", "cannot be read"), ("refused", "cannot be rendered")):
         if (count := result[key]["count"]) and not (key == "refused" and result["template"] == "none"):
-            end = "left out" if skips else "in the way of a run"
-            yield Said(NOTE if skips else WARNING, "unusable", f"{_counted(count, 'row')} {cannot} and "
-                       f"{_are(count)} {end}: {_lines(result[key])}. {result[key]['why']}")
+            end = f" and {_are(count)} left out" if skips else ", so the run does not start"
+            yield Said(NOTE if skips else WARNING, "unusable", f"{_counted(count, 'row')} {cannot}{end}: "
+                       f"{_lines(result[key])}. {result[key]['why']}")
     if not result["answered"]:
         yield Said(NOTE, "answers", "No row has an answer: choose a verifier that needs none, such as regex, length or "
                    "format, or rewards of your own.")
@@ -108,10 +109,10 @@ def _long(result: Mapping[str, Any], spec: RunSpec) -> Iterator[Said]:
         return
     how = spec.knobs.get("long_prompts")
     done = {SKIP: f"{_are(count)} left out", CUT: f"{'loses its' if count == 1 else 'lose their'} beginning"}.get(
-        str(how), f"{_are(count)} in the way of a run")
+        str(how), f"keep{'s' if count == 1 else ''} the run from starting")
     yield Said(NOTE if how in (SKIP, CUT) else WARNING, "long", f"{_counted(count, 'prompt')} of more than the "
                f"{result['room']:,} tokens that the context leaves beside a completion of {limit:,} {done}: "
-               f"{_lines(long)}; the longest has {long['longest']:,}.")
+               f"{_lines(long)}; the longest has {long['longest']:,} tokens.")
 
 
 def _lengths(result: Mapping[str, Any]) -> Iterator[Said]:
@@ -120,7 +121,8 @@ def _lengths(result: Mapping[str, Any]) -> Iterator[Said]:
     whole = result["lengths"]["whole"]
     more = f"; with their answers {_range(whole['quantiles'])}" if whole else ""
     part = f" (measured on {result['measured']:,} rows)" if result["measured"] < result["rows"] else ""
-    yield Said(GOOD, "lengths", f"Prompts have {_range(prompt)}{more}{part}. The context has {result['context']:,}.")
+    yield Said(GOOD, "lengths", f"Prompts have {_range(prompt)}{more}{part}. The context holds {result['context']:,} "
+               "tokens.")
 
 
 def _range(quantiles: list[int]) -> str:

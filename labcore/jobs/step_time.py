@@ -1,5 +1,5 @@
-"""How long a step of a run will take on this machine, before it starts: from the sizes of its model and its batch, and
-from how fast the machine multiplies by such weights. Letters as in `passes`. Imports no torch.
+"""Estimate the seconds of a run's step on this machine before the run starts, from the sizes of its model and batch and
+from the measured speed of matrix products of these sizes. Letters as in `passes`. Imports no torch.
 
     sampling     P·S tokens of prompts, then T times the P·G rows by all weights, and the cache of keys and values read
     a pass       its tokens by the layers, and P·G·T tokens by the head
@@ -31,8 +31,8 @@ BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step")
 
 
 def asks(spec: RunSpec) -> bool:
-    """Whether it is asked how long a step takes: of models that were brought along and are here, not of those that come
-    with the lab, whose steps are short."""
+    """Whether to estimate the time of a step: for a user's model whose files are on this machine, not for built-in
+    models, whose steps are short."""
     return spec.kind == "llm" and spec.model not in MODELS and _here(spec.model)
 
 

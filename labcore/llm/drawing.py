@@ -1,6 +1,7 @@
-"""The next rows to learn from: of a file in shuffled epochs, of other tasks at random.
+"""Draw the next training rows: from a file in shuffled epochs, from other tasks at random.
 
-Only training draws here. Evaluations and pictures draw with random numbers of their own, which moves no epoch.
+Only training uses this module. Evaluations and probes use random numbers of their own, so they do not advance the
+epoch.
 """
 
 from __future__ import annotations

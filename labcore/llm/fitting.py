@@ -1,4 +1,4 @@
-"""Which rows of the user's file a model can be asked: those that its template takes and that leave room for a
+"""Find the rows of the user's file that a model can use: the chat template accepts them, and they leave room for a
 completion.
 
 A token has at least one byte of text, so that only rows of more bytes than there is room are tokenised, and few are

@@ -1,4 +1,4 @@
-"""How a run writes its prompts, without its weights: the tokenizer, the template and the context of its model."""
+"""Load what a run needs to write its prompts, without the weights: tokenizer, chat template and context length."""
 
 from __future__ import annotations
 

@@ -255,8 +255,15 @@ class Rendering:
         switched = {} if self.thinking is None else {THINKING: self.thinking}
         return self.tokenizer.apply_chat_template(turns, chat_template=self.template, **switched, **given)
 
+    @property
+    def encoding(self) -> dict[str, bool]:
+        """How the tokenizer is called: what a template wrote has its tokens in it, also for the character tokenizer,
+        to which they are letters otherwise."""
+        return {"add_special_tokens": True} if self.template is None else {
+            "add_special_tokens": False, "split_special_tokens": False}
+
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        found: list[list[int]] = self.tokenizer(texts, add_special_tokens=self.template is None)["input_ids"]
+        found: list[list[int]] = self.tokenizer(texts, **self.encoding)["input_ids"]
         return [ids[:-self._closed] for ids in found] if self.template is None and self._closed else found
 
     @cached_property

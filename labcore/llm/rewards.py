@@ -253,8 +253,8 @@ def say_unscored(session: LlmSession, rewards: Rewards, groups: int) -> None:
     """Have the next record say that groups to learn from got no reward at all, where the step before had none such."""
     silent = int(rewards.total.isnan().view(groups, -1).all(1).sum())
     if silent and not session.unscored:
-        session.notes.append(f"No reward scored any completion of {silent} of {groups} prompts: they teach nothing. "
-                             "A reward function returns None for them, or the judge gives no number.")
+        session.notes.append(f"No completion of {silent} of {groups} prompts has a reward, so these prompts teach "
+                             "nothing. The reward functions returned None, or the judge gave no number.")
     session.unscored = bool(silent)
 
 

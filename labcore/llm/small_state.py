@@ -1,6 +1,6 @@
-"""What a step changes of a session before it moves any weight: counters, random numbers, pairs and what was learnt.
-
-It is small, so a session keeps it at each record. With it, a step that has moved no weight yet can be taken back.
+"""The part of a session's state that a step changes before it moves any weight: counters, random numbers, pairs and
+learnt statistics. It is small, so a session copies it at each record. With the copy, a step that has moved no weight
+yet can be undone.
 """
 
 from __future__ import annotations

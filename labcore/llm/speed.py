@@ -1,7 +1,8 @@
-"""How fast this machine multiplies by the weights of a model's layers: what the time of a step is estimated from.
+"""Measure how fast this machine multiplies by matrices of the sizes of a model's layers; step times are estimated from
+it.
 
-Matrices of the sizes of a layer and of the head, with random numbers, so no model is loaded. Each product reads weights
-that are in no cache of the processor, as in a model, whose layers take turns.
+The matrices are random, so no model is loaded. Each product reads weights that are not in the processor's cache, as in
+a model, where every layer has its own weights.
 """
 
 from __future__ import annotations

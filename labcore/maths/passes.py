@@ -1,4 +1,4 @@
-"""How often at least one of k completions of a prompt is right."""
+"""pass@k: the probability that at least one of k completions of a prompt is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which policy of a run is the best by its held-out rows: of SFT by the loss, else by the greedy accuracy.
+"""Find the best checkpoint of a run by its held-out rows: by the loss for SFT, else by greedy accuracy or pair
+accuracy.
 
 The worker asks at every record, keeps the checkpoint and marks it (`files.checkpoints.mark_best`).
 """

@@ -62,13 +62,16 @@ class Steering:
             if control.command != "set" and not (self.stepping or self.stopped):
                 getattr(self, f"_{control.command}")(control, step)
 
-    def within_step(self, step: int, stops: bool) -> None:
+    def within_step(self, step: int, stops: bool) -> bool:
         """Apply what may be asked in the middle of a step, after `step` whole ones: to pause, to go on, and where the
-        run `stops` there, to stop. Knobs wait for their places."""
+        run `stops` there, to stop. Knobs wait for their places. Returns whether a stop waits for the step's end."""
+        waits = False
         for control in self._store.asked(self._run_id):
             now = {"stop": stops and not self.stopped, "step": self.waiting}.get(control.command, not self.stepping)
             if control.command != "set" and now:
                 getattr(self, f"_{control.command}")(control, step)
+            waits = waits or (control.command == "stop" and not stops)
+        return waits
 
     def stepped(self, step: int) -> None:
         """Note that the single step which was asked for is made."""

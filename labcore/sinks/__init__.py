@@ -1,1 +1,1 @@
-"""Where the metrics of a run go live beside the store: TensorBoard, W&B, Trackio."""
+"""Send the metrics of a run live to other tools: TensorBoard, W&B, Trackio."""

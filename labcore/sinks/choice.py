@@ -1,4 +1,4 @@
-"""Which sinks a run's metrics go to: those that its creator asked for, and those of `RL_LAB_LOG`."""
+"""Choose the sinks of a run: those named with `--log`, and those of `RL_LAB_LOG`."""
 
 from __future__ import annotations
 

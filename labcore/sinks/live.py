@@ -1,4 +1,5 @@
-"""The sinks of one run while it trains. None of them may stop it: what one raises is said once, and it is left."""
+"""Send the metrics of a training run to its sinks. A sink that raises is reported once and then dropped; the run
+continues."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Live:
         for name in choice.asked(store, row.id):
             if (sink := self._tried(name, partial(choice.SINKS[name].open, row))) is not None:
                 self._sinks[name] = sink
-                self._note(f"Metrics also go to {choice.SINKS[name].label}: {sink.place}")
+                self._note(f"Metrics are also sent to {choice.SINKS[name].label}: {sink.place}")
 
     def write(self, record: Record) -> None:
         """Send the metrics of a step that is committed."""

@@ -1,4 +1,4 @@
-"""Where the metrics of a run can go live: the contract of a sink, and the sinks that there are."""
+"""The contract of a sink, which receives a run's metrics live, and the available sinks."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class Trackio:
 def config(run: RunRow) -> dict[str, Any]:
     """The settings of a run as trackers show them; no path of this machine."""
     spec = run.spec
-    model = name_of_model(spec.model)
     fields = {"kind": spec.kind, "algorithm": spec.algorithm, "task": spec.task, "seed": spec.seed, "steps": spec.steps,
-              "model": Path(model).name if Path(model).is_absolute() else model}
-    return {**fields, **({"mix": spec.mix} if spec.mix else {}), **spec.knobs}
+              "model": name_of_model(spec.model), **({"mix": spec.mix} if spec.mix else {}), **spec.knobs}
+    named = {key: Path(str(fields.get(key, ""))) for key in ("model", "reward_model")}
+    return fields | {key: path.name for key, path in named.items() if path.is_absolute()}
 
 
 def _id(run: RunRow) -> str:

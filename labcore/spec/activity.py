@@ -1,7 +1,7 @@
-"""What a computation is doing at the moment: "update 1 of 2, 3 of 8 prompts". The code that computes reports it.
+"""Report the progress of a computation from within it, such as "update 1 of 2, 3 of 8 prompts".
 
-Whoever wants to know listens. Code that reports knows neither clock nor store nor folder; without a listener a report
-is one look-up. A listener may wait, which holds the computation there, or raise, which leaves it.
+A listener receives the reports. The reporting code uses no clock, store or folder; without a listener a report is one
+look-up. A listener may wait, which pauses the computation, or raise, which aborts it.
 """
 
 from __future__ import annotations

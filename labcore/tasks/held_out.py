@@ -1,4 +1,4 @@
-"""Which rows of the user's file are held out: never trained on, only measured.
+"""Split the rows of the user's file into training rows and held-out rows, which are used for evaluation only.
 
 The rows are chosen by a hash of their prompts, so all runs on one file hold out the same rows, whatever their seed, and
 a prompt that is repeated is on one side only. A second file may take the place of a share of the first.

@@ -54,9 +54,9 @@ def allow(word: str) -> str:
 def check(url: str) -> None:
     """Raises LabError where this machine has not named the URL."""
     if address(url) not in _allowed():
-        raise LabError(f"The judge at {address(url)} is not allowed on this machine, to which the run would send its "
-                       f"answers: set {URL} to that address before you start the lab, or start a run with "
-                       "--judge on the command line once.")
+        raise LabError(f"The run would send its completions to {address(url)}, which this machine does not allow as a "
+                       f"judge: set {URL} to that address before you start the lab, or start a run with --judge on the "
+                       "command line once.")
 
 
 def _allowed() -> list[str]:

@@ -54,4 +54,4 @@ class Judgements:
 
     def _unusable(self, error: sqlite3.Error) -> LabError:
         return LabError(f"The judge's replies in {self._path.parent.name}/{self._path.name} cannot be used ({error}): "
-                        "free some space, or move the file away, and every answer is judged again.")
+                        "free some disk space, or move the file away to have every answer judged again.")

@@ -1,5 +1,5 @@
-"""What a row of the user's file is: the name of its layout, which of its fields stand for what, and which only travel
-along with it."""
+"""Describe a row of the user's file: the name of its layout, the role of each field, and the fields that are only
+passed on."""
 
 from __future__ import annotations
 

@@ -155,8 +155,9 @@ def check(key: str) -> None:
             if path.parent == root():  # it may be changed while a run is not yet resumed
                 _keep(path, source)
             return
-    raise LabError(f"The rewards of this run come from {term.file}:{term.function} with the hash {term.hash}, which no "
-                   f"file here has: put that very file into {root()}, or give it by --reward FILE:function.")
+    raise LabError(f"This run needs the reward function {term.file}:{term.function} (file hash {term.hash}), and no "
+                   f"file here has this hash: put exactly that file into {root()}, or give it with --reward "
+                   "FILE:function.")
 
 
 def function(key: str) -> Function:

@@ -1,4 +1,5 @@
-"""The rows of the user's file that a run can use: what becomes of the others is the knob `unusable_rows`."""
+"""Read the usable rows of the user's file. The knob `unusable_rows` decides whether other rows stop the run or are left
+out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A step that takes long: it says what it is doing, and it hears a pause or a stop where it reports.
+"""Show the progress of a long step, and let it be paused or stopped wherever it reports progress.
 
-A run is polled for nothing while its steps are short: the first look is `FIRST_SECONDS` after a step has begun.
+Short steps cost nothing extra, because the first check for requests is `FIRST_SECONDS` after a step has begun.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class Training:
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
         self._spoken, self._long = spoken, LongStep(spoken, self._look_within)
-        self._holds = self._broken = False  # whether it waits in the middle of a step, or has left one there
-        self._told_to_stop = False  # by `stop`, which tells it once
+        self._looks = self._broken = False  # whether it looks at controls within a step, or has left one in its middle
+        self._told_to_stop = False  # by `stop`, which tells it once, or by a stop that waits for the end of the step
         self._shown_until = 0  # the pictures of every step up to this one are drawn
 
     def run(self) -> None:
@@ -138,7 +138,7 @@ class Training:
         try:
             with StopWatch(self._store, self._row.id, self._lifeline) as watch:
                 while True:
-                    with (watch.step(), self._lifeline.droppable(lambda: self._may_drop and not self._holds),
+                    with (watch.step(), self._lifeline.droppable(lambda: self._may_drop and not self._looks),
                           self._long.step(self.step + 1)):
                         record = next(records, FINISHED)
                     if record is FINISHED:
@@ -175,27 +175,37 @@ class Training:
 
     def _look_within(self, activity: Activity) -> None:
         """Do what is asked while a step is under way: wait in its middle, or leave it by `Dropped`."""
-        self._told_to_stop = self._told_to_stop or self._stop()
-        self._steering.within_step(self.step, self._may_drop)
-        if self._may_drop and (self._lifeline.cut or self._steering.stopped or self._told_to_stop):
+        self._looks = True  # no signal leaves the step here, where the store is written
+        try:
+            self._heed()
+            if self._steering.waiting and not self._ends:
+                self._hold(activity)
+        finally:
+            self._looks = False
+        if self._ends and self._may_drop:
             raise Dropped
-        if self._steering.waiting and not self._lifeline.cut:
-            self._hold(activity)
+
+    def _heed(self) -> None:
+        """Take what is asked within a step."""
+        waits = self._steering.within_step(self.step, self._may_drop)
+        self._told_to_stop = self._told_to_stop or waits or self._stop()
+
+    @property
+    def _ends(self) -> bool:
+        """Whether the run is to end, here or after the step."""
+        return self._lifeline.cut or self._steering.stopped or self._told_to_stop
 
     def _hold(self, activity: Activity) -> None:
-        self._holds = True
+        """Wait within a step while the run is paused."""
         self._clock.stop()
-        self._save_whole()
-        self._spoken.say(self.step + 1, f"in step {self.step + 1:,}: {activity}")
-        while self._steering.waiting and not self._lifeline.cut:
-            time.sleep(PAUSE_POLL_SECONDS)
-            self._steering.within_step(self.step, self._may_drop)
-            if self._steering.stopped:
-                raise Dropped
-        self._clock.start()
-        self._holds = False
-        if self._lifeline.cut and self._may_drop:
-            raise Dropped
+        try:
+            self._save_whole()
+            self._spoken.say(self.step + 1, f"in step {self.step + 1:,}: {activity}")
+            while self._steering.waiting and not self._ends:
+                time.sleep(PAUSE_POLL_SECONDS)
+                self._heed()
+        finally:
+            self._clock.start()
 
     def _seconds_at(self, step: int) -> float:
         """Active seconds at a step of the run, or of its parent where it is a fork that begins there."""

@@ -135,7 +135,7 @@ def instruct(right=0, cut=0, **more):
 def test_an_instruct_model_without_its_template_is_told_to_use_it(spec):
     found = of_trial(instruct() | {"templated": False}, spec(model="org/model", template="off"), False)
     assert "org/model has a chat template, but the template is off" in said(found, "warning")
-    assert "org/model answered 0 of 16. Change what is said above first" in said(found, "warning")
+    assert "org/model answered 0 of 16. Apply the suggestions above first" in said(found, "warning")
     assert {*proposals(found)} == {"Use the chat template"}
     assert proposals(found)["Use the chat template"].knobs == (("template", "auto"),)
     assert "template" not in said(of_trial(instruct(5), spec(model="org/model"), False))

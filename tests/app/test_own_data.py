@@ -8,6 +8,8 @@ import pytest
 
 from app import session
 from app.training import own_data
+from app.training import uploads as forms
+from labcore.errors import LabError
 from labcore.files import uploads
 from labcore.jobs import jobs
 from labcore.spec.run_spec import make
@@ -81,6 +83,27 @@ def test_what_is_held_out_is_said_and_a_second_file_takes_its_place(lab, page):
     test.button(key="do:Run").click()
     [run] = ran(test) and lab.store.runs()
     assert uploads.file_at(run.spec.knobs["held_out_file"]).name == "test.jsonl"
+
+
+def test_a_second_file_that_cannot_be_used_or_kept_can_be_taken_away(lab, page, monkeypatch):
+    rows = [json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) for n in range(30)]
+    test = page("llm", algorithm="grpo", task="prompts")
+    test.file_uploader[0].set_value(("sums.jsonl", "\n".join(rows).encode(), "text/plain"))
+    test = ran(test)
+    test.file_uploader[1].set_value(("broken.jsonl", b"{", "text/plain"))
+    test = ran(test)
+    assert "broken.jsonl" in " ".join(each.value for each in test.error)
+    test.file_uploader[1].set_value(None)
+    test = pressed(ran(test), "Hold out a share instead")
+    assert not test.error and "sums.jsonl: 27 problems to train on, 3 problems held out." in captions(test)
+
+    def full(*_):
+        raise LabError("The disk is full.")
+    with monkeypatch.context() as without_room:
+        test.file_uploader[1].set_value(("test.jsonl", rows[0].encode(), "text/plain"))
+        without_room.setattr(forms, "keep", lambda name, content: full() if name == "test.jsonl" else uploads.keep(
+            name, content))
+        assert [each.value for each in ran(test).error] == ["The disk is full."]
 
 
 def test_a_file_too_small_to_hold_rows_out_says_so(page):
@@ -176,7 +199,7 @@ def test_the_rows_are_shown_as_the_model_reads_them(lab, opened):
     test = opened()
     assert "30 rows in the layout “prompt and answer”" in words(test)
     assert "Prompts have 3 to 12 tokens (median 5, 90 % up to 8)" in words(test)
-    assert "Other fields travel with each row, for reward functions: level." in words(test)
+    assert "Other fields are available to reward functions: level." in words(test)
     assert [each.label for each in test.expander if "as the model reads" in each.label] == [
         "The first 2 rows as the model reads them"]
     (job,) = [spec for spec in asked.asked if spec["job"] == "data_preview"]
@@ -191,7 +214,7 @@ NONE = {"count": 0, "lines": [], "why": ""}
     ({"template": "none", "has_template": False, "conversations": 30, "refused": {**NONE, "count": 30}},
      "Every prompt is a conversation, and no chat template is in use", "Use ChatML", ("template", "chatml")),
     ({"refused": {"count": 2, "lines": [3, 8], "why": "It is refused."}},
-     "2 rows cannot be rendered and are in the way of a run: lines 3, 8. It is refused.", "Leave out these rows",
+     "2 rows cannot be rendered, so the run does not start: lines 3, 8. It is refused.", "Leave out these rows",
      ("unusable_rows", "skip")),
     ({"long": {"count": 25, "lines": [*range(1, 21)], "longest": 90}},
      "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64",
@@ -234,13 +257,13 @@ def test_columns_with_names_of_their_own_are_chosen(lab, page):
     test = uploaded(page("llm", algorithm="grpo", task="prompts"), "x.csv", "ask,reply,level\n2+3=,5,a\n1+1=,2,b\n")
     assert "no field 'prompt'" in test.error[0].value
     shown = {each.label: each for each in test.selectbox}
-    assert [*shown["Prompt is column"].options] == ["none", "ask", "reply", "level"]
-    shown["Prompt is column"].set_value("ask")
+    assert [*shown["Prompt column"].options] == ["none", "ask", "reply", "level"]
+    shown["Prompt column"].set_value("ask")
     test = ran(test)
-    next(each for each in test.selectbox if each.label == "Answer is column").set_value("reply")
+    next(each for each in test.selectbox if each.label == "Answer column").set_value("reply")
     test = ran(test)
     assert not test.error and "x.csv: 2 problems" in " ".join(each.value for each in test.caption)
-    assert {each.label for each in test.selectbox} >= {"Prompt is column"}, "the choice can be changed"
+    assert {each.label for each in test.selectbox} >= {"Prompt column"}, "the choice can be changed"
     test.button(key="do:Run").click()
     assert [run.spec.knobs["fields"] for run in ran(test) and lab.store.runs()] == ["prompt=ask,answer=reply"]
 
@@ -248,7 +271,7 @@ def test_columns_with_names_of_their_own_are_chosen(lab, page):
 def test_a_file_that_is_recognised_asks_nothing(lab, page):
     Answering(lab.launcher, none_tried(previewed(1)))
     test = uploaded(page("llm", task="prompts"), "x.csv", "question,answer\n2+3=,5\n")
-    assert not [each for each in test.selectbox if "is column" in each.label]
+    assert not [each for each in test.selectbox if each.label.endswith(" column")]
 
 
 def test_rows_that_cannot_be_used_are_left_out_by_a_button(lab, page):

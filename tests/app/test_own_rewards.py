@@ -28,7 +28,7 @@ def test_functions_are_picked_and_become_the_draft_s(page, lab, functions):
     picks.set_value([functions["right"], functions["brief"]]).run()
     assert test.query_params["reward_function"] == f"{functions['right']} + {functions['brief']}"
     said = " ".join(each.value for each in test.caption)
-    assert "Rewards: right + 0.5 × brief. Gold" in said and not (own_reward.root() / "ran").exists()
+    assert "Rewards: right + 0.5 × brief. The gold" in said and not (own_reward.root() / "ran").exists()
 
 
 def test_a_link_with_a_sum_that_cannot_be_opens_the_page_and_says_why(page, lab):
@@ -42,7 +42,9 @@ def test_the_parts_of_answers_in_words():
                {"count": 1, "parts": {"right": 0.0, "brief": None}},
                {"count": 0, "parts": {"right": 9.0, "brief": 9.0}}, {"count": 2}]
     assert reward_parts.mean(answers) == {"right": 0.75, "brief": 0.25}
-    assert reward_parts.sentence({"answers": answers}) == "Rewards on average: right 0.75, brief 0.25."
+    assert reward_parts.sentence({"answers": answers}) == "Mean rewards: right 0.75, brief 0.25."
     assert reward_parts.sentence({"answers": [{"count": 1, "parts": {"gold": 1.0}}]}) == ""
+    watched = {"answers": [{"count": 1, "parts": {"right": None, "brief": None, "gold": 0.0}}]}
+    assert reward_parts.sentence(watched) == "", "nobody scored them"
     assert reward_parts.said({"parts": {"right": 1.0, "polite": None}}) == "right 1, polite –"
     assert reward_parts.said({}) == ""

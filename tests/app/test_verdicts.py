@@ -96,6 +96,12 @@ def test_thinking_is_apart_from_the_answer():
     assert answer["parts"][0] == ["thinking", THOUGHT.rstrip("\n")]
 
 
+def test_what_the_reward_of_a_long_answer_is_made_of():
+    judged = long("7", 1.0, 0.5) | {"parts": {"right": 1.0, "brief": 0.25}}
+    [answer] = verdicts.payload(group(judged), [])["verdicts"][0]["answers"]
+    assert answer["earned"] == "right 1, brief 0.25"
+
+
 def test_files_of_before_the_update_alone():
     before = group(long("7", 1.0, 0.5) | {"logprob_after": None, "after": None})
     shown = verdicts.payload(before, [])

@@ -55,3 +55,9 @@ def test_what_the_job_does_is_said_as_text(lab, monkeypatch):
     test = waiting(lab, ("one", "a"))
     jobs.say(test.session_state["asked:one"].job, "sampling 3 of 8 <tokens>")
     assert "sampling 3 of 8 &lt;tokens&gt;" in html(ran(test))
+
+
+def test_what_is_waited_for_is_said_as_text(lab, monkeypatch):
+    """The name of a dataset or of a mix is in it."""
+    monkeypatch.setattr("app.jobs.AT_ONCE_SECONDS", 0.0)
+    assert "&lt;img src=x&gt; waits" in html(waiting(lab, ("<img src=x>", "a")))

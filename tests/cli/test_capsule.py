@@ -101,8 +101,8 @@ def test_scripts_for_other_tools(tmp_path, capsys):
 
 
 def test_exports_that_cannot_be(run_id, tmp_path, capsys):
-    for arguments, words in ((["--capsule", "--tensorboard", "--out", "x"], "goes with a folder"),
-                             (["--to", "trl", "--tensorboard"], "goes with a folder"), ([], "Where to?"),
+    for arguments, words in ((["--capsule", "--tensorboard", "--out", "x"], "only when a folder is exported"),
+                             (["--to", "trl", "--tensorboard"], "only when a folder is exported"), ([], "Where to?"),
                              (["--capsule"], "Where to?"), (["--capsule", "--out", str(tmp_path)], "is a folder"),
                              (["--to", "trl"], "no run of a language model")):
         assert main(["export", run_id, *arguments]) == 1

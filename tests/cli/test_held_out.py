@@ -41,7 +41,7 @@ def test_a_second_file_is_measured_and_the_best_checkpoint_exported(capsys, file
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--task", "sort", "--held-out", "{test}"], "--held-out goes with a file of yours to train on"),
+    (["--task", "sort", "--held-out", "{test}"], "--held-out needs a training file"),
     (["--prompts", "{test}", "--held-out", "{test}"], "Every prompt of test.jsonl is in test.jsonl too"),
     (["--prompts", "{test}", "--held-out", "{none}"], "none.jsonl"),
     (["--prompts", "{test}", "--set", "held_out=0.9"], "held_out is 0.9, outside its bounds: use a value from 0 to"),
@@ -57,6 +57,6 @@ def test_best_goes_with_a_folder_of_a_run_that_was_measured(capsys, files):
     assert main(["run", "--algorithm", "sft", "--model", "tiny", "--task", "sort", "--steps", "1", "--json"]) == 0
     run_id = json.loads(capsys.readouterr().out)["run"]
     for arguments, words in ((["--out", str(files / "out"), "--best"], "no held-out rows were measured"),
-                             (["--out", str(files / "x.zip"), "--capsule", "--best"], "--best goes with a folder")):
+                             (["--out", str(files / "x.zip"), "--capsule", "--best"], "--best works only when")):
         assert main(["export", run_id, *arguments]) == 1
         assert words in capsys.readouterr().err

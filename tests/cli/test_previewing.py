@@ -27,12 +27,12 @@ def test_the_data_as_a_model_reads_it(file, capsys):
     assert main(["data", file, "--map", "prompt=q,answer=a", "--set", "template=chatml"]) == 0
     out = capsys.readouterr().out
     assert "  6 rows in the layout “fields of your own”." in out
-    assert "Other fields travel with each row, for reward functions: level." in out
+    assert "Other fields are available to reward functions: level." in out
     assert "ChatML, on which it may not have been trained" in out and "The verifier that fits is numeric" in out
     first = out.partition("Line 1: ")[2].splitlines()
     assert first[0] == "q is the prompt, a is the answer."
-    assert first[1:4] == ["  prompt, 54 tokens: <|im_start|>user\\n0+1=<|im_end|>\\n<|im_start|>assistant\\n",
-                          "  answer, 12 tokens: 1<|im_end|>\\n", "  level: easy"]
+    assert first[1:4] == ["  prompt, 45 tokens: <|im_start|>user\\n0+1=<eos>\\n<|im_start|>assistant\\n",
+                          "  answer, 3 tokens: 1<eos>\\n", "  level: easy"]
     assert out.count("\nLine ") == 5
 
 

@@ -110,7 +110,7 @@ def test_a_run_is_resumed_only_with_its_own_function(capsys, mine, tmp_path, mon
     for file in own_reward.root().glob("*/*"):
         file.unlink()
     forget(monkeypatch)
-    with pytest.raises(Exception, match="put that very file into"):
+    with pytest.raises(Exception, match="put exactly that file into"):
         own_reward.check(Store().run(run).spec.knobs["reward_function"])
 
 

@@ -287,7 +287,7 @@ def test_overfitting_is_said_with_both_curves_and_the_best_step():
     finding = found(spec_of(), held_out(0.3, -0.001))["overfitting"]
     assert finding.evidence == ("accepted completions 0.328 → 0.452 on training rows and 0.299 → 0.263 on held-out "
                                 "rows since step 1 (standard error of the gap 0.0372)")
-    assert finding.fix.startswith("Use the checkpoint of the best measurement (step 1), more rows") and (
+    assert finding.fix.startswith("Use the best checkpoint by held-out rows (step 1), more rows") and (
         finding.severity, finding.began, finding.knob) == ("warning", 1, "learning_rate")
     by_loss = found(spec_of("sft"), held_out(1.0, 0.01, taught, key="held_out/loss"))["overfitting"]
     assert "the held-out loss rose 1.01 → 1.2 nats/token since step 1" in by_loss.evidence

@@ -94,7 +94,7 @@ def test_no_more_is_taken_than_an_upload_may_have(hub, monkeypatch):
     sizes = [*map(len, REPOS["org/shards"][CONVERTED].values())]
     monkeypatch.setattr(datasets, "LIMIT", sum(sizes[:2]))
     found = fetch(parse("org/shards"))
-    assert read(found) == rows(0, 20) and found.note.startswith("These are the first 20 rows of org/shards")
+    assert read(found) == rows(0, 20) and found.note.startswith("Only the first 20 rows of org/shards are used")
     assert not any("0002.parquet" in path for path in hub.asked)
 
 
@@ -134,7 +134,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("error, words", [
-    (OfflineModeIsEnabled("offline"), "HF_HUB_OFFLINE keeps org/sums from being fetched: unset it, or give a file"),
+    (OfflineModeIsEnabled("offline"), "HF_HUB_OFFLINE is set, so org/sums cannot be downloaded: unset it"),
     (RuntimeError("no route"), r"The hub could not be reached for org/sums \(RuntimeError\): connect to the network"),
     (OSError(errno.ENOSPC, "No space left on device"), r"cannot be kept in .* \(No space left on device\): free some")])
 def test_a_hub_that_cannot_be_reached_is_said(monkeypatch, error, words):

@@ -31,13 +31,13 @@ MANY = {"count": 25, "lines": [*range(1, 21)], "why": "Line 1 is bad.", "longest
     ({}, {}, ("good", "30 rows in the layout “prompt and answer”.")),
     ({"layouts": [["GSM8K", 28, 1], ["messages", 2, 5]]}, {}, (
         "warning", "The file mixes 2 layouts: “GSM8K” 28 rows, from line 1; “messages” 2 rows, from line 5. Check that "
-        "each is meant.")),
-    ({"left_out": TWO}, {}, ("warning", "2 rows cannot be read and are in the way of a run: lines 3, 8. Line 3 is "
+        "this is intended.")),
+    ({"left_out": TWO}, {}, ("warning", "2 rows cannot be read, so the run does not start: lines 3, 8. Line 3 is "
                                         "bad.")),
     ({"left_out": TWO}, {"unusable_rows": "skip"}, (
         "note", "2 rows cannot be read and are left out: lines 3, 8. Line 3 is bad.")),
     ({"refused": {**TWO, "count": 1, "lines": [3]}}, {}, (
-        "warning", "1 row cannot be rendered and is in the way of a run: line 3. Line 3 is bad.")),
+        "warning", "1 row cannot be rendered, so the run does not start: line 3. Line 3 is bad.")),
     ({"unjudged": TWO | {"why": "is empty"}}, {}, (
         "warning", "2 answers cannot be used by the verifier exact: lines 3, 8. The first is empty.")),
     ({"answered": False}, {}, ("note", "No row has an answer: choose a verifier that needs none, such as regex, length "
@@ -45,11 +45,11 @@ MANY = {"count": 25, "lines": [*range(1, 21)], "why": "Line 1 is bad.", "longest
     ({"out_of_order": TWO | {"why": "turn 2 is by the user, after the user"}}, {}, (
         "note", "2 conversations have turns in an unusual order: lines 3, 8 (turn 2 is by the user, after the user).")),
     ({"long": MANY}, {}, (
-        "warning", "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64 are in the "
-        "way of a run: lines 1, 2, 3, 4, 5, 6, 7, 8 and 17 more; the longest has 90.")),
+        "warning", "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64 keep the "
+        "run from starting: lines 1, 2, 3, 4, 5, 6, 7, 8 and 17 more; the longest has 90 tokens.")),
     ({"long": MANY | {"count": 1, "lines": [4]}}, {"long_prompts": "cut"}, (
         "note", "1 prompt of more than the 36 tokens that the context leaves beside a completion of 64 loses its "
-        "beginning: line 4; the longest has 90.")),
+        "beginning: line 4; the longest has 90 tokens.")),
     ({"folds": True}, {}, ("note", "The chat template has no system turn, so the system text stands at the beginning "
                                    "of the first turn of the user.")),
     ({"template": "none"}, {}, ("warning", "The model has a chat template, but the chat template is off, so it reads "
@@ -60,7 +60,8 @@ MANY = {"count": 25, "lines": [*range(1, 21)], "why": "Line 1 is bad.", "longest
     ({"template": "none", "has_template": False, "conversations": 2}, {}, (
         "warning", "2 of 30 prompts are a conversation, and no chat template is in use to write it.")),
     ({"measured": 10}, {}, ("good", "Prompts have 3 to 12 tokens (median 5, 90 % up to 8); with their answers 3 to 12 "
-                                    "tokens (median 5, 90 % up to 8) (measured on 10 rows). The context has 100."))])
+                                    "tokens (median 5, 90 % up to 8) (measured on 10 rows). The context holds 100 "
+                                    "tokens."))])
 def test_each_finding_is_a_sentence(spec, result, knobs, expected):
     assert expected in said(spec(**knobs), **result)
 

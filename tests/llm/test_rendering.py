@@ -191,6 +191,15 @@ def test_chatml_ends_with_the_tokenizers_own_end_where_it_has_no_other():
     assert found.tokenizer.decode(answer) == "Yes</s>\n" and found.ends == (found.tokenizer.eos_token_id,)
 
 
+def test_answers_of_a_built_in_model_end_in_chatml_too():
+    tokenizer = character_tokenizer()
+    found = rendering(tokenizer, template="chatml")
+    _, (answer,) = found.answers([Problem("1+1=", "")], ["2"], [True])
+    assert tokenizer.eos_token_id in answer and len(answer) == 3
+    plain = rendering(character_tokenizer(), template="off")
+    assert len(plain.prompts([Problem("<eos>", "")])[0]) == 5, "text without a template is what it spells"
+
+
 def without_chatml():
     """A tokenizer to which ChatML's tokens are text like any other."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.files.paths import run_folder
 from labcore.sinks import choice
+from labcore.sinks.sink import config
 from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.test_tensorboard import events_in
@@ -66,7 +68,7 @@ def test_tensorboard_grows_with_the_run_and_a_resume_goes_on_behind_it():
     assert [event.step for event in found] == [1, 2, 3, 4, 5, 6]
     for event, row in zip(found, store.steps_after(run_id), strict=True):
         assert {value.tag: value.simple_value for value in event.summary.value} == single_precision(row.metrics)
-    assert notes(store, run_id) == [f"Metrics also go to TensorBoard: tensorboard --logdir {folder}"] * 2
+    assert notes(store, run_id) == [f"Metrics are also sent to TensorBoard: tensorboard --logdir {folder}"] * 2
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -195,4 +197,14 @@ def test_the_commands_ask_and_a_live_run_is_told_that_it_is_too_late(monkeypatch
     assert main(["fork", run_id, "--log", "tensorboard"]) == 0
     assert asked == [["tensorboard"]] * 3
     assert main(["resume", run_id, "--log", "tensorboard"]) == 1
-    assert "--log counts from a run's start" in capsys.readouterr().err
+    assert "--log takes effect when a run starts" in capsys.readouterr().err
+
+
+def test_no_tracker_hears_of_a_path_of_this_machine(monkeypatch):
+    spec = fake.grpo(1)
+    spec = replace(spec, model="/home/me/models/qwen", knobs=spec.knobs | {
+        "reward_source": "reward_model", "reward_model": "/home/me/models/judge", "system_prompt": "/no_think"})
+    run = replace(Store().run(Store().create(fake.grpo(1))), spec=spec)
+    told = config(run)
+    assert (told["model"], told["reward_model"], told["system_prompt"]) == ("qwen", "judge", "/no_think")
+    assert "/home" not in str(told)

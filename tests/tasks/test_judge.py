@@ -201,9 +201,9 @@ def test_a_run_asks_no_judge_that_this_machine_has_not_named(serve):
     server, evil = serve(), "http://evil.example/v1"
     assert Judge.at(server.url, "m").scores(PROBLEMS[:1], TEXTS[:1]) == [0.7]
     knobs = {"reward_source": "judge", "judge_url": evil, "judge_model": "m"}
-    with pytest.raises(LabError, match=r"evil\.example/v1 is not allowed on this machine.*set RL_LAB_JUDGE_URL"):
+    with pytest.raises(LabError, match=r"evil\.example/v1, which this machine does not allow.*set RL_LAB_JUDGE_URL"):
         session("grpo", **knobs)
-    with pytest.raises(LabError, match="not allowed"):
+    with pytest.raises(LabError, match="does not allow as a judge"):
         session("grpo", **{**knobs, "reward_source": "own_function", "reward_function": "verifier + judge"})
     assert allow(evil) == evil
     session("grpo", **knobs)
@@ -230,7 +230,7 @@ def test_a_file_of_replies_that_is_none_is_said_in_words(serve):
     server = serve()
     home().mkdir()
     (home() / JUDGEMENTS).write_bytes(b"no database " * 999)
-    with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some space, or move the file away"):
+    with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some disk space, or move the file"):
         Judge(server.url, "m").scores(PROBLEMS, TEXTS)
 
 

@@ -73,7 +73,7 @@ def test_what_is_offered_is_read_and_never_run(tmp_path):
 def test_another_content_is_another_function(tmp_path, monkeypatch):
     first = own_reward.give(written(tmp_path, "def f(**_): return [1]") + ":f")
     other = first[:-1] + ("0" if first[-1] != "0" else "1")
-    with pytest.raises(LabError, match=r"come from mine\.py:f with the hash \w+, which no file here has: put that"):
+    with pytest.raises(LabError, match=r"mine\.py:f \(file hash \w+\), and no file here has this hash: put"):
         own_reward.check(other)
 
 
@@ -82,7 +82,7 @@ def test_no_path_comes_of_a_name(tmp_path, monkeypatch):
     for key in (f"{tmp_path}/away.py:f 0123456789ab", "../away.py:f 0123456789ab", "away.py:f ../../0123"):
         with pytest.raises(LabError, match="cannot be used"):
             own_reward.check(key)
-    with pytest.raises(LabError, match="which no file here has"):
+    with pytest.raises(LabError, match="no file here has this hash"):
         own_reward.check("away.py:f 0123456789ab")
 
 

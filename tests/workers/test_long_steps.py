@@ -9,11 +9,15 @@ import time
 
 import pytest
 
+from labcore.errors import LabError
+from labcore.runs.steering import Steering
+from labcore.spec import activity
 from labcore.spec.activity import report
 from labcore.store.store import Store
-from labcore.workers import lifeline, stop_watch
-from labcore.workers.worker import drive
+from labcore.workers import lifeline, long_step, stop_watch, training
+from labcore.workers.worker import _Drive, drive
 from tests.runs import fake
+from tests.workers.tools import until
 
 
 class Long(fake.FakeSession):
@@ -119,3 +123,79 @@ def test_a_step_that_reports_hears_a_stop_within_two_seconds():
     assert drive(store, run_id, start=Reporting.start, on_activity=ask) == "stopped"
     assert time.monotonic() - asked[0] < 2.0
     assert [step.step for step in store.steps_after(run_id)] == [1, 2]
+
+
+class Moved(fake.FakeSession):
+    """Its third step reports for a while, and cannot be taken back."""
+
+    def run(self):
+        for record in super().run():
+            if record and record.step == 3:
+                for place in range(60):
+                    report("backward pass, layer {} of {}", place, 60)
+                    time.sleep(0.01)
+            yield record
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Drive a run that is paused within its third step; `ask` is called while it waits there."""
+    monkeypatch.setattr(long_step, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(activity, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(training, "LOSABLE_SECONDS", 0.0)
+    store, asked = Store(), []
+    run_id = store.create(fake.grpo(5))
+
+    def pause(_run, step, _text):
+        if step == 3 and not asked:
+            asked.append(store.ask(run_id, "pause"))
+
+    def driven(ask, seconds=10.0):
+        def once_held():
+            until(lambda: store.run(run_id).message.startswith("in step 3"), seconds)
+            ask(store, run_id)
+        thread = threading.Thread(target=once_held, daemon=True)
+        thread.start()
+        # A run that waits for ever would hold the tests.
+        guard = threading.Timer(seconds, lambda: store.ask(run_id, "resume"))
+        guard.start()
+        begun = time.monotonic()
+        state = drive(store, run_id, start=Moved.start, on_activity=pause)
+        guard.cancel()
+        thread.join()
+        return state, time.monotonic() - begun, store, run_id
+    return driven
+
+
+def test_a_stop_of_a_run_that_is_paused_where_its_step_cannot_be_left_makes_the_step_and_ends(held):
+    state, seconds, store, run_id = held(lambda store, run_id: store.ask(run_id, "stop"))
+    assert state == "stopped" and seconds < 5.0
+    assert [step.step for step in store.steps_after(run_id)] == [1, 2, 3]
+    assert not any(control.state == "asked" for control in store.controls(run_id))
+
+
+def test_the_clock_of_a_paused_run_goes_on_where_the_store_is_away_for_a_moment(held, monkeypatch):
+    within, failed = Steering.within_step, []
+
+    def away(steering, *args):
+        if failed == ["asked"]:
+            failed.append("away")
+            raise LabError("The store is away.")
+        return within(steering, *args)
+    monkeypatch.setattr(Steering, "within_step", away)
+
+    def resume(store, run_id):
+        failed.append("asked")
+        until(lambda: "away" in failed, every=0.001)
+        store.ask(run_id, "resume")
+    state, _, store, run_id = held(resume)
+    assert state == "finished" and failed == ["asked", "away"]
+    rows = store.steps_after(run_id)
+    assert 0.3 < rows[2].seconds - rows[1].seconds < 3.0, "the rest of the step counts"
+
+
+def test_a_paused_base_hears_the_stop_of_the_run_that_waits_for_it(held, monkeypatch):
+    told = threading.Event()
+    monkeypatch.setattr(_Drive, "_is_to_stop", lambda _: told.is_set())
+    state, seconds, *_ = held(lambda store, run_id: told.set())
+    assert state == "stopped" and seconds < 5.0

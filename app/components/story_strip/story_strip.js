@@ -110,7 +110,7 @@ function fill(parts, row, check) {
   parts.text.classList.toggle("rl-story-rest", rest);
   parts.count.textContent = [role, count && `×${count}`].filter(Boolean).join(" ");
   parts.reward.textContent = reward ?? (rest ? "" : "–");
-  parts.reward.title = row.parts ?? "";
+  parts.reward.title = row.earned ?? "";
   parts.advantage.textContent = advantage === null ? (rest ? "" : "–") : level ? "0" : signed(advantage);
   parts.advantage.classList.toggle("rl-pos", !level && advantage > 0);
   parts.advantage.classList.toggle("rl-neg", !level && advantage < 0);
@@ -118,7 +118,7 @@ function fill(parts, row, check) {
   parts.words.textContent = row.said.join(" → ");
   parts.row.classList.toggle("rl-story-other", !count && !exact && !role && !rest);
   parts.row.setAttribute("aria-label", [nameOf(row), role, meaning, count ? `${count} times` : "not sampled",
-    reward !== null && `reward ${reward}`, row.parts, advantage !== null && `advantage ${parts.advantage.textContent}`,
+    reward !== null && `reward ${reward}`, row.earned, advantage !== null && `advantage ${parts.advantage.textContent}`,
     parts.words.textContent].filter(Boolean).join(", "));
 }
 
@@ -186,7 +186,7 @@ export function update({ data, parentElement, setTriggerValue }) {
   if (before?.run !== data.run || before.chosen !== data.chosen) strip.open.clear();
   if (data.verdicts) verdicts(strip);
   else answers(strip, before?.verdicts || before?.run !== data.run || before.step !== data.step || before.chosen !== data.chosen);
-  strip.says.textContent = data.sentence;
+  strip.says.textContent = strip.says.title = data.sentence;
   paint(strip);
 }
 

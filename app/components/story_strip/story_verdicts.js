@@ -27,11 +27,13 @@ function changeOf(strip, change) {
   return bar;
 }
 
-function earnedOf({ reward, advantage }) {
+function earnedOf({ reward, advantage, earned = "" }) {
   const level = Math.abs(advantage ?? 0) < 0.005;
   const given = element("span", `rl-story-adv${level ? "" : advantage > 0 ? " rl-pos" : " rl-neg"}`,
     advantage === null ? "–" : level ? "0" : signed(advantage));
-  return [element("span", "rl-story-reward", reward === null ? "–" : format(reward, 2)), given];
+  const made = element("span", "rl-story-reward", reward === null ? "–" : format(reward, 2));
+  made.title = earned;
+  return [made, given];
 }
 
 const changed = (change) => (change === null ? "" : Math.abs(change) < 0.005 ? "0" : signed(change));
@@ -67,20 +69,21 @@ function answerOf(strip, answer, key) {
   row.title = answer.said.length ? `log-prob ${answer.said.join(" → ")} nats` : "";
   row.setAttribute("aria-expanded", String(open));
   row.setAttribute("aria-label", spoken([answer.first, answer.last].filter(Boolean).join(" … "), answer,
-    answer.cut && "cut at the length limit"));
+    [answer.earned, answer.cut && "cut at the length limit"].filter(Boolean).join(", ")));
   const item = element("li", "");
   item.append(row);
   if (open) item.append(wholeOf(answer));
   return item;
 }
 
-function wholeOf({ parts, cut, said }) {
+function wholeOf({ parts, cut, said, earned }) {
   const text = element("div", "rl-story-text");
   text.tabIndex = 0; // so that its keys scroll it
   text.setAttribute("role", "group");
   text.setAttribute("aria-label", "The whole answer");
   text.append(...chipped(parts), ...(cut ? [element("span", "rl-chip", "cut at the length limit")] : []));
-  if (said.length) text.append(element("p", "", `log-prob ${said.join(" → ")} nats`));
+  const about = [earned && `reward: ${earned}`, said.length && `log-prob ${said.join(" → ")} nats`].filter(Boolean);
+  if (about.length) text.append(element("p", "", about.join(" · ")));
   return text;
 }
 

@@ -75,19 +75,19 @@ PROMPT = (
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
 REWARDS = (
-    Knob("reward_function", "Your rewards", "", "The rewards that own_function adds up: functions of Python files in "
-         "the folder rewards of the lab, or given by --reward on the command line; the task's verifier, the reward "
-         "model and the judge can be among them.", advanced=True, forkable=True,
+    Knob("reward_function", "Your rewards", "", "The rewards that own_function adds up: Python functions from the "
+         "lab's folder rewards or from --reward on the command line, and also the task's verifier, the reward model "
+         "and the judge.", advanced=True, forkable=True,
          pick="labcore.tasks.own_reward:offered"),
     Knob("reward_weights", "Weights of your rewards", "", "A number for each of your rewards, in their order, for "
-         "example 1 0.5. Higher: that reward counts for more. 0: it is only measured. Empty: 1 each.", "next batch",
+         "example 1 0.5. Higher: that reward counts for more. 0: it is only logged. Empty: 1 each.", "next batch",
          advanced=True),
     Knob("judge_url", "Judge URL", "", "The address of a language model that grades answers, in the form of OpenAI's "
-         "API, for example http://localhost:8000/v1. The lab asks it only where RL_LAB_JUDGE_URL or --judge has named "
-         "it. Its key is read from RL_LAB_JUDGE_KEY.", advanced=True, forkable=True),
+         "API, for example http://localhost:8000/v1. The lab sends requests to it only if RL_LAB_JUDGE_URL or --judge "
+         "names it. Its key is read from RL_LAB_JUDGE_KEY.", advanced=True, forkable=True),
     Knob("judge_model", "Judge model", "", "The name of the model at that address.", advanced=True, forkable=True),
-    Knob("judge_instruction", "Instruction of the judge", "", "What the judge is to look at. It answers with a number "
-         "from 0 to 10, a tenth of which is the reward. Empty: how correct and helpful the answer is.", advanced=True,
+    Knob("judge_instruction", "Instruction of the judge", "", "Instruction for the judge. It replies with a grade from "
+         "0 to 10; the reward is a tenth of the grade. Empty: how correct and helpful the answer is.", advanced=True,
          forkable=True),
 )
 
@@ -319,8 +319,8 @@ REWARD_MODEL = (
          "at 0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
     LEARNING_RATE,
     *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
-    Knob("eval_pairs", "Held-out pairs", 512, "Most pairs in a measurement: those held out of your file, else at most "
-         "a fifth of all pairs. More: surer numbers, slower evaluations. Fewer: quicker.", low=8, high=100_000,
+    Knob("eval_pairs", "Held-out pairs", 512, "Maximum pairs per evaluation: pairs held out of your file, else at most "
+         "a fifth of all pairs. More: less noise, slower evaluations. Fewer: quicker.", low=8, high=100_000,
          unit="pairs", advanced=True),
     *SAMPLING, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),

@@ -1,8 +1,8 @@
-"""The defaults of runs on pretrained weights, each with where it comes from: those of TRL 1.16 or of the paper.
+"""The defaults of runs on pretrained weights, each with its source: TRL 1.16, another library or the paper.
 
 The rows of the algorithms have the defaults of the built-in models, which learn from scratch in seconds: their learning
-rates would break a pretrained model at once. Batches here are those that a processor can make. What no table below
-names stays as the row and the task have it.
+rates would destroy a pretrained model. Batches here are small enough for a CPU. A knob that no table below names keeps
+the default of the row and the task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labcore.catalog.llm.optimizer import LINEAR
 from labcore.catalog.task import Task
 
 SCRATCH, FULL, LORA = "", "full", "LoRA"  # how weights are learnt: from random ones, all of them, or by adapters
-STEPS, STEPS_SOURCE = 100, "long enough for a first look: TRL's trainers go through the data three times"
+STEPS, STEPS_SOURCE = 100, "chosen by this lab for a first look; TRL's default is 3 epochs"
 LORA_TIMES = 10  # the rate of adapters over that of all weights
 COMPLETIONS = 32  # of a step
 
@@ -32,7 +32,7 @@ class Default:
 
 Defaults = Mapping[str, Default]
 
-_HERE = "chosen by this lab, so that a processor makes a step in minutes"
+_HERE = "chosen by this lab so that a step takes minutes on a CPU"
 _MEASURED = "chosen by this lab, because sampling long completions is slow"
 _GSPO = {"clip_low": Default(3e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2)),
          "clip_high": Default(4e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2))}

@@ -28,33 +28,34 @@ FIELDS = Knob("fields", "Field names", "", "Which fields of your file stand for 
               advanced=True)
 ROWS = (
     FIELDS,
-    Knob("unusable_rows", "Unusable rows", "stop", "What happens to rows of your file that cannot be read, or that the "
-         "chat template refuses. stop: the run does not start. skip: they are left out, and an event names them.",
+    Knob("unusable_rows", "Unusable rows", "stop", "How to treat rows of your file that the lab cannot read or the "
+         "chat template refuses. stop: the run does not start. skip: the run leaves them out, and an event lists them.",
          choices=("stop", "skip"), advanced=True),
-    Knob("long_prompts", "Prompts longer than the context", "stop", "Prompts that leave no room for a completion of "
-         "the length limit. stop: the run does not start. skip: they are left out, and an event names them. cut: they "
-         "lose their beginning.", choices=("stop", "skip", "cut"), advanced=True),
+    Knob("long_prompts", "Prompts longer than the context", "stop", "How to treat prompts that leave no room for a "
+         "completion of the length limit. stop: the run does not start. skip: the run leaves them out, and an event "
+         "lists them. cut: the run cuts off their beginning.", choices=("stop", "skip", "cut"), advanced=True),
 )
 
 HELD_OUT = (
-    Knob("held_out", "Held-out share", 0.1, "Share of your file that is never trained on, only measured on. Higher: "
-         "surer held-out numbers, less to learn from. Lower: the other way round. 0: none.", low=0.0, high=0.5,
+    Knob("held_out", "Held-out share", 0.1, "Share of your file's rows that are used for evaluation and never for "
+         "training. Higher: less noise in held-out metrics, fewer training rows. Lower: the opposite. 0: no held-out "
+         "rows.", low=0.0, high=0.5,
          safe=(0.05, 0.2), unit="share", before=0.0),
-    Knob("held_out_file", "Held-out file", "", "A second file that is only measured on, in place of a share of the "
-         "first: the name of an upload, as --held-out FILE gives it. Empty: the share.", advanced=True),
-    Knob("held_out_every", "Measure held-out every", 25, "Steps between two measurements on held-out rows; one comes "
-         "before training and one at the end. Lower: a finer curve, more time. Higher: less time.", "next batch", 1,
-         1_000_000, unit="steps", advanced=True),
-    Knob("held_out_prompts", "Held-out prompts", 32, "Most held-out rows in a measurement, always the same ones. More: "
-         "a surer number, more time; 32 give a standard error of 0.09, 256 one of 0.03. Fewer: quicker.",
+    Knob("held_out_file", "Held-out file", "", "A second file, used for evaluation only, instead of a share of the "
+         "first: the name of an upload, which --held-out FILE sets. Empty: hold out a share.", advanced=True),
+    Knob("held_out_every", "Held-out evaluation every", 25, "Steps between two evaluations on held-out rows; the "
+         "first runs before training, the last at the end. Lower: a finer curve, more time. Higher: less time.",
+         "next batch", 1, 1_000_000, unit="steps", advanced=True),
+    Knob("held_out_prompts", "Held-out prompts", 32, "Maximum held-out rows per evaluation, always the same rows. "
+         "More: less noise, more time; the standard error is up to 0.09 with 32 rows and 0.03 with 256. Fewer: faster.",
          "next batch", 1, 100_000, advanced=True),
-    Knob("held_out_samples", "Samples per held-out prompt", 4, "Completions of each held-out prompt at the run's "
-         "temperature, beside a greedy one; pass@k is estimated up to this k. Higher: a surer number, more time. "
-         "Lower: quicker.", "next batch", 1, 64, advanced=True),
+    Knob("held_out_samples", "Samples per held-out prompt", 4, "Completions sampled for each held-out prompt at the "
+         "run's temperature, in addition to a greedy one; pass@k is estimated up to this k. Higher: less noise, more "
+         "time. Lower: faster.", "next batch", 1, 64, advanced=True),
 )
-ORDER = Knob("order", "Order of rows", "shuffled", "shuffled: each row of your file once before any is repeated, in a "
-             "new order in each epoch. random: rows are drawn anew at each step, so some are repeated before others "
-             "are seen.", choices=("shuffled", "random"), advanced=True, before="random")
+ORDER = Knob("order", "Order of rows", "shuffled", "shuffled: each epoch goes once through all rows of your file, in a "
+             "new order. random: each step draws rows at random, so some rows repeat before others appear.",
+             choices=("shuffled", "random"), advanced=True, before="random")
 MEASURED = frozenset(knob.key for knob in HELD_OUT if knob.effect == "next batch")  # these change no training
 _FILE_KNOBS = (*ROWS, *HELD_OUT, ORDER)
 

@@ -82,7 +82,7 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
     here = checkpoint.sizes(root)
     found = [(step, here.get(step, there[checkpoint.name_of(step)])) for step in sorted(map(checkpoint.step_of, there))]
     gone = [] if add else checkpoint.spare(found, marked=marked, most=checkpoint.ladder_bytes(root),
-                                           best=checkpoint.best_step(root))
+                                           best=checkpoint.best_here(root))
     for name in map(checkpoint.name_of, gone):
         _delete(store, f"{run}/{things.CHECKPOINTS}/{name}")
         del there[name]

@@ -1,7 +1,8 @@
-"""Measuring on held-out rows beside any loop: before the first step, every so many steps, and after the last one.
+"""Evaluate on held-out rows in any training loop: before the first step, every `held_out_every` steps, and after the
+last step.
 
-A record has what is true of the policy after its step, the first record what was true before training. No random number
-of the run is drawn and none of its counters moves, so a run trains the same whether it is measured or not.
+A record holds the metrics of the policy after its step; the first record holds those from before training. Evaluation
+draws none of the run's random numbers and moves none of its counters, so a run trains the same with or without it.
 """
 
 from __future__ import annotations

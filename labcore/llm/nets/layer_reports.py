@@ -1,6 +1,6 @@
-"""A pass over a large batch reports layer by layer, forward and backward: else seconds go by without a word.
+"""Report the forward and backward pass of a large batch layer by layer, so that progress is visible every few seconds.
 
-Only where a layer's products take some hundredths of a second, so that passes of small models cost nothing more.
+Only layers whose products take some hundredths of a second report, so passes of small models cost nothing extra.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def load_text_scorer(name: str) -> TextScorer:
     check_folder(folder, check_kind)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if config.num_labels != 1:
-        raise LabError(f"The model in {folder} gives {config.num_labels} scores, and a reward model gives one: choose "
+        raise LabError(f"The model in {folder} gives {config.num_labels} scores, but a reward model gives one: choose "
                        "a model with num_labels 1.")
     tokenizer = load_tokenizer(folder)
     try:

@@ -1,9 +1,9 @@
-"""The time that a run spends on probes, which only look: at most a tenth of it, whatever the model.
+"""Limit the time that a run spends on probes to a tenth, whatever the model.
 
-Small networks are looked at by a fixed schedule, which takes about a tenth of a run's time. Of a larger one a step may
-take seconds or minutes, and the share of a look in it depends on the model, the batch and the machine. So each kind of
-look waits until its share of the run's seconds pays for it. Pictures depend on this clock; no metric and no random
-number of a run does.
+Small networks are probed on a fixed schedule, which takes about a tenth of a run's time. A step of a larger network may
+take seconds or minutes, and the relative cost of a probe depends on the model, the batch and the machine. So each kind
+of probe waits until its share of the run's seconds covers its cost. The times of probes depend on this clock; no metric
+and no random number of a run does.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Budget:
         self._before, self._begun, self._steps = self.seconds, None, self._steps + 1
 
     def affords(self, kind: str, step: int, first: float | None = None) -> bool:
-        """Whether a look of this kind is due at `step` and its share of the time pays for it, as far as known: it is
-        expected to cost what the newest one did, the first one `first` seconds, or FIRST."""
+        """Whether a probe of this kind is due at `step` and its share of the time covers its expected cost: that of the
+        newest probe of the kind, or before the first one `first` seconds, or FIRST."""
         at, cost = self._looks.get(kind, (None, 0.0))
         if at is None:
             return self._left(kind) >= (FIRST[kind] * self._step_seconds if first is None else first)

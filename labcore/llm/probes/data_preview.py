@@ -1,5 +1,5 @@
-"""The user's data before a run as the model will read it: the first rows rendered and tokenised, and what is to be
-known of all rows. No weights are loaded.
+"""Preview the user's data as the model will read it: render and tokenise the first rows, and compute statistics of all
+rows. No weights are loaded.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _offsets(rendering: Rendering, text: str, ids: Sequence[int]) -> list[tuple[
     """Where each token stands in the text; of a tokenizer that does not say it, as far as its tokens' texts tell."""
     tokenizer: Any = rendering.tokenizer
     if tokenizer.is_fast:
-        given = tokenizer(text, add_special_tokens=rendering.template is None, return_offsets_mapping=True)
+        given = tokenizer(text, return_offsets_mapping=True, **rendering.encoding)
         return [(int(start), int(stop)) for start, stop in given["offset_mapping"][:len(ids)]]
     places, end = [], 0
     for token in ids:

@@ -14,6 +14,7 @@ from labcore.catalog.exact.tasks import TASKS
 from labcore.catalog.llm import online, preference
 from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.optimizer import OPTIMIZER
+from labcore.catalog.llm.upkeep import EVERY as UPKEEP
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
@@ -47,7 +48,7 @@ def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
         changed = {knob.key for knob in row.knobs if usual[knob.key] != knob.default}
         assert changed <= {"beta", "pairs"} and usual.keys() - {knob.key for knob in row.knobs} == {
             "sft_steps", "sft_target", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile",
-            *(knob.key for knob in (*OPTIMIZER, *PROMPT)), *({"rollouts"} & usual.keys())}
+            *(knob.key for knob in (*OPTIMIZER, *PROMPT, *UPKEEP)), *({"rollouts"} & usual.keys())}
         assert row.models == rows[key].models and set(rows[key].panels) <= set(row.panels)
 
 

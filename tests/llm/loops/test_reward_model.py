@@ -201,7 +201,7 @@ def test_checkpoints_hold_the_labelled_pairs_and_a_fork_may_take_others(tmp_path
 
 
 def test_labelled_pairs_that_are_not_there_are_said_before_the_first_step():
-    with pytest.raises(LabError, match="since an upload has another name: give the file with --labels"):
+    with pytest.raises(LabError, match=r"cannot be found, .*: give the file with --labels"):
         spec("reward_model", "reviews", labelled_pairs="mine.jsonl")
     with pytest.raises(LabError, match="There are no labelled pairs '0123456789abcdef' here"):
         session("reward_model", **LABELLED, labelled_pairs="0123456789abcdef")

@@ -131,7 +131,7 @@ def pickled(folder):
 @pytest.mark.parametrize("change, match", [
     (configured(architectures=["LlamaForCausalLM"]), r"\(LlamaForCausalLM\) is no reward model: choose a folder of"),
     (configured(architectures=["Mine"], model_type="mine", auto_map={"AutoModel": "code.Mine"}), "needs code of"),
-    (configured(id2label={"0": "a", "1": "b", "2": "c"}, label2id={}), "gives 3 scores, and a reward model gives one"),
+    (configured(id2label={"0": "a", "1": "b", "2": "c"}, label2id={}), "gives 3 scores, but a reward model gives one"),
     (pickled, "only pickle weights"), (headless, "lack 1 of the reward model's tensors, such as score.weight"),
     (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), "cannot be loaded"),
     (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer"),
