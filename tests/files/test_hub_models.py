@@ -208,7 +208,7 @@ def test_offline_what_is_here_is_used_and_anything_else_is_said(hub, monkeypatch
     folder = fetch("org/whole")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert fetch("org/whole") == folder
-    with pytest.raises(LabError, match="HF_HUB_OFFLINE is set, so org/scorer cannot be downloaded: unset it, or give a"):
+    with pytest.raises(LabError, match="HF_HUB_OFFLINE is set, so org/scorer cannot be downloaded: unset it, or"):
         fetch("org/scorer")
 
 
