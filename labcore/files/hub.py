@@ -58,8 +58,8 @@ def errors_in_words(repo: Repo) -> Iterator[None]:
             raise LabError(f"The hub has no {repo.kind} {quoted(repo.name)} that is open to you: check the spelling"
                            f"{repo.spelling}, {repo.instead}, or {LOG_IN}.") from caught
         if isinstance(error, errors.OfflineModeIsEnabled):
-            raise Unreachable(f"HF_HUB_OFFLINE is set, so {repo.name} cannot be downloaded: unset it, or {repo.instead}."
-                              ) from caught
+            raise Unreachable(f"HF_HUB_OFFLINE is set, so {repo.name} cannot be downloaded: unset it, or "
+                              f"{repo.instead}.") from caught
         answer = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
             raise LabError(f"The {repo.kind} {repo.name} cannot be kept in {repo.place} ({os_reason(error)}): free "

@@ -17,6 +17,7 @@ from labcore.tasks.task import Row
 STREAM = 2**32 + 7  # a tag that no step has, nor a probe: see `probes.answer`
 ROWS, LABELLED = 0, 1  # what is drawn from: the run's own rows, and labelled pairs beside them
 Position = tuple[int, int, int]  # an epoch, how many of its rows have been drawn, and how many it has
+UNDRAWN: Position = (0, 0, 0)
 
 
 class Draws(Protocol):

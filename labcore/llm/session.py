@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from labcore.catalog import choices, reward_terms
+from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
@@ -28,7 +28,7 @@ from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, optimizers
 from labcore.llm.batch import Completions
-from labcore.llm.drawing import Position, epochs_done
+from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
 from labcore.llm.fitting import fitted
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.nets import compiled, lora, recompute
@@ -37,20 +37,16 @@ from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.micro_batches import Room, room_of
 from labcore.llm.nets.model import build, load, save
-from labcore.llm.nets.scorer import check_tokenizer, load_scorer
-from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
 from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering
+from labcore.llm.reward_models import check_rewards, reward_models
 from labcore.llm.small_state import SmallState
 from labcore.maths.schedules import SCHEDULES
 from labcore.spec.activity import report
-from labcore.spec.model_names import is_published, members, reward_model_of
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.tasks import reward_call
-from labcore.tasks.judge import Judge
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, held_of, make_task
 from labcore.tasks.usable import CUT, OfFile
@@ -105,7 +101,7 @@ class LlmSession:
     moves: int = 0
     idle: bool = False
     share_done: float = 0.0
-    drawn: tuple[Position, Position] = ((0, 0, 0), (0, 0, 0))
+    drawn: tuple[Position, Position] = (UNDRAWN, UNDRAWN)
     last_only: bool = False
     notes: list[str] = field(default_factory=list)
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
@@ -197,7 +193,7 @@ class LlmSession:
         session = cls(spec, task, tokenizer, device, {"policy": policy.to(device)}, {},
                       torch.Generator(device).manual_seed(spec.seed), np.random.default_rng(spec.seed),
                       dict(spec.knobs), spec.seed, origin=source, graphs=of_device(device))
-        session._check_rewards()
+        check_rewards(session.knobs, session.task)
         report("building the networks")
         session._equip(resume)
         if resume:
@@ -217,13 +213,6 @@ class LlmSession:
             return build(MODELS[source], tokenizer, seed), tokenizer
         return load(source)
 
-    def _check_rewards(self) -> None:
-        """Raise LabError where a reward function is not there or asks for a column that the task's rows lack, or where
-        this machine may not ask the judge."""
-        reward_call.check_columns(reward_terms.of(self.knobs), reward_call.columns_of(self.task))
-        if reward_terms.JUDGE in choices.sources_of(self.knobs):
-            Judge.of(self.knobs)
-
     def _take_labels(self) -> None:
         """Read the labelled pairs that the knobs name; checkpoints hold them, so that the file may go."""
         place = str(self.knobs.get("labelled_pairs", ""))
@@ -236,7 +225,7 @@ class LlmSession:
             policy.requires_grad_(False)  # so that all networks share its weights
         self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
         if needs_scorer(self.knobs):
-            self.models[SCORER] = kept.get(SCORER) or self._scorers(resume)
+            self.models[SCORER] = kept.get(SCORER) or reward_models(self.knobs, self.tokenizer, resume).to(self.device)
         moved = learning(self.spec, self.knobs)
         if adapter:
             for name in (POLICY, *moved):
@@ -255,21 +244,6 @@ class LlmSession:
         self.optimizers = {name: self.optimizers.get(name) or optimizers.make(
             kind, learnt(self.models[name]), float(self.knobs[rate])) for name, rate in moved.items()}
 
-    def _scorers(self, resume: Path | None) -> nn.ModuleList:
-        """The reward models that the knobs name: from the checkpoint, from the runs that trained them, or published
-        ones from their folders, of which no checkpoint holds a copy."""
-        found: list[nn.Module] = []
-        for place, name in enumerate(members(str(self.knobs["reward_model"]))):
-            kept = resume / checkpoint.scorer_folder(place) if resume else None
-            if is_published(name):
-                found.append(load_text_scorer(name))
-                continue
-            folder = kept if kept and kept.is_dir() else reward_model_of(name)
-            found.append(load_scorer(folder, name))
-            if folder != kept:
-                check_tokenizer(folder, name, self.tokenizer)
-        return nn.ModuleList(found).to(self.device)
-
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
 
@@ -281,7 +255,7 @@ class LlmSession:
         if _reward_of(spec.knobs) != _reward_of(before):
             self.past_rewards, self.past_count, self.earned = 0.0, 0, {}
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
-        self._check_rewards()
+        check_rewards(self.knobs, self.task)
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
             self.recent_gold, self.best_gold = [], 0.0
@@ -290,11 +264,12 @@ class LlmSession:
         self._equip()
         if before.get("labelled_pairs") != self.knobs.get("labelled_pairs"):
             self._take_labels()
+            self.drawn = self.drawn[ROWS], UNDRAWN
         if "pairs" not in spec.knobs:
             self.pairs = []
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
-            self.prompt_seed = spec.seed
+            self.prompt_seed, self.drawn = spec.seed, (UNDRAWN, UNDRAWN)
         self.check_room()
         return self
 

@@ -1,0 +1,51 @@
+"""Load the reward models that a run's knobs name, and check its rewards before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from labcore.catalog import choices, reward_terms
+from labcore.llm import checkpoint
+from labcore.llm.nets.scorer import check_tokenizer, load_scorer
+from labcore.llm.nets.text_scorer import load_text_scorer
+from labcore.spec.model_names import is_published, members, reward_model_of
+from labcore.tasks import reward_call
+from labcore.tasks.judge import Judge
+from labcore.tasks.task import TextTask
+
+
+def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, resume: Path | None) -> nn.ModuleList:
+    """The reward models of `knobs`: from the checkpoint `resume`, from the runs that trained them, or published ones
+    from their folders, of which no checkpoint holds a copy.
+
+    Raises:
+        LabError: one of them is not there, or has another tokenizer than the policy.
+    """
+    found: list[nn.Module] = []
+    for place, name in enumerate(members(str(knobs["reward_model"]))):
+        kept = resume / checkpoint.scorer_folder(place) if resume else None
+        if is_published(name):
+            found.append(load_text_scorer(name))
+            continue
+        folder = kept if kept and kept.is_dir() else reward_model_of(name)
+        found.append(load_scorer(folder, name))
+        if folder != kept:
+            check_tokenizer(folder, name, tokenizer)
+    return nn.ModuleList(found)
+
+
+def check_rewards(knobs: Mapping[str, Any], task: TextTask) -> None:
+    """Check that each reward function is there and finds its columns in the task's rows, and that the judge may be
+    asked.
+
+    Raises:
+        LabError: it is not so.
+    """
+    reward_call.check_columns(reward_terms.of(knobs), reward_call.columns_of(task))
+    if reward_terms.JUDGE in choices.sources_of(knobs):
+        Judge.of(knobs)
