@@ -237,7 +237,7 @@ def test_a_file_of_replies_that_is_none_is_said_in_words(serve):
 def test_replies_that_cannot_be_kept_are_said_in_words(serve):
     server = serve()
     (home() / JUDGEMENTS).mkdir(parents=True)
-    with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some disk space, or move the file away"):
+    with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some disk space, or move"):
         Judge(server.url, "m").scores(PROBLEMS, TEXTS)
 
 
