@@ -35,7 +35,8 @@ from labcore.errors import LabError
 from labcore.files import atomic
 
 PROMPTS_FILE, ROWS = "prompts.jsonl", 512
-REWARD = {"verifier": "contains", "pattern": "1", "template": "off"}  # about half of the completions: groups differ
+REWARD = {"verifier": "contains", "pattern": "1", "template": "off",  # about half of the completions: groups differ
+          "held_out": 0.0}  # TRL's trainer evaluates nothing before its first step
 WITH_END = ("config.json", "generation_config.json")
 THREADS = (1, 2)  # a table for each, where none is chosen
 BATCH = (4, 8, 32)  # prompts, completions of each, tokens of each
