@@ -60,7 +60,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def cost(run: RunRow, feed: Feed, models: int) -> str:
-    """What it takes to sample from so many models: from the run's own steps, where these sample too."""
+    """Estimated time to sample from this many models, by the pace of the run's own steps if they sample."""
     last = feed.steps[-1].metrics if feed.steps else {}
     count, length, speed = models * COUNT, last.get(LENGTH), last.get(SPEED)
     limit = int(run.spec.knobs["max_new_tokens"])

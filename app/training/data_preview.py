@@ -58,7 +58,7 @@ def at_once(model: str) -> bool:
 
 
 def findings(result: dict[str, Any], spec: RunSpec) -> list[Finding]:
-    """What is said of the data, each with its buttons."""
+    """Show the warnings about the data, each with its buttons."""
     return [Finding(said.level, said.text, PROPOSALS.get(said.about, ()) if said.level == preview.WARNING else ())
             for said in preview.findings(result, spec)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 def size(path: Path | str) -> int:
     """Bytes of a file, or of all files below a folder; 0 where there is nothing.
 
-    A file with several names in the folder counts once. Symbolic links count as themselves, not as what they lead to,
+    A file with several names in the folder counts once. A symbolic link counts as the link, not as its target,
     and what vanishes meanwhile counts as nothing.
     """
     return _size(path, set())

@@ -174,7 +174,7 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], prom
     Each of several is a part; a single one of weight 1 is the reward itself.
 
     Raises:
-        LabError: this machine does not have a function, or what it returns is no reward.
+        LabError: this machine does not have a function, or the function returns something other than a reward.
     """
     true, named = verifier(task, problems, texts), reward_terms.terms(reward_function)
     report(SCORING, 0, len(texts))

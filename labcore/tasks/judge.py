@@ -180,7 +180,7 @@ def _key() -> str:
 
 
 def _without(key: str, text: str) -> str:
-    """The text without the key, which a server may repeat in what it says is wrong with it."""
+    """The text without the key, which a server may repeat in its error message."""
     return text.replace(key, "the key") if key else text
 
 

@@ -24,7 +24,7 @@ SEVERAL = [ASKED, FIVE, {"role": "user", "content": "and 6?"}]
 ELEVEN, TEN = {"role": "assistant", "content": "11. Yes"}, {"role": "assistant", "content": "10"}
 THOUGHT = {"role": "assistant", "content": "<think>\n5 and 6.\n</think>\n\n11"}
 THIRD = {"role": "user", "content": "Hello"}
-# By what a trainer makes of them; those named "text" are plain.
+# Kinds of rows by the trainer that encodes them; those named "text" are plain.
 ROWS: dict[str, dict[str, dict[str, Any]]] = {
     "prompt": {"text": {"prompt": "What is 2"}, "one turn": {"prompt": [ASKED]}, "several": {"prompt": SEVERAL},
                "system": {"prompt": [SYSTEM, *SEVERAL]}},
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def of_tokenizer(tokenizer: Any) -> dict[str, Any]:
-    """By kind of row and row: what each trainer makes of it."""
+    """The encoding of each row by its trainer, by kind of row."""
     return {kind: {name: _made(tokenizer, kind, row) for name, row in rows.items()
                    if tokenizer.chat_template or name.startswith("text")} for kind, rows in ROWS.items()}
 
