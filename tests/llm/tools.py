@@ -99,7 +99,7 @@ SOMETIMES = {"reward/shaped", "reward/verifier", "reward/gold", "reward/spread",
 
 
 class Letters:
-    """A task on which even a random model earns something: the share of letters before "n"."""
+    """A task on which even a random model earns something: the share of letters before "n", those of "<unk>" too."""
 
     size, characters = None, "abc="
 

@@ -101,7 +101,8 @@ ROWS = (
     _offline("apo_down", "APO-down", "apo_down",
              summary="Lowers both sides, the rejected one more: for answers worse than the policy's own.",
              latex=r"L = \sigma(\beta c)+1-\sigma(\beta(c-r)),\quad " + _SIDES,
-             watch="The margin rises while both log-probs fall: right answers may become rarer too.",
+             watch="The margin rises while both log-probs fall. The reward rises only if the chosen answers are worse "
+                   "than the policy's: those sampled from the reference are better than its average.",
              paper="D'Oosterlinck et al. 2024, arXiv:2408.06266"),
     _offline("aot", "AOT", "aot",
              summary="Optimal transport: sorted margins of the policy against sorted margins of the reference.",
