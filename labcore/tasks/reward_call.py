@@ -30,7 +30,7 @@ from labcore.tasks.task import Problem, TextTask, Turn
 
 GIVEN = ("prompts", "completions", "completion_ids", "trainer_state")
 ANSWER = "answer"
-_HIDDEN = frozenset({*GIVEN, "prompt", "completion"})  # columns that TRL does not pass
+HIDDEN = frozenset({*GIVEN, ANSWER, "prompt", "completion"})  # no columns: given otherwise, or not passed by TRL
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def messages(problem: Problem) -> list[dict[str, str]]:
 def columns_of(task: TextTask) -> list[str]:
     """The columns of a task's file that functions get, those of all rows; none where it has no file."""
     found = {name: None for row in getattr(task, "rows", ()) for name in getattr(row, "columns", ())}
-    return [name for name in found if name not in _HIDDEN and name != ANSWER]
+    return [name for name in found if name not in HIDDEN]
 
 
 def check_columns(terms: Iterable[Term], columns: Sequence[str]) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 from labcore.exports.handover.plan import Plan
 from labcore.files.given import json_of
-from labcore.tasks import layouts, task
+from labcore.tasks import layouts, reward_call, task
 from labcore.tasks.layouts import names_of
 
 READER = "class Entry:"  # a line of the code that reads a file, which needs these:
 IMPORTED = ("csv", "gzip", "json")
 FROM = ("from collections.abc import Iterable, Mapping, Sequence", "from dataclasses import dataclass, field, replace",
         "from itertools import islice", "from typing import Any, NamedTuple")
+GIVEN_OTHERWISE = tuple(sorted(reward_call.HIDDEN))  # fields of a row that no reward function gets as a column
 _AROUND = '''
 
 class LabError(SystemExit):
@@ -50,7 +51,8 @@ def rows() -> list[Entry]:
                 text = file.read()
                 whole = text.lstrip().startswith("[")
                 found = json.loads(text) if whole else [json.loads(line) for line in text.split("\\n") if line.strip()]
-    read = [entry(row, f"row {{number}} of {{DATA}}", NAMES, {labelled}) for number, row in enumerate(found, start=1)]
+    read = [replace(entry(row, f"row {{number}} of {{DATA}}", NAMES, {labelled}), columns=row)
+            for number, row in enumerate(found, start=1)]
     return [each for row in read for each in answers(row)]
 
 
@@ -73,8 +75,11 @@ def drawn(found: list, count: int, seed: int) -> list:
 
 
 def problems(count: int, seed: int = 0) -> list[dict]:
-    """Prompts of your file with their answers and their other columns."""
-    return [{{**row.columns, "prompt": asked(row), "answer": {answer}}} for row in drawn({kept}, count, seed)]
+    """Prompts of your file with their answers, and its other columns for reward functions."""
+    found = {kept}
+    others = dict.fromkeys(name for row in found for name in row.columns if name not in {hidden!r})
+    return [{{**{{name: row.columns.get(name) for name in others}}, "prompt": asked(row), "answer": {answer}}}
+            for row in drawn(found, count, seed)]
 '''
 _PAIRS = '''
 
@@ -100,7 +105,7 @@ def conversational(rows: list[dict]) -> list[dict]:
     def told(key: str, value):
         if key == "prompt":
             return turns(value)
-        return [{{"role": "assistant", "content": value}}] if key in ("chosen", "rejected", "completion") else value
+        return [{{"role": "assistant", "content": value}}] if key in {sides!r} else value
 
     more = {{"chat_template_kwargs": TEMPLATE_ARGUMENTS}} if TEMPLATE_ARGUMENTS else {{}}
     return [{{**{{key: told(key, value) for key, value in row.items()}}, **more}} for row in rows]
@@ -131,13 +136,16 @@ def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
     body = _AROUND + _named(task, "Turn", "Turns") + _named(layouts) + _ROWS.format(
         data=Path(str(plan.spec.data)).name, names=names_of(plan.spec.knobs), every=every_answer and verifiable,
         labelled=not verifiable, kept="rows()" if verifiable else "[row for row in rows() if row.label is not False]",
+        hidden=GIVEN_OTHERWISE,
         answer='row.answer or ""' if verifiable else "row.chosen if row.chosen is not None else row.completion")
     return body + (_PAIRS if labelled else "")
 
 
 def turns_code(plan: Plan, arguments: bool = False) -> str:
     """What makes turns of rows; with `arguments`, those of the template go with every row."""
-    return _TURNS.format(system=plan.get("system_prompt", ""), arguments=thinking(plan) if arguments else {})
+    sides = () if plan.loop == "online" else ("chosen", "rejected", "completion")  # online they are columns
+    return _TURNS.format(system=plan.get("system_prompt", ""), sides=sides,
+                         arguments=thinking(plan) if arguments else {})
 
 
 def thinking(plan: Plan) -> dict[str, bool]:

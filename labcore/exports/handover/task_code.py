@@ -64,10 +64,12 @@ def drawn(found: list, count: int, seed: int) -> list:
     return rng.sample(found, count) if count <= len(found) else rng.choices(found, k=count)
 
 
-def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
-    """Prompts of your file with their answers."""
-    return [{{"prompt": text_of(row, "prompt", "question"), "answer": text_of(row, *{answer!r})}}
-            for row in drawn({kept}, count, seed)]
+def problems(count: int, seed: int = 0) -> list[dict]:
+    """Prompts of your file with their answers, and its other columns for reward functions."""
+    found = {kept}
+    others = dict.fromkeys(name for row in found for name in row if name not in {hidden!r})
+    return [{{**{{name: row.get(name) for name in others}}, "prompt": text_of(row, "prompt", "question"),
+             "answer": text_of(row, *{answer!r})}} for row in drawn(found, count, seed)]
 '''
 _PAIRS = '''
 
@@ -155,7 +157,8 @@ def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: 
     missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
     read = conversations.reads_layouts(plan)
     body = conversations.code(plan, every_answer and plan.loop == "sft", needs_pairs(plan)) if read else _BODIES.get(
-        spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept, missing=missing)
+        spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept, missing=missing,
+                                             hidden=conversations.GIVEN_OTHERWISE)
     if plan.chat:
         body += conversations.turns_code(plan, arguments)
     if needs_pairs(plan) and not brings_pairs(plan):

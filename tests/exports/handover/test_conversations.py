@@ -18,6 +18,7 @@ from labcore.exports.handover.plan import Plan, plan_of
 from labcore.exports.handover.task_code import task_code
 from labcore.llm.rendering import Rendering
 from labcore.store.store import Store
+from labcore.tasks.reward_call import columns_of
 from labcore.tasks.task import make_task
 from labcore.workers.worker import drive
 from tests.exports.handover.conftest import plan, switched
@@ -70,16 +71,36 @@ def file(name: str, rows: list) -> str:
     ("share.jsonl", [{"conversations": [{"from": "human", "value": "2+3="}, {"from": "gpt", "value": "5"}]}], {}),
     ("verl.jsonl", [{"prompt": turns("2+3="), "reward_model": {"ground_truth": "5"}, "data_source": "sums"}], {}),
     ("alpaca.jsonl", [{"instruction": "Add.", "input": "2 3", "output": "5"}], {}),
+    ("math.jsonl", [{"prompt": turns("2+3="), "solution": "5", "completion": "6", "trainer_state": 1}], {}),
+    ("mixed.jsonl", [{"prompt": "1+2=", "answer": "3", "level": 1}, {"question": "2+2=", "solution": "4"}], {}),
     ("sums.csv", TABLE, MAPPED), ("sums.tsv", TABLE, MAPPED), ("sums.jsonl", TABLE, MAPPED)])
 def test_rows_are_those_that_the_lab_reads(name, rows, knobs):
     each = chat("grpo", file(name, rows), **knobs)
-    ours = make_task(each.spec.task_row, each.spec.knobs, each.spec.data).rows
+    lab = make_task(each.spec.task_row, each.spec.knobs, each.spec.data)
     found = names(each)["problems"](len(rows), seed=0)
-    taken = {"messages", "conversations", "reward_model", "instruction", "input", "output", "q", "a"}  # by the layout
+    columns = columns_of(lab)
+    assert columns or "prompt" in rows[0]
     assert {json.dumps(row, sort_keys=True) for row in found} == {json.dumps({
-        **{key: value for key, value in row.columns.items() if key not in taken},
+        **{name: row.columns.get(name) for name in columns},
         "prompt": [turn._asdict() for turn in row.turns] or row.prompt, "answer": row.answer}, sort_keys=True)
-        for row in ours}
+        for row in lab.rows}
+
+
+@pytest.mark.parametrize("rows", [
+    [{"prompt": "1+2=", "answer": "3", "solution": "so 3", "level": [1]}, {"question": "2+2=", "answer": 4}]])
+def test_rows_of_a_plain_file_have_its_columns(rows):
+    each = plan("grpo", "prompts", {"prompts": file("sums.jsonl", rows)}, knobs={"verifier": "exact"})
+    lab = make_task(each.spec.task_row, each.spec.knobs, each.spec.data)
+    assert not conversations.reads_layouts(each)
+    assert sorted(names(each)["problems"](2), key=str) == sorted((
+        {**{name: row.columns.get(name) for name in ("solution", "level", "question")}, "prompt": row.prompt,
+         "answer": row.answer} for row in lab.rows), key=str)
+
+
+def test_columns_named_as_the_sides_of_a_pair_stay_as_they_are():
+    code = names(chat("grpo", file("rows.jsonl", [{"prompt": "a", "answer": "b", "chosen": "c", "rejected": None}])))
+    [row] = code["conversational"](code["problems"](1))
+    assert row == {"chosen": "c", "rejected": None, "prompt": turns("a"), "answer": "b"}
 
 
 def test_a_plain_file_needs_no_layouts():
