@@ -6,6 +6,7 @@ first step, are made by `prepare` and kept in the session.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import isnan
@@ -107,23 +108,39 @@ def sample_once(session: LlmSession) -> list[Pair]:
     Raises:
         LabError: no prompt got both a better and a worse completion.
     """
-    group_size, pairs, asked = int(session.knobs["group_size"]), [], int(session.knobs["pair_prompts"])
-    begun = session.drawn
+    pairs, asked, begun = list[Pair](), int(session.knobs["pair_prompts"]), session.drawn
     for start in range(0, asked, SAMPLED_AT_ONCE):
         report("{} of {} prompts", start, asked)
         problems = next_rows(session, session.task.problems, min(SAMPLED_AT_ONCE, asked - start))
-        generated = generate(session, _reference(session), problems, group_size, Sampling.of(session.knobs))
-        rewards = verified(session, problems, generated).total.tolist()
-        for index, problem in enumerate(problems):
-            rows = range(index * group_size, (index + 1) * group_size)
-            scored = (row for row in rows if generated.texts[row] and not isnan(rewards[row]))
-            ordered = sorted(scored, key=rewards.__getitem__)
-            extremes = zip(reversed(ordered), ordered[: len(ordered) // 2], strict=False)
-            pairs += [_pair(problem, generated, high, low) for high, low in extremes if rewards[high] > rewards[low]]
+        pairs += _better_and_worse(session, problems)
     session.drawn = begun  # the first epoch of training begins with the first step
     if not pairs:
         raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
                        "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")
+    return pairs
+
+
+def of_problems(session: LlmSession, problems: Sequence[Problem], most: int) -> list[Pair]:
+    """At most `most` pairs of the reference's completions of these problems, made as in `sample_once`."""
+    pairs: list[Pair] = []
+    for start in range(0, len(problems), SAMPLED_AT_ONCE):
+        if len(pairs) < most:
+            pairs += _better_and_worse(session, problems[start:start + SAMPLED_AT_ONCE])
+    return pairs[:most]
+
+
+def _better_and_worse(session: LlmSession, problems: Sequence[Problem]) -> list[Pair]:
+    """The best of the reference's completions of each problem with its worst, the second best with the second worst
+    and so on, where their rewards differ."""
+    group_size, pairs = int(session.knobs["group_size"]), []
+    generated = generate(session, _reference(session), problems, group_size, Sampling.of(session.knobs))
+    rewards = verified(session, problems, generated).total.tolist()
+    for index, problem in enumerate(problems):
+        rows = range(index * group_size, (index + 1) * group_size)
+        scored = (row for row in rows if generated.texts[row] and not isnan(rewards[row]))
+        ordered = sorted(scored, key=rewards.__getitem__)
+        extremes = zip(reversed(ordered), ordered[: len(ordered) // 2], strict=False)
+        pairs += [_pair(problem, generated, high, low) for high, low in extremes if rewards[high] > rewards[low]]
     return pairs
 
 

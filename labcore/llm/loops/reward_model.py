@@ -20,7 +20,7 @@ from labcore.llm.loops.preference import encode
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import REWARD_MODEL
-from labcore.llm.pairs import next_pairs, prepare
+from labcore.llm.pairs import next_pairs, of_problems, prepare
 from labcore.llm.probes import view, watched
 from labcore.llm.scoring import last_values, scores
 from labcore.llm.session import LlmSession
@@ -28,6 +28,7 @@ from labcore.maths.reward_model import Calibration, bradley_terry, calibration, 
 from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 from labcore.tasks.epochs import AT_RANDOM
+from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Pair, Problem, Turn, draw, has_singles, held_of
 
 SHOWN = 16  # pairs in the sample view
@@ -60,8 +61,8 @@ def _look(session: LlmSession, held_out: list[Pair]) -> Pictures:
 def split(session: LlmSession) -> Split:
     """The pairs to learn from, None where there are ever new ones, and those that are only measured on.
 
-    Pairs of one prompt are all on one side. What the task holds out of its file is held out; of other pairs a split
-    that comes of the seed alone, so a resumed run has the same.
+    Pairs of one prompt are all on one side. What the task holds out of its file is held out: its pairs, or pairs that
+    are sampled for its prompts. Other pairs are split by the seed alone, so a resumed run has the same.
 
     Raises:
         LabError: all pairs are of one prompt, or there are none, only single completions.
@@ -71,10 +72,9 @@ def split(session: LlmSession) -> Split:
                        "file with chosen and rejected.")
     source, count = PAIRS[session.knobs["pairs"]], int(session.knobs["eval_pairs"])
     known = session.pairs if source.once else getattr(session.task, "rows", None) if source.from_file else None
-    held_out = [row for row in held_of(session.task) if isinstance(row, Pair)]
-    if known is not None and source.from_file and held_out:
-        return known, held_out[:count]
     apart = watched.apart(session, 0)
+    if held_out := _of_file(apart, source.from_file, count):
+        return known, held_out
     if known is None:
         apart.knobs = {**session.knobs, "pairs_per_step": count, "order": AT_RANDOM}  # not where the epoch stands
         return None, next_pairs(apart).pairs
@@ -91,6 +91,21 @@ def split(session: LlmSession) -> Split:
         taken += sizes[prompts[place]]
     return ([pair for pair in known if _asked(pair) not in held],
             [pair for pair in known if _asked(pair) in held][:count])
+
+
+def _of_file(apart: LlmSession, brings_pairs: bool, count: int) -> list[Pair]:
+    """At most `count` pairs of the rows that the task holds out of its file; a note where none can be made of them."""
+    held = held_of(apart.task)
+    if brings_pairs:
+        return [row for row in held if isinstance(row, Pair)][:count]
+    problems = problems_of(held)[:count]
+    with part_of("held-out pairs"):
+        pairs = of_problems(apart, problems, count)
+    if problems and not pairs:
+        apart.notes.append(f"None of {len(problems)} held-out prompts got both a better and a worse completion, so the "
+                           "reward model is evaluated on pairs of training prompts: hold out more rows, or raise "
+                           "group_size.")
+    return pairs
 
 
 def _asked(pair: Pair) -> tuple[str | Turn, ...]:

@@ -14,6 +14,7 @@ from labcore.files import uploads
 from labcore.jobs import labels
 from labcore.llm.loops import reward_model
 from labcore.llm.loops.preference import encode
+from labcore.llm.pairs import sample_once
 from labcore.llm.scoring import last_values, scores
 from labcore.maths.reward_model import bradley_terry
 from labcore.tasks.task import Pair
@@ -149,6 +150,25 @@ def test_pairs_of_a_verifier_are_split_as_well():
     records(made)
     known, held = reward_model.split(made)
     assert known and held and {pair.prompt for pair in known}.isdisjoint(pair.prompt for pair in held)
+
+
+@pytest.mark.parametrize("pairs", ["reference_once", "policy_each_step"])
+def test_pairs_of_held_out_prompts_are_what_it_is_measured_on(tmp_path, pairs):
+    """Of a file of prompts pairs are sampled: those of its held-out prompts are measured, and all others learnt."""
+    data = tmp_path / "sums.jsonl"
+    data.write_text("".join(json.dumps({"prompt": f"{n}=", "answer": "1"}) + "\n" for n in range(60)))
+    given = {"task": "prompts", "letters": False, "data": str(data), "verifier": "contains", "pattern": "1",
+             "pairs": pairs, "held_out": 0.5, "eval_pairs": 8, "group_size": 16, "pair_prompts": 30, "steps": 1}
+    made = session("reward_model", **given)
+    made.pairs = sample_once(made) if pairs == "reference_once" else []
+    known, held = reward_model.split(made)
+    assert 1 <= len(held) <= 8 and {pair.prompt for pair in held} <= {row.prompt for row in made.task.held}
+    assert known is None or len(known) == len(made.pairs), "none is lost to a second split"
+    assert reward_model.split(made)[1] == held, "a resumed run has the same"
+    assert "eval_accuracy" in records(made)[0].metrics
+    never = session("reward_model", **given | {"pattern": "11111111"})
+    never.pairs = made.pairs
+    assert reward_model.split(never)[1] and "None of 8 held-out prompts got both" in never.notes[0]
 
 
 def test_single_completions_are_no_pairs(tmp_path):
