@@ -40,7 +40,7 @@ ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 # Numbers that a run moves by itself.
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings", "moves",
-          "idle", "drawn")
+          "idle", "drawn", "said")
 
 
 class Checkpointed(Protocol):

@@ -89,7 +89,8 @@ def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: in
             return session.sampler(model, prompts, group_size, **how)
     if session.graphs:
         found = session.graphs.sample(model, prompts, group_size, dtype=dtype, **how)
-        session.notes.extend(session.graphs.take_notes())
+        for text in session.graphs.take_notes():
+            session.say_once(text)
         if found is not None:
             return found
     done = Batch(len(prompts), group_size, 0, prompts.ids.shape[1], how["max_new_tokens"])

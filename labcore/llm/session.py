@@ -35,7 +35,7 @@ from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.lora import Lora
-from labcore.llm.nets.micro_batches import Room, room_of
+from labcore.llm.nets.micro_batches import Cut, Room, room_of
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
@@ -62,13 +62,14 @@ class LlmSession:
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
     the reference, so no checkpoint holds it. `earned` are rewards that pictures must not ask for again, and `unscored`
-    says that in the last step whole groups had none. `halvings` is how often micro-batches were halved, for want of
-    memory, and `notes` what the next record says of that, and of the decoding. `probes` is the clock of what only
-    looks. `moves` counts the policy's optimizer steps, `share_done` is the share of the step's updates that are made,
-    and `idle` says that the last step had none. `drawn` is where the run stands in its epochs (`drawing`). `last_only`
-    says that the note on answers that SFT leaves out was made. `graphs` are the steps that a GPU has recorded;
-    `sampler` draws completions while the run trains, where that is not the lab's own sampler. `recorded` is the small
-    state at the last record, and `moved` says whether the step under way has begun to move weights.
+    says that in the last step whole groups had none. `cut` has how often micro-batches were halved, for want of memory.
+    `notes` are sentences that the next record has, `standing` those that are true of the whole run, and `said` the ones
+    of them that a record has had, so no resume repeats them. Copies of the session for evaluations and pictures share
+    `cut` and `standing`. `probes` is the clock of what only looks. `moves` counts the policy's optimizer steps,
+    `share_done` is the share of the step's updates that are made, and `idle` says that the last step had none. `drawn`
+    is where the run stands in its epochs (`drawing`). `graphs` are the steps that a GPU has recorded; `sampler` draws
+    completions while the run trains, where that is not the lab's own sampler. `recorded` is the small state at the last
+    record, and `moved` says whether the step under way has begun to move weights.
     """
 
     spec: RunSpec
@@ -97,13 +98,14 @@ class LlmSession:
     watched: tuple[Any, ...] | None = None
     earned: dict[Hashable, dict[str, float]] = field(default_factory=dict)
     unscored: bool = False
-    halvings: int = 0
+    cut: Cut = field(default_factory=Cut)
     moves: int = 0
     idle: bool = False
     share_done: float = 0.0
     drawn: tuple[Position, Position] = (UNDRAWN, UNDRAWN)
-    last_only: bool = False
     notes: list[str] = field(default_factory=list)
+    standing: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
@@ -121,6 +123,15 @@ class LlmSession:
     @property
     def critic(self) -> Critic | None:
         return self.models.get(CRITIC)
+
+    @property
+    def halvings(self) -> int:
+        """How often micro-batches were halved, be it in an update, an evaluation or a picture."""
+        return self.cut.halvings
+
+    @halvings.setter
+    def halvings(self, count: int) -> None:
+        self.cut.halvings = count
 
     @property
     def beta_factor(self) -> float:
@@ -169,7 +180,8 @@ class LlmSession:
         if task:
             task.take(fit.usable(task.every.rows), fit.usable(task.every.held))
             self.labelled = fit.usable(self.labelled)
-        self.notes += fit.notes(task.left_out if task else ())
+        for text in (getattr(self.task, "said", ""), *fit.notes(task.left_out if task else ())):
+            self.say_once(text)
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
@@ -201,7 +213,6 @@ class LlmSession:
             checkpoint.read(session, resume)
         else:
             session._take_labels()
-            session.notes += filter(None, [getattr(task, "said", "")])
         session.check_room()
         return session
 
@@ -238,8 +249,8 @@ class LlmSession:
         if self.knobs.get("compile"):
             compiled.check(self.device)
             if not layers_of(self.policy).plain_head:
-                self.notes.append(f"Only what is measured of the logits is compiled: a {self.policy.config.model_type} "
-                                  "model's own passes are not.")
+                self.say_once(f"Only what is measured of the logits is compiled: a {self.policy.config.model_type} "
+                              "model's own passes are not.")
         kind = str(self.knobs.get("optimizer", optimizers.ADAMW))
         self.optimizers = {name: self.optimizers.get(name) or optimizers.make(
             kind, learnt(self.models[name]), float(self.knobs[rate])) for name, rate in moved.items()}
@@ -255,6 +266,7 @@ class LlmSession:
         if _reward_of(spec.knobs) != _reward_of(before):
             self.past_rewards, self.past_count, self.earned = 0.0, 0, {}
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
+        self.standing, self.said = [], []  # of its own
         check_rewards(self.knobs, self.task)
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
@@ -281,9 +293,9 @@ class LlmSession:
         self._begin_step()
         try:
             for record in records:
-                if record is not None and (self.notes or self.drawn[0][2]):
-                    record, self.notes = replace(record, metrics=record.metrics | epochs_done(self),
-                                                 notes=(*record.notes, *self.notes)), []
+                if record is not None:
+                    record = replace(record, metrics=record.metrics | epochs_done(self),
+                                     notes=(*record.notes, *self._take_notes()))
                 yield record
                 if record is not None:
                     self._begin_step()
@@ -292,6 +304,19 @@ class LlmSession:
                 self.graphs.free()
         if not self.finished_because:
             self.finished_because = f"all {self.spec.steps} steps done"
+
+    def say_once(self, text: str) -> None:
+        """Have a record say what is true of the whole run; once, also where the run is resumed."""
+        if text and text not in self.standing:
+            self.standing.append(text)
+
+    def _take_notes(self) -> list[str]:
+        """The notes of the next record: what is true of the whole run and was not said before, then those of its step.
+        """
+        fresh = [text for text in self.standing if text not in self.said]
+        taken, self.notes = [*fresh, *self.notes], []
+        self.said = [*self.said, *fresh]
+        return taken
 
     def _begin_step(self) -> None:
         self.recorded, self.moved = SmallState.of(self).copied(), False
@@ -316,8 +341,8 @@ class LlmSession:
     def halve_micro_batches(self) -> None:
         """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
         self.halvings += 1
-        self.notes.append(f"The device's memory was short: micro-batches have 1/{2**self.halvings} of the prompts that "
-                          "were planned, at least one.")
+        self.say_once(f"The device's memory was short: micro-batches have 1/{2**self.halvings} of the prompts that "
+                      "were planned, at least one.")
         for model in self.models.values():
             model.zero_grad(set_to_none=True)
         if self.graphs:
@@ -365,12 +390,11 @@ class LlmSession:
         self.idle = idle
 
     def say_last_only(self, conversations: int) -> None:
-        """Have the next record say, once, that of some conversations only the last answer is learnt."""
-        if conversations and not self.last_only:
-            self.notes.append("SFT learns only the last answer of conversations with several, because the chat "
-                              "template writes an earlier answer differently, for example without its thoughts: set "
-                              "template=chatml to learn all of them.")
-        self.last_only = self.last_only or bool(conversations)
+        """Have a record say that of some conversations only the last answer is learnt."""
+        if conversations:
+            self.say_once("SFT learns only the last answer of conversations with several, because the chat template "
+                          "writes an earlier answer differently, for example without its thoughts: set "
+                          "template=chatml to learn all of them.")
 
     def export(self, folder: Path) -> None:
         """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone. It has the template

@@ -80,6 +80,7 @@ class Training:
         events = store.events_after(row.id)
         history = KnobHistory(row.spec, events)
         before = store.steps_after(row.id) if row.step else []
+        self._noted = {(event.step, event.payload["text"]) for event in events if event.kind == "note"}
         self._doctor, _ = doctor.course(row.spec, before, events)
         self._best = best.best_of((each.step, each.metrics) for each in before if each.step <= step)
         for change in self._doctor.changed_since([found for _, found in doctor.holding(events)]):  # rules may be newer
@@ -225,6 +226,8 @@ class Training:
         record = replace(record, metrics=self._machine(record, seconds) | record.metrics)
         self._store.append(self._row.id, record, seconds)
         for text in record.notes:
+            if (record.step, text) in self._noted:  # before the run was resumed from an earlier step
+                continue
             self._store.log(self._row.id, "note", {"text": text}, record.step)
         self._examine(record)
         self.step, self._updates = record.step, self._session.updates

@@ -52,6 +52,25 @@ def test_what_the_engine_notes_of_a_step_is_an_event_of_it():
         (2, {"text": "Micro-batches halved."})]
 
 
+class Dying(Short):
+    """Its process dies at step 3, before there is a checkpoint of step 2."""
+
+    def run(self):
+        for record in super().run():
+            if record and record.step == 3:
+                raise KeyboardInterrupt
+            yield record
+
+
+def test_a_step_that_is_made_again_has_its_notes_once():
+    store = Store()
+    run_id = store.create(fake.grpo(3))
+    drive(store, run_id, start=Dying.start)
+    store.requeue(run_id)
+    assert checkpoint.newest(run_folder(run_id))[0] == 0 and drive(store, run_id, start=Short.start) == "finished"
+    assert [event.step for event in store.events_after(run_id) if event.kind == "note"] == [2]
+
+
 class Seen(fake.FakeSession):
     """Whoever looks at a step gets its number."""
 

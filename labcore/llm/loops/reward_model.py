@@ -102,9 +102,9 @@ def _of_file(apart: LlmSession, brings_pairs: bool, count: int) -> list[Pair]:
     with part_of("held-out pairs"):
         pairs = of_problems(apart, problems, count)
     if problems and not pairs:
-        apart.notes.append(f"None of {len(problems)} held-out prompts got both a better and a worse completion, so the "
-                           "reward model is evaluated on pairs of training prompts: hold out more rows, or raise "
-                           "group_size.")
+        apart.say_once(f"None of {len(problems)} held-out prompts got both a better and a worse completion, so the "
+                       "reward model is evaluated on pairs of training prompts: hold out more rows, or raise "
+                       "group_size.")
     return pairs
 
 

@@ -36,6 +36,13 @@ class Room:
     halvings: int = 0
 
 
+@dataclass
+class Cut:
+    """How often a run's micro-batches were halved."""
+
+    halvings: int = 0
+
+
 WHOLE = Room()
 
 

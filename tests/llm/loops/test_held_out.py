@@ -239,6 +239,21 @@ def test_a_batch_larger_than_the_file_goes_round(tmp_path):
     assert "fewer than 20, so none is held out" in found[0].notes[0] and not held(found[0])
 
 
+def test_what_is_true_of_the_whole_run_is_said_once_and_again_by_a_fork(tmp_path):
+    rows = [{"prompt": f"{n}=", "answer": str(n)} for n in range(3)] + [{"prompt": "1" * 60, "answer": "1"}]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    made = started(tmp_path, "sft", "prompts", long_prompts="skip")
+    run = made.run()
+    said = [next(record for record in run if record is not None).notes for _ in range(2)]
+    assert len(said[0]) == 2 and "none is held out" in said[0][0] and "left out: line 4" in said[0][1]
+    assert said[1] == ()
+    made.save(tmp_path / "checkpoint")
+    resumed = started(tmp_path, "sft", "prompts", long_prompts="skip", resume=tmp_path / "checkpoint")
+    assert [record.notes for record in records(resumed)] == [()] * 3
+    forked = started(tmp_path, "sft", "prompts", long_prompts="skip", resume=tmp_path / "checkpoint")
+    assert records(forked.fork(forked.spec))[0].notes == said[0]
+
+
 def test_a_fork_continues_the_epoch_of_its_parent(data):
     made = started(data, "sft", "prompts", steps=2)
     records(made)

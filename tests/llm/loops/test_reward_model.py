@@ -168,7 +168,7 @@ def test_pairs_of_held_out_prompts_are_what_it_is_measured_on(tmp_path, pairs):
     assert "eval_accuracy" in records(made)[0].metrics
     never = session("reward_model", **given | {"pattern": "11111111"})
     never.pairs = made.pairs
-    assert reward_model.split(never)[1] and "None of 8 held-out prompts got both" in never.notes[0]
+    assert reward_model.split(never)[1] and "None of 8 held-out prompts got both" in never.standing[0]
 
 
 def test_single_completions_are_no_pairs(tmp_path):

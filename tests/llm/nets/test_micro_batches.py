@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,7 @@ from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.micro_batches import Room, micro_batches
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes.met import Met
+from labcore.llm.probes.watched import apart
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.runs.faults import ending
@@ -208,7 +210,7 @@ def test_where_memory_is_short_parts_are_halved_once_and_stay_so(monkeypatch):
     assert sizes == [1] * 5 and started.halvings == 1, "two prompts fitted once, then there was no more room"
     assert (seen["policy"] - whole["policy"]).norm() < 1e-5 * whole["policy"].norm(), "no half gradient is left"
     assert met.logprobs.shape == met.norms.shape == rollout.ids.shape
-    assert started.room == Room(2 * one, halvings=1) and started.notes == [
+    assert started.room == Room(2 * one, halvings=1) and started.standing == [
         "The device's memory was short: micro-batches have 1/2 of the prompts that were planned, at least one."]
 
 
@@ -246,6 +248,16 @@ def test_the_record_of_that_step_says_so_and_a_checkpoint_keeps_it(algorithm, mo
     started.save(tmp_path)
     again = session(algorithm, steps=2, resume=tmp_path)
     assert again.halvings == 1 and again.room == Room(held.ON_PROCESSOR, halvings=1)
+
+
+@pytest.mark.parametrize("copied", [lambda started: apart(started, 3), lambda started: replace(started, notes=[])],
+                         ids=["an evaluation", "a picture"])
+def test_what_an_evaluation_or_a_picture_halves_stays_halved(copied):
+    started = session("grpo", steps=1)
+    copied(started).halve_micro_batches()
+    assert started.halvings == 1 and started.room.halvings == 1
+    [record] = records(started)
+    assert [note.split(":")[0] for note in record.notes] == ["The device's memory was short"]
 
 
 def test_a_reward_model_s_passes_too(monkeypatch):
