@@ -34,10 +34,10 @@ class Live:
         for name, sink in [*self._sinks.items()]:
             self._tried(name, partial(sink.write, record.step, record.metrics))
 
-    def close(self) -> None:
-        """Send the rest."""
+    def close(self, broken: bool) -> None:
+        """Send the rest, and whether the run ended by a fault."""
         for name, sink in [*self._sinks.items()]:
-            self._tried(name, sink.close)
+            self._tried(name, partial(sink.close, broken))
         self._sinks.clear()
 
     def _tried(self, name: str, do: Callable[[], Any]) -> Any:

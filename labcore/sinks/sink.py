@@ -28,8 +28,8 @@ class Sink(Protocol):
         """Take the metrics of a step; steps only grow."""
         ...
 
-    def close(self) -> None:
-        """Send what is not sent yet."""
+    def close(self, broken: bool) -> None:
+        """Send what is not sent yet. `broken`: the run ended by a fault."""
         ...
 
 
@@ -46,7 +46,7 @@ class EventFile:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._file.write(event_file.event(time.time(), step, metrics))
 
-    def close(self) -> None:
+    def close(self, broken: bool) -> None:
         self._file.close()
 
 
@@ -62,8 +62,8 @@ class WeightsAndBiases:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log(dict(metrics), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, broken: bool) -> None:
+        self._run.finish(exit_code=int(broken))
 
 
 class Trackio:
@@ -77,7 +77,7 @@ class Trackio:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log(dict(metrics), step=step)
 
-    def close(self) -> None:
+    def close(self, broken: bool) -> None:
         self._run.finish()
 
 

@@ -43,6 +43,7 @@ from labcore.workers.publishing import OfWorker
 from labcore.workers.stop_watch import StopWatch
 from labcore.workers.training import OnRecord, Training
 
+BROKEN = ("failed", "diverged")  # last states that a tracker shows as a failure
 RESERVE_BYTES = 256 * 1024  # held back on the disk, so that a run can say that the disk is full
 
 
@@ -211,13 +212,14 @@ class _Drive:
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
-            if self._live:
-                self._live.close()
         self._publishing.complete(self._run_id, self._lifeline)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:
             with suppress(OSError, LabError, MemoryError):
                 digest.keep(self._store, self._run_id)
+            with suppress(LabError):  # a note on a service that fails now
+                if self._live:  # last, because a service may take minutes
+                    self._live.close(state in BROKEN)
 
 
 def main() -> None:

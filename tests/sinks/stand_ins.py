@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -18,13 +19,14 @@ class Tracked:
     config: dict[str, Any]
     rows: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     finished: int = 0
+    exit_code: int | None = None
 
 
 class Run:
     """A run as `init` returns it. `breaks_at` is a step at which the service fails."""
 
-    def __init__(self, tracked: Tracked, breaks_at: int | None, url: str = ""):
-        self._tracked, self._breaks_at, self.url = tracked, breaks_at, url
+    def __init__(self, tracked: Tracked, breaks_at: int | None, at_finish: Callable[[], None], url: str = ""):
+        self._tracked, self._breaks_at, self._at_finish, self.url = tracked, breaks_at, at_finish, url
 
     def log(self, data: dict[str, Any], step: int | None = None) -> None:
         if self._breaks_at is not None and step == self._breaks_at:
@@ -34,6 +36,8 @@ class Run:
 
     def finish(self, exit_code: int | None = None) -> None:
         self._tracked.finished += 1
+        self._tracked.exit_code = exit_code
+        self._at_finish()
 
 
 class Service:
@@ -43,12 +47,14 @@ class Service:
         self.runs: dict[tuple[str, str], Tracked] = {}
         self.breaks_at: int | None = None
         self.refuses = ""
+        self.at_finish: Callable[[], None] = lambda: None
 
     def opened(self, project: str, name: str, config: dict[str, Any], resume: str, url: str = "") -> Run:
         if self.refuses:
             raise ValueError(self.refuses)
         assert resume == "allow"
-        return Run(self.runs.setdefault((project, name), Tracked(config)), self.breaks_at, url)
+        return Run(self.runs.setdefault((project, name), Tracked(config)), self.breaks_at,
+                   self.at_finish, url)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, name: str) -> Service:

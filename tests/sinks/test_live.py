@@ -98,6 +98,24 @@ def test_a_crash_between_checkpoints_sends_no_step_twice(monkeypatch):
     assert [step for step, _ in tracked.rows] == [*range(1, 9)]
 
 
+@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("end", ["finished", "failed"])
+def test_a_tracker_that_takes_its_time_at_the_end_does_not_keep_the_end_from_being_said(name, end, monkeypatch):
+    service, store, seen = install(monkeypatch, name), Store(), []
+    if end == "failed":
+        monkeypatch.setattr(fake.FakeSession, "break_at", {3: RuntimeError("broken")})
+    run_id = started(store, 4, name)
+
+    def slow() -> None:
+        seen.append(store.run(run_id).state)
+        raise RuntimeError("The network is down.")
+    service.at_finish = slow
+    assert drive(store, run_id, start=fake.start) == end and seen == [end]
+    assert "stopped (the network is down)" in notes(store, run_id)[-1], "said though the run has ended"
+    [tracked] = service.runs.values()
+    assert tracked.exit_code == ({"finished": 0, "failed": 1}[end] if name == "wandb" else None)
+
+
 @pytest.mark.parametrize("name, label", [("wandb", "W&B"), ("trackio", "Trackio")])
 def test_one_that_fails_is_said_once_and_the_run_and_the_others_go_on(name, label, monkeypatch):
     service, store = install(monkeypatch, name), Store()
