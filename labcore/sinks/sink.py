@@ -82,11 +82,12 @@ class Trackio:
 
 
 def config(run: RunRow) -> dict[str, Any]:
-    """The settings of a run as trackers show them; no path of this machine."""
+    """The settings of a run as trackers show them; no path or address of this machine or its network."""
     spec = run.spec
     fields = {"kind": spec.kind, "algorithm": spec.algorithm, "task": spec.task, "seed": spec.seed, "steps": spec.steps,
               "model": name_of_model(spec.model), **({"mix": spec.mix} if spec.mix else {}), **spec.knobs}
     named = {key: Path(str(fields.get(key, ""))) for key in ("model", "reward_model")}
+    fields.pop("judge_url", None)  # it may hold a key
     return fields | {key: path.name for key, path in named.items() if path.is_absolute()}
 
 

@@ -218,11 +218,12 @@ def test_the_commands_ask_and_a_live_run_is_told_that_it_is_too_late(monkeypatch
     assert "--log takes effect when a run starts" in capsys.readouterr().err
 
 
-def test_no_tracker_hears_of_a_path_of_this_machine(monkeypatch):
+def test_no_tracker_hears_of_a_path_of_this_machine_or_of_the_judges_address(monkeypatch):
     spec = fake.grpo(1)
     spec = replace(spec, model="/home/me/models/qwen", knobs=spec.knobs | {
-        "reward_source": "reward_model", "reward_model": "/home/me/models/judge", "system_prompt": "/no_think"})
+        "reward_source": "reward_model", "reward_model": "/home/me/models/judge", "system_prompt": "/no_think",
+        "judge_url": "https://me:secret@10.0.0.7/v1?key=secret", "judge_model": "qwen"})
     run = replace(Store().run(Store().create(fake.grpo(1))), spec=spec)
     told = config(run)
     assert (told["model"], told["reward_model"], told["system_prompt"]) == ("qwen", "judge", "/no_think")
-    assert "/home" not in str(told)
+    assert not [word for word in ("/home", "secret", "10.0.0.7") if word in str(told)] and told["judge_model"] == "qwen"
