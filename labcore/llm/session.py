@@ -31,6 +31,7 @@ from labcore.llm.batch import Completions
 from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
 from labcore.llm.fitting import fitted
 from labcore.llm.graphs import Graphs, of_device
+from labcore.llm.kept import kept
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import layers_of
@@ -410,6 +411,10 @@ class LlmSession:
     def save(self, folder: Path) -> None:
         """Write a complete checkpoint into `folder`: see `checkpoint`."""
         checkpoint.write(self, folder)
+
+    def kept(self) -> Callable[[Path], None] | None:
+        """What writes the checkpoint of this record later: see `kept`."""
+        return kept(self)
 
     def saved_networks(self) -> dict[str, nn.Module]:
         """The networks beside the policy and the reward models that a checkpoint holds."""

@@ -67,6 +67,16 @@ class Recorded(Protocol):
         ...
 
 
+@runtime_checkable
+class Keeps(Protocol):
+    """A session that can copy what it would save into memory."""
+
+    def kept(self) -> Callable[[Path], None] | None:
+        """What writes the checkpoint of this record into an empty folder, whenever it is called; None where memory is
+        too short. Called at a Record."""
+        ...
+
+
 class Device(Protocol):
     """What is asked of a torch device."""
 

@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,7 @@ from typing import Any, cast
 import psutil
 
 from labcore.doctor import doctor
-from labcore.errors import Diverged
+from labcore.errors import Diverged, LabError, NotOwner
 from labcore.files import checkpoints as checkpoint
 from labcore.runs import best
 from labcore.runs.faults import Ended
@@ -24,7 +25,7 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import Steering
 from labcore.spec.activity import Activity
 from labcore.spec.record import Record
-from labcore.spec.session import Session, device_of, takes_back
+from labcore.spec.session import Keeps, Session, device_of, takes_back
 from labcore.store.rows import RunRow
 from labcore.store.store import Store
 from labcore.workers.lifeline import Dropped, Lifeline
@@ -91,6 +92,7 @@ class Training:
         self._marked = {at for change in history.changes  # checkpoints that are kept longest
                         for at in (change.step - 1, change.step)}
         self._saved_step, self._saved_at, self._save_cost = -1, self._clock.seconds, 0.0
+        self._unsaved: Callable[[Path], None] | None = None  # writes the best checkpoint, which waits in memory
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
@@ -103,9 +105,13 @@ class Training:
         """Train to the end. Leaves by an exception: `Ended` where all went as it should."""
         try:
             self._run()
-        except Diverged as error:
-            found = self._doctor.diverged(error.step, str(error))
-            self._store.log(self._row.id, doctor.EVENT, doctor.payload(found), found.step)
+        except Exception as error:
+            if isinstance(error, Diverged):
+                found = self._doctor.diverged(error.step, str(error))
+                self._store.log(self._row.id, doctor.EVENT, doctor.payload(found), found.step)
+            if not isinstance(error, NotOwner):  # the folder is another's by now
+                with suppress(OSError, LabError):  # it is the first fault that is said
+                    self._save_best()
             raise
 
     def _run(self) -> None:
@@ -154,6 +160,7 @@ class Training:
         """How a run ends that has left a step in its middle. What is whole of it is saved first."""
         self._newest = None
         self._save_whole()
+        self._save_best()
         self._broken = True
         self._steering.between_steps(self.step)  # a stop is settled
         stopped = self._steering.stopped or self._told_to_stop
@@ -260,14 +267,32 @@ class Training:
             self._draw(record.step, *record.look())
 
     def _compare(self, record: Record) -> None:
-        """Keep the checkpoint of the policy that a record measured, where it is the best so far on held-out rows."""
+        """Keep the checkpoint of the policy that a record measured, where it is the best so far on held-out rows: on
+        the disk, or where it is too early for another one in memory until the next is written."""
         found = best.measured(record.step, record.metrics)
         if found is None or (self._best and found.rank <= self._best.rank):
             return
-        if found.step == self.step:
+        self._best, self._unsaved = found, None
+        if found.step == self.step and self._saved_step != self.step:
+            if not self._affordable and isinstance(self._session, Keeps):
+                self._unsaved = self._session.kept()
+            if self._unsaved:
+                return
             self._save()
-        self._best = found
-        checkpoint.mark_best(self._folder, found.step, found.metric, found.value)
+        self._mark_best()
+
+    def _mark_best(self) -> None:
+        assert self._best
+        checkpoint.mark_best(self._folder, self._best.step, self._best.metric, self._best.value)
+
+    def _save_best(self) -> None:
+        """Write the best checkpoint that waits in memory, and mark it."""
+        if self._unsaved and self._best:
+            begun = time.perf_counter()
+            checkpoint.save(self._folder, self._best.step, self._unsaved, self._marked)
+            self._unsaved = None
+            self._mark_best()
+            self._say_saved(self._best.step, time.perf_counter() - begun)
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
         """What the step cost: speed (per second, once there is a step before it) and memory (MB)."""
@@ -282,18 +307,26 @@ class Training:
         return {**metrics, "memory": used / 1e6}
 
     def _due(self, seconds: float) -> bool:
-        since = seconds - self._saved_at
-        late = self.step - self._saved_step >= CHECKPOINT_STEPS or since >= CHECKPOINT_SECONDS
-        return late and since >= CHECKPOINT_SHARE * self._save_cost
+        late = self.step - self._saved_step >= CHECKPOINT_STEPS or seconds - self._saved_at >= CHECKPOINT_SECONDS
+        return late and self._affordable
+
+    @property
+    def _affordable(self) -> bool:
+        """Whether the newest checkpoint is so long ago that another one may take its time."""
+        return self._clock.seconds - self._saved_at >= CHECKPOINT_SHARE * self._save_cost
 
     def _save(self) -> None:
         if self._saved_step == self.step or self._broken:
             return
         begun = time.perf_counter()
+        self._save_best()
         checkpoint.save(self._folder, self.step, self._session.save, self._marked)
         self._save_cost = time.perf_counter() - begun
         self._saved_step, self._saved_at, self._to_mark = self.step, self._clock.seconds, False
-        self._store.log(self._row.id, "checkpoint", {"seconds": round(self._save_cost, 4)}, self.step)
+        self._say_saved(self.step, self._save_cost)
+
+    def _say_saved(self, step: int, seconds: float) -> None:
+        self._store.log(self._row.id, "checkpoint", {"seconds": round(seconds, 4)}, step)
 
     def _mark(self) -> None:
         """Checkpoint where a knob is about to change, to fork from; in the middle of a step when that is done. What the

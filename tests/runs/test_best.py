@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
-from labcore.errors import LabError
+from labcore.errors import Diverged, LabError
 from labcore.exports.folder import export_run, export_zip
 from labcore.files import checkpoints as checkpoint
 from labcore.files.paths import run_folder
 from labcore.runs.best import Best, best_of, measured, words
 from labcore.shelf import disk
 from labcore.store.store import Store
+from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.runs import fake
 
@@ -71,6 +74,57 @@ def test_the_checkpoint_of_the_best_is_kept_beside_the_newest(tmp_path):
     assert export_zip(store, run_id, best=True).stat().st_size > 0
     disk.delete_spare(run_id)
     assert [step for step, _ in checkpoint.steps(folder)] == [0, 8, 20]
+
+
+class Keeping(Measured):
+    """It can copy what it would save. `writes` are the steps that were written, in their order."""
+
+    writes: ClassVar[list[int]] = []
+    short = False
+
+    def kept(self):
+        if self.short:
+            return None
+        there = copy.deepcopy(self)
+        return lambda folder: there.save(folder)
+
+    def save(self, folder):
+        self.writes.append(self.step)
+        super().save(folder)
+
+
+class Short(Keeping):
+    short = True
+
+
+@pytest.fixture
+def costly(monkeypatch):
+    """A checkpoint is so costly that none but the first is due before the end."""
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
+    monkeypatch.setattr(Keeping, "writes", [])
+
+
+@pytest.mark.parametrize("start, expected", [(Keeping, [0, 8, 20]), (Short, [0, 4, 8, 20])])
+def test_a_best_waits_in_memory_where_another_checkpoint_would_take_too_much_time(costly, start, expected):
+    store = Store()
+    run_id = store.create(fake.grpo(20))
+    assert ran(store, run_id, start.start) == "finished"
+    folder = run_folder(run_id)
+    assert [step for step, _ in checkpoint.steps(folder)] == Keeping.writes == expected
+    assert checkpoint.best_step(folder) == 8
+    assert json.loads((checkpoint.at(folder, 8) / "policy" / "state.json").read_text())["step"] == 8
+
+
+@pytest.mark.parametrize("error, state", [(Diverged(10, "policy loss"), "diverged"), (LabError("Broken."), "failed")])
+def test_a_best_that_waits_is_written_where_the_run_breaks(costly, error, state, monkeypatch):
+    store = Store()
+    run_id = store.create(fake.grpo(20))
+    monkeypatch.setattr(fake.FakeSession, "break_at", {10: error})
+    assert ran(store, run_id, Keeping.start) == state
+    assert Keeping.writes == [0, 8] and checkpoint.best_step(run_folder(run_id)) == 8
+    monkeypatch.setattr(fake.FakeSession, "break_at", {})
+    store.requeue(run_id, mine=True)
+    assert ran(store, run_id, Keeping.start) == "finished" and checkpoint.best_step(run_folder(run_id)) == 8
 
 
 def test_a_run_without_held_out_rows_has_no_best(tmp_path):
