@@ -76,6 +76,12 @@ def file_at(place: str) -> Path | None:
     return next(fetch.bring(root() / place).glob("[!.]*"), None) if is_place(place) else None
 
 
+def is_kept(place: str) -> bool:
+    """Whether a file is kept at a place, here or published. Fetches nothing."""
+    folder = root() / place
+    return is_place(place) and (any(folder.glob("[!.]*")) if folder.is_dir() else fetch.there(folder))
+
+
 NAMED_BY = ("labelled_pairs", "held_out_file")  # knobs of a run that name a place
 
 

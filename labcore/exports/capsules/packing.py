@@ -20,7 +20,7 @@ from typing import Any
 from labcore.catalog.kinds import built_in
 from labcore.errors import LabError, os_reason
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics, zipped
-from labcore.files import adapters, atomic, given, sizes, temporary
+from labcore.files import adapters, atomic, given, sizes, temporary, uploads
 from labcore.files import checkpoints as checkpoint
 from labcore.files.artifacts import fetch
 from labcore.files.paths import home, made, path_of, run_folder
@@ -94,6 +94,9 @@ def fault(row: RunRow) -> str:
     if row.spec.data and not fetch.there(row.spec.data):
         return (f"The file {Path(row.spec.data).name} that the run {row.id} learns from is gone, so the run cannot be "
                 "repeated: export it without --capsule.")
+    if (second := str(row.spec.knobs.get("held_out_file", ""))) and not uploads.is_kept(second):
+        return (f"The held-out file of the run {row.id} is gone, so the run cannot be repeated: export it without "
+                "--capsule.")
     if first_step(row.spec) not in dict(checkpoint.steps(run_folder(row.id))):
         return (f"The run {row.id} has lost its first checkpoint, without which it cannot be repeated: export it "
                 "without --capsule.")

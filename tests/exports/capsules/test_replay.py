@@ -185,6 +185,10 @@ def test_a_held_out_file_comes_along(store, tinier, tmp_path):
         "eval_prompts": 4, "max_new_tokens": 4, "held_out_file": second.parent.name}))
     assert store.steps_after(run_id)[0].metrics["held_out/rows"] == 3
     path = packing.write(store, run_id, tmp_path / "run.zip")
+    for gone in (second.unlink, lambda: shutil.rmtree(second.parent)):
+        gone()
+        with pytest.raises(LabError, match=f"The held-out file of the run {run_id} is gone.*: export it without --cap"):
+            packing.write(store, run_id, tmp_path / "without.zip")
     shutil.rmtree(uploads.root())
     assert replay.replay(path).matches
     assert any("held_out/loss" in row.metrics for row in store.steps_after(run_id))
