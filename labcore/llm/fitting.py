@@ -8,15 +8,16 @@ even rendered: what a template adds to the texts of a conversation depends on it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from labcore.errors import LabError
 from labcore.files.jsonl import Fault
 from labcore.llm.rendering import SYSTEM, Asked, Rendering
 from labcore.tasks.task import Problem, Turn
-from labcore.tasks.usable import CUT, SKIP, STOP, lines_named, said_of
+from labcore.tasks.usable import CUT, OWN, SKIP, STOP, lines_named, said_of
 
 AT_ONCE = 1024  # prompts that are tokenised together
 FRAME = 8  # bytes that stand for the tokens which a tokenizer adds by itself, such as a BOS
@@ -28,11 +29,13 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Misfit:
-    """A row that cannot be used as it is: `tokens` of a prompt that is too long, or the `fault` of its rendering."""
+    """A row that cannot be used as it is: `tokens` of a prompt that is too long, or the `fault` of its rendering. `of`
+    is the file that it stands in, where that is not the run's own."""
 
     row: Asked
     tokens: int = 0
     fault: str = ""
+    of: str = OWN
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,13 @@ class Fit:
         out = {id(each.row) for each in self.left_out}
         return [row for row in rows if id(row) not in out]
 
-    def notes(self, unread: Sequence[Fault]) -> list[str]:
-        """The sentences of an event that says so, and which rows could not be read before."""
-        long = [each for each in self.left_out if each.tokens]
-        faults = [*unread, *((each.row.line or 0, each.fault) for each in self.left_out if each.fault)]
-        said = [said_of(sorted(faults))] if faults else []
+    def notes(self, unread: Mapping[str, Sequence[Fault]]) -> list[str]:
+        """The sentences of an event that says so, and which rows could not be read before, by their file."""
+        long, faults = [each for each in self.left_out if each.tokens], dict[str, list[Fault]]()
+        refused = [(each.of, (each.row.line or 0, each.fault)) for each in self.left_out if each.fault]
+        for name, fault in (*((name, fault) for name, some in unread.items() for fault in some), *refused):
+            faults.setdefault(name, []).append(fault)
+        said = [said_of(sorted(some), name) for name, some in faults.items()]
         for done, some in (("left out", long), ("cut at the beginning", self.cut)):
             if some:
                 said.append(f"{_counted(len(some), 'prompt')} of more than {self.room:,} tokens "
@@ -63,14 +68,17 @@ class Fit:
 
 
 def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
-           besides: Sequence[Asked] = ()) -> Fit:
-    """What becomes of the rows to train on, and of those `besides`, by the knobs `long_prompts` and `unusable_rows`.
+           besides: Mapping[str, Sequence[Asked]] = MappingProxyType({})) -> Fit:
+    """What becomes of the rows to train on, and of those `besides` by the names of their files, by the knobs
+    `long_prompts` and `unusable_rows`.
 
     Raises:
         LabError: some cannot be used, and are not to be left out; or none is left to train on.
     """
-    every = (*rows, *besides)
-    found = misfits(rendering, every, room)
+    every = (*rows, *(row for some in besides.values() for row in some))
+    names = {id(row): name for name, some in besides.items() for row in some}
+    found = sorted((replace(each, of=names.get(id(each.row), OWN)) for each in misfits(rendering, every, room)),
+                   key=lambda each: each.of)
     ways = [str(knobs.get("unusable_rows" if each.fault else "long_prompts", STOP)) for each in found]
     stopping, left, shortened = ([each for each, way in zip(found, ways, strict=True) if way == wanted]
                                  for wanted in (STOP, SKIP, CUT))
@@ -138,7 +146,12 @@ def unfit(found: Sequence[Misfit], room: int) -> str:
 
 
 def _lines(found: Sequence[Misfit]) -> str:
-    return lines_named([each.row.line for each in found if each.row.line])
+    """Their lines; those of other files than the run's own with the file's name."""
+    lines: dict[str, list[int]] = {}
+    for each in found:
+        if each.row.line:
+            lines.setdefault(each.of, []).append(each.row.line)
+    return ", and ".join(lines_named(some) + (f" of {name}" if name else "") for name, some in lines.items())
 
 
 def _counted(count: int, noun: str) -> str:

@@ -48,9 +48,10 @@ from labcore.maths.schedules import SCHEDULES
 from labcore.spec.activity import report
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
+from labcore.tasks.held_out import held_out_file, in_words
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, held_of, make_task
-from labcore.tasks.usable import CUT, OfFile
+from labcore.tasks.usable import CUT, OWN, OfFile
 
 
 @dataclass
@@ -176,12 +177,14 @@ class LlmSession:
         task = self.task if isinstance(self.task, OfFile) else None
         if task:
             task.take(task.every.rows, task.every.held)
-        besides = (*held_of(self.task), *self.labelled)
+        second = held_out_file(self.spec.knobs) if task else None
+        besides = {in_words(second) if second else OWN: held_of(self.task),
+                   "the labelled pairs": self.labelled}
         fit = fitted(self.rendering, getattr(self.task, "rows", ()), self._prompt_room, self.knobs, besides)
         if task:
             task.take(fit.usable(task.every.rows), fit.usable(task.every.held))
             self.labelled = fit.usable(self.labelled)
-        for text in (getattr(self.task, "said", ""), *fit.notes(task.left_out if task else ())):
+        for text in (getattr(self.task, "said", ""), *fit.notes(task.left_out if task else {})):
             self.say_once(text)
 
     @staticmethod

@@ -57,6 +57,11 @@ def held_out_file(knobs: Mapping[str, Any]) -> Path | None:
     return path
 
 
+def in_words(second: Path) -> str:
+    """A second file in the middle of a sentence; a first one may have the same name."""
+    return f"the held-out file {second.name}"
+
+
 def shuffled(rows: list[Row]) -> list[Row]:
     """Held-out rows in an order that does not depend on the file's, so that the first of them stand for all."""
     return sorted(rows, key=_key)

@@ -10,12 +10,11 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.files import uploads
-from labcore.files.jsonl import Fault
 from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts, problem_of
 from labcore.tasks.layouts import Entry, entry, names_of, renamed
 from labcore.tasks.task import Pair, Problem, Score, Single, draw
-from labcore.tasks.usable import usable_rows
+from labcore.tasks.usable import LeftOut, usable_rows
 
 _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")
 
@@ -40,8 +39,9 @@ class Preferences:
                 self.unpaired = _unpaired(value, path, line)
             return (_single if self.unpaired else _pair)(value, path, line)
 
-        self._file, self.left_out = data, list[Fault]()
-        self.every = parts(knobs, data, lambda path: usable_rows(path, partial(read, path), knobs, self.left_out))
+        self._file = data
+        self.left_out: LeftOut = {}
+        self.every = parts(knobs, data, lambda path: usable_rows(data, path, partial(read, path), knobs, self.left_out))
         self.said = self.every.said
         self.take(self.every.rows, self.every.held)
         if self.unpaired:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import Fault
 from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts
 from labcore.tasks.layouts import entry, is_conversation, names_of
 from labcore.tasks.task import Problem, Score, draw
-from labcore.tasks.usable import usable_rows
+from labcore.tasks.usable import LeftOut, usable_rows
 from labcore.tasks.verifiers import answer_fault, verifier
 
 OWN = ("prompt", "answer")  # fields that a problem has itself
@@ -44,8 +43,8 @@ class Prompts:
             columns = {key: value[key] for key in value if key not in OWN}
             return Problem(row.prompt, answer, line, row.turns, columns, row.whole, is_conversation(value, names))
 
-        self.left_out = list[Fault]()
-        self.every = parts(knobs, data, lambda path: usable_rows(path, partial(read, path), knobs, self.left_out))
+        self.left_out: LeftOut = {}
+        self.every = parts(knobs, data, lambda path: usable_rows(data, path, partial(read, path), knobs, self.left_out))
         self.said = self.every.said
         self.take(self.every.rows, self.every.held)
         self.characters = "".join(sorted(set().union(*(row.prompt + row.answer for row in (*self.rows, *self.held)))))

@@ -8,37 +8,47 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from labcore.catalog.knob import Value
+from labcore.errors import LabError
 from labcore.files.jsonl import Fault
 from labcore.files.rows import read_rows
-from labcore.tasks.held_out import Parts
+from labcore.tasks.held_out import Parts, in_words
 
 MOST_NAMED = 8  # lines in a sentence
 STOP, SKIP, CUT = "stop", "skip", "cut"
 REMEDY = "Correct them, or leave them out with unusable_rows=skip."
+OWN = ""  # the run's own file among several
+LeftOut = dict[str, list[Fault]]  # by the name of a file in a sentence, such as "the held-out file test.jsonl"
 Row = TypeVar("Row")
 
 
 @runtime_checkable
 class OfFile(Protocol):
     """A task whose rows are those of a file: `every` usable row in its two parts, those that are in use, and
-    `left_out` with why."""
+    `left_out` with why, of each file."""
 
     every: Parts[Any]
     rows: list[Any]
     held: list[Any]
-    left_out: Sequence[Fault]
+    left_out: LeftOut
 
     def take(self, rows: Sequence[Any], held: Sequence[Any]) -> None: ...
 
 
-def usable_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row], knobs: Mapping[str, Value],
-                left_out: list[Fault]) -> list[Row]:
-    """Apply `read` to each row; rows that cannot be used go to `left_out`, where the knob says so.
+def usable_rows(data: Path, path: Path, read: Callable[[Mapping[str, Any], int], Row], knobs: Mapping[str, Value],
+                left_out: LeftOut) -> list[Row]:
+    """Apply `read` to each row of `path`, which is the run's own file `data` or its held-out file; rows that cannot be
+    used go to `left_out`, where the knob says so.
 
     Raises:
         LabError: as `read_rows`.
     """
-    return read_rows(path, read, left_out if knobs.get("unusable_rows") == SKIP else None, REMEDY)
+    name = OWN if path == data else in_words(path)
+    faults = left_out.setdefault(name, []) if knobs.get("unusable_rows") == SKIP else None
+    try:
+        return read_rows(path, read, faults, REMEDY)
+    except LabError as error:
+        error.args = (f"In {name}: {error}",) if name else error.args
+        raise
 
 
 def lines_named(lines: Sequence[int], count: int = 0) -> str:
@@ -54,10 +64,13 @@ def lines_named(lines: Sequence[int], count: int = 0) -> str:
     return f"line{'s' if len(lines) > 1 else ''} {', '.join(named)}" + (f" and {more:,} more" if more else "")
 
 
-def said_of(left_out: Sequence[Fault]) -> str:
-    """The sentence of an event that says which rows were left out, and why the first of them.
+def said_of(left_out: Sequence[Fault], name: str = OWN) -> str:
+    """The sentence of an event that says which rows of a file were left out, and why the first of them.
 
     >>> said_of([(3, "Line 3 of x.jsonl is not JSON: correct it.")])
     'Left out: line 3. Line 3 of x.jsonl is not JSON: correct it.'
+    >>> said_of([(3, "Line 3 of y.jsonl is not JSON: correct it.")], "the held-out file y.jsonl")
+    'Left out of the held-out file y.jsonl: line 3. Line 3 of y.jsonl is not JSON: correct it.'
     """
-    return f"Left out: {lines_named([line for line, _ in left_out])}. {left_out[0][1]}"
+    of = f" of {name}" if name else ""
+    return f"Left out{of}: {lines_named([line for line, _ in left_out])}. {left_out[0][1]}"

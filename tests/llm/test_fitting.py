@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
+from labcore.files import uploads
 from labcore.llm.fitting import FOLDS, fitted, misfits
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.rendering import Rendering
@@ -83,7 +84,7 @@ def test_prompts_that_are_too_long_are_left_out_or_cut(how, left, said):
     rows = [Problem("abc", "", 2), Problem("a" * 9, "", 3), Problem("a" * 6, "", 4)]
     found = fitted(rendering("characters"), rows, 5, {"long_prompts": how})
     assert [row.line for row in found.usable(rows)] == left
-    assert found.notes([]) == [f"2 prompts of more than 5 tokens {said}"]
+    assert found.notes({}) == [f"2 prompts of more than 5 tokens {said}"]
 
 
 def test_rows_that_the_template_refuses_are_named_or_left_out():
@@ -93,17 +94,17 @@ def test_rows_that_the_template_refuses_are_named_or_left_out():
         fitted(rendering("strict"), rows, 50, {})
     found = fitted(rendering("strict"), rows, 50, {"unusable_rows": "skip"})
     assert found.usable(rows) == rows[:1]
-    assert found.notes([(5, "Line 5 is not JSON.")]) == ["Left out: lines 3, 5, 7. " + found.left_out[0].fault]
+    assert found.notes({"": [(5, "Line 5 is not JSON.")]}) == ["Left out: lines 3, 5, 7. " + found.left_out[0].fault]
     with pytest.raises(LabError, match=r"No row of the file can be used\. .*roles must alternate"):
         fitted(rendering("strict"), rows[1:], 50, {"unusable_rows": "skip"})
 
 
 def test_a_system_text_that_is_folded_is_said():
     told = Problem("a", "", 1, (Turn("system", "Be brief."), Turn("user", "a")))
-    assert fitted(rendering("gemma"), [told], 200, {}).notes([]) == [FOLDS]
-    assert fitted(rendering("gemma", system_prompt="Be brief."), [Problem("a", "")], 200, {}).notes([]) == [FOLDS]
+    assert fitted(rendering("gemma"), [told], 200, {}).notes({}) == [FOLDS]
+    assert fitted(rendering("gemma", system_prompt="Be brief."), [Problem("a", "")], 200, {}).notes({}) == [FOLDS]
     for name, row in (("gemma", Problem("a", "")), ("chatml", told)):
-        assert fitted(rendering(name), [row], 200, {}).notes([]) == []
+        assert fitted(rendering(name), [row], 200, {}).notes({}) == []
 
 
 # ---------------------------------------------------------------------------- in a run, with a context of 64 tokens
@@ -154,6 +155,24 @@ def test_held_out_rows_are_judged_as_the_others_are(started):
     assert len(run.task.rows) + len(run.task.held) == 26
     with pytest.raises(LabError, match="20 prompts"):
         started(rows, held_out=0.5)
+
+
+def test_each_sentence_names_the_file_that_its_rows_stand_in(started):
+    """Both files have the same name, as uploads of two folders may."""
+    def second(*rows):
+        text = "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+        return {"held_out_file": uploads.keep("x.jsonl", text.encode()).parent.name}
+    longer = {"prompt": "8" * 59, "answer": "1"}
+    with pytest.raises(LabError, match=r"^In the held-out file x\.jsonl: Line 2 of x\.jsonl is not JSON"):
+        started(SHORT, **second({"prompt": "a", "answer": "b"}, "{"))
+    with pytest.raises(LabError, match=r"2 prompts \(line 7, and line 2 of the held-out file x\.jsonl\) have"):
+        started([*SHORT, LONG], **second({"prompt": "a", "answer": "b"}, longer))
+    run = started([*SHORT, "{", LONG], unusable_rows="skip", long_prompts="skip",
+                  **second({"prompt": "a", "answer": "b"}, longer, "{", "["))
+    one, two, three, *_ = first(run).notes
+    assert one.startswith("Left out: line 7. Line 7 of x.jsonl is not JSON")
+    assert two.startswith("Left out of the held-out file x.jsonl: lines 3, 4. Line 3 of x.jsonl is not JSON")
+    assert three.endswith("were left out: line 8, and line 2 of the held-out file x.jsonl.")
 
 
 def test_a_fork_judges_all_rows_of_the_file_again(started):

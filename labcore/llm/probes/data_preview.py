@@ -24,7 +24,7 @@ from labcore.tasks.layout_names import Described, described
 from labcore.tasks.layouts import names_of
 from labcore.tasks.look import look_at
 from labcore.tasks.task import Pair, Problem, Single, make_task
-from labcore.tasks.usable import SKIP, OfFile
+from labcore.tasks.usable import OWN, SKIP, OfFile
 from labcore.tasks.verifiers import answer_fault
 
 SHOWN, NAMED = 5, 20  # rows that are shown, and at most so many lines that are named
@@ -93,7 +93,8 @@ def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described
         layouts.setdefault(each[row.line or 0].layout, []).append(row.line or 0)
     return {
         "rows": len(rows), "layouts": [[name, len(lines), lines[0]] for name, lines in layouts.items()],
-        "left_out": _named(task.left_out), "refused": _named([(_line(each), each.fault) for each in faults]),
+        "left_out": _named(task.left_out.get(OWN, [])),
+        "refused": _named([(_line(each), each.fault) for each in faults]),
         "long": {"count": len(long), "lines": [_line(each) for each in long[:NAMED]],
                  "longest": max((each.tokens for each in long), default=0)},
         "out_of_order": _named([(row.line or 0, said) for row in rows if (said := out_of_order(row))]),
