@@ -85,20 +85,20 @@ def fetch(asked: Dataset) -> Fetched:
     """Fetch a dataset. Where the hub cannot be reached, what was fetched before is used.
 
     Raises:
-        LabError: there is no such dataset, it is not open to the user, or cannot be fetched; the message says what to
-            do.
+        LabError: there is no such dataset, it is not open to the user, or cannot be fetched or kept; the message says
+            what to do.
     """
     parts = (asked.repo.replace("/", "--"), asked.config, asked.split)
     record = home() / "hub" / f"{'--'.join(filter(None, parts))}.json"
     try:
         with errors_in_words(_in_words(asked.repo)):
             found = _fetch(asked)
+            atomic.write_text(record, json.dumps({"path": str(found.path)}))
     except Unreachable as error:
         before = _before(record)
         if before is None:
             raise
         return Fetched(before, f"{str(error).partition(':')[0]}, so what was fetched before is used.")
-    atomic.write_text(record, json.dumps({"path": str(found.path)}))
     return found
 
 

@@ -28,6 +28,7 @@ from labcore.llm.networks import SCORER
 from labcore.llm.rendering import encode_answers
 from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import token_texts
 from labcore.maths import ensembles
 from labcore.maths.call import call, member
 from labcore.spec.activity import part_of, report
@@ -159,12 +160,12 @@ def steps_and_outcome(task: TextTask, problems: list[Problem], texts: list[str],
 def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[float]:
     """The reward of each token: the share of the answer's characters that it writes at their places."""
     place, found = 0, []
-    for token in ids:
-        text = "" if token in session.rendering.ends else session.tokenizer.decode([token])
-        right = sum(a == b for a, b in zip(text, answer[place:], strict=False))
+    written = [token for token in ids if token not in session.rendering.ends]
+    for text in token_texts(session.tokenizer, written):
+        right = sum(a == b for a, b in zip(text, answer[place:place + len(text)], strict=False))
         found.append(right / max(len(answer), 1))
         place += len(text)
-    return found
+    return found + [0.0] * (len(ids) - len(written))
 
 
 def own_function(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,

@@ -1,8 +1,9 @@
-"""What is to be said before a run of answers that its length limit cuts off, where a built-in model writes them: its
-tokens are characters."""
+"""Cautions before a run: right answers that its length limit cuts off, where a built-in model writes them (its tokens
+are characters), and a verifier without a memory limit."""
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 
 import numpy as np
@@ -13,6 +14,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.spec import cautions
 from labcore.spec.run_spec import RunSpec
 from labcore.tasks.look import Look, look
+from labcore.tasks.math_judge import SECONDS
 from labcore.tasks.task import make_task
 
 ENOUGH = 0.95  # of the answers that a proposed length limit lets through
@@ -21,7 +23,15 @@ SAMPLED = 64  # answers of a task that makes its own
 
 def caution(spec: RunSpec) -> str:
     """The cautions of a language model's run; what is in a file of the user's is said beside it (`of_file`)."""
-    return " ".join(filter(None, (cautions.caution(spec), of_task(spec))))
+    return " ".join(filter(None, (cautions.caution(spec), of_task(spec), of_verifier(spec))))
+
+
+def of_verifier(spec: RunSpec) -> str:
+    """That nothing but its time bounds the math verifier on this system; else empty."""
+    if spec.knobs.get("verifier") != "math" or sys.platform == "linux":
+        return ""
+    return (f"The math verifier has a limit of {SECONDS:g} s for a completion, but on this system no limit of memory, "
+            "so a completion such as 9^{9^{9^9}} may fill the memory for that time.")
 
 
 def of_task(spec: RunSpec) -> str:

@@ -1,12 +1,14 @@
 """Whether two texts state the same mathematics, by the library math-verify.
 
-Run as a program it judges line by line (`math_judge`), and imports nothing else of the lab, so that it starts fast.
+Run as a program it judges line by line (`math_judge`), and imports nothing else of the lab, so that it starts fast. On
+Linux its memory is bounded; elsewhere only its time is, and `cautions` says so.
 """
 
 from __future__ import annotations
 
 import re
 
+MEMORY = 2**31  # bytes of the process that judges
 MATH_CHARACTERS = 4096  # of the end of a text that are parsed
 
 
@@ -47,12 +49,10 @@ def _serve() -> None:
     import logging
     import sys
 
-    try:
+    if sys.platform == "linux":
         import resource
-    except ImportError:  # Windows
-        pass
-    else:
-        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))  # bytes; a tower of powers takes all there is
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))  # a tower of powers takes all there is
     logging.disable(logging.CRITICAL)  # the library warns that its time limits are off
     math_equal("1", "2")
     said, sys.stdout, sys.stderr = sys.stdout, io.StringIO(), io.StringIO()  # where a parser prints its errors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 
 import pyarrow
 import pytest
@@ -141,6 +142,15 @@ def test_a_hub_that_cannot_be_reached_is_said(monkeypatch, error, words):
     monkeypatch.setattr(datasets, "_api", lambda: Broken(error))
     with pytest.raises(LabError, match=words):
         fetch(parse("org/sums"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
+def test_a_record_that_cannot_be_kept_is_said(hub, code, monkeypatch):
+    def write_text(*_):
+        raise OSError(code, os.strerror(code))
+    monkeypatch.setattr(datasets.atomic, "write_text", write_text)
+    with pytest.raises(LabError, match=rf"dataset org/sums cannot be kept in .* \({os.strerror(code)}\): free some space"):
+        fetch(parse("org/sums:test"))
 
 
 def test_without_a_network_what_was_fetched_before_is_used(hub, monkeypatch):

@@ -10,12 +10,14 @@ import torch
 
 from labcore.catalog.reward_terms import BUILT_IN
 from labcore.errors import LabError
+from labcore.llm import rewards
 from labcore.llm.generation import Generated
 from labcore.llm.rendering import encode_answers
 from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verified, verifier
 from labcore.spec.run_spec import with_knob
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
+from tests.llm.tokenizers import byte_level, sentencepiece
 from tests.llm.tools import Letters, records, session
 
 TEXTS = ["aaaaaaaa", "zz", "ab", "az", "", "m" * 4]
@@ -112,6 +114,16 @@ def test_every_right_character_earns_its_share_at_its_token():
     assert [list(row) for row in got.per_token.tolist()] == [
         [third, third, third, 0, 0], [third, 0, third, 0, 0], [third, 0, 0, 0, 0], [third, third, third, 0, 0]]
     assert got.parts["steps"].tolist() == [pytest.approx(value) for value in (1, 2 / 3, 1 / 3, 1)]
+
+
+@pytest.mark.parametrize("tokenizer, text", [(byte_level(), "日本🎉x"), (sentencepiece(), "What is the sum ?")])
+def test_the_right_answer_earns_all_of_it_whatever_its_tokens_are(tokenizer, text):
+    """A character may take several tokens, and a SentencePiece token alone loses its space."""
+    started = session("grpo", reward_source="steps_and_outcome")
+    started.tokenizer = tokenizer
+    ids = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    found = rewards._step_rewards(started, text, ids)
+    assert len(found) == len(ids) and sum(found) == pytest.approx(1) and found[-1] == 0
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])

@@ -6,7 +6,8 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.mix.cautions import of_run
 from labcore.spec.run_spec import make
-from labcore.tasks.cautions import of_task
+from labcore.tasks import cautions
+from labcore.tasks.cautions import caution, of_task
 
 
 @pytest.mark.parametrize("task", [key for key, row in TASKS.items() if not row.data])
@@ -29,3 +30,13 @@ def test_a_limit_below_the_right_answers_is_said_with_one_that_fits(task, knobs,
 
 def test_the_tokens_of_another_model_are_not_known():
     assert of_task(make(algorithm_key="grpo", task_key="sort", model="a/model", knobs={"letters": 9})) == ""
+
+
+@pytest.mark.parametrize("platform, verifier, said", [("win32", "math", True), ("darwin", "math", True),
+                                                      ("linux", "math", False), ("win32", "exact", False)])
+def test_a_verifier_without_a_bound_of_memory_is_said(platform, verifier, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(cautions.sys, "platform", platform)
+    (tmp_path / "sums.jsonl").write_text('{"prompt": "1+2=", "answer": "3"}')
+    spec = make(algorithm_key="grpo", task_key="prompts", data=str(tmp_path / "sums.jsonl"), knobs={
+        "verifier": verifier})
+    assert ("on this system no limit of memory" in caution(spec)) is said
