@@ -149,7 +149,7 @@ def test_a_record_that_cannot_be_kept_is_said(hub, code, monkeypatch):
     def write_text(*_):
         raise OSError(code, os.strerror(code))
     monkeypatch.setattr(datasets.atomic, "write_text", write_text)
-    with pytest.raises(LabError, match=rf"dataset org/sums cannot be kept in .* \({os.strerror(code)}\): free some space"):
+    with pytest.raises(LabError, match=rf"dataset org/sums cannot be kept in .* \({os.strerror(code)}\): free"):
         fetch(parse("org/sums:test"))
 
 
