@@ -32,6 +32,7 @@ class Desk:
         what, _, job = line.strip().partition(" ")
         if what == "job" and job not in (*self.waiting, *self.going.values()) and not jobs.ended(job):
             self.waiting.append(job)
+            jobs.unsay(job)  # what a process said that died with its lab
         elif what == "cancel":
             self._cancel(job)
 

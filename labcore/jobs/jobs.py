@@ -140,9 +140,16 @@ def doing(job: str) -> str:
         return ""
 
 
+def unsay(job: str) -> None:
+    """Take back what a process of the job said: it is over, or died."""
+    with suppress(OSError):  # a page may be reading it: a sentence that stays does no harm
+        (folder(job) / DOING).unlink(missing_ok=True)
+
+
 def fail(job: str, sentence: str) -> None:
     """Write down why the job has no result."""
     write_text(folder(job) / "error.json", json.dumps({"error": sentence}, ensure_ascii=False))
+    unsay(job)
 
 
 def do(spec: Spec) -> dict[str, Any]:
@@ -208,6 +215,7 @@ def _remove(path: Path) -> None:
 def _keep(job: str, result: dict[str, Any]) -> None:
     write_text(folder(job) / "result.json", json.dumps(result, ensure_ascii=False, allow_nan=False))
     (folder(job) / "error.json").unlink(missing_ok=True)
+    unsay(job)
     prune()
 
 

@@ -152,6 +152,24 @@ def test_a_job_whose_process_cannot_be_started_says_so_and_the_next_is_tried():
     assert "No process could be started for this (Resource temporarily unavailable)" in jobs.outcome("a").error
 
 
+def test_what_a_process_said_goes_with_it():
+    """Be its job done, be it dead, or begun anew after its lab has died."""
+    job = jobs.put(TOTAL)
+    jobs.say(job, "sampling 3 of 8 tokens")
+    desk = Desk(lambda job: 1)
+    desk.hear(f"job {job}")
+    assert jobs.doing(job) == ""
+    desk.fill()
+    jobs.say(job, "sampling 3 of 8 tokens")
+    desk.note(1, -9)
+    assert jobs.outcome(job).error and jobs.doing(job) == ""
+    jobs.forget(job)
+    job = jobs.put(TOTAL)
+    jobs.say(job, "sampling 8 of 8 tokens")
+    jobs.perform(job)
+    assert jobs.outcome(job).result and jobs.doing(job) == ""
+
+
 def test_the_desk_takes_the_newest_first_and_no_question_twice():
     started = []
     desk = Desk(lambda job: started.append(job) or 100 + len(started))
