@@ -11,7 +11,7 @@ import streamlit as st
 from app import algorithms
 from app.session import Draft, defaults
 from labcore.catalog import kinds
-from labcore.catalog.knob import Value
+from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.spec.run_spec import RunSpec
 
@@ -50,8 +50,13 @@ class Plan(Draft):
                 kept.setdefault(key, value)
         return super().values
 
+    def moved(self, knob: Knob, value: Value) -> None:
+        """A knob of the task counts for every algorithm, also where it was moved among the knobs of another one."""
+        if knob.key in self.of_task():
+            self.values[knob.key] = value
+
     def shared(self) -> dict[str, Value]:
-        """Each algorithm of a plan has all of its knobs for itself."""
+        """The knobs of the task; each algorithm of a plan has all others for itself."""
         return self.of_task()
 
     def untouched(self) -> dict[str, dict[str, Value]]:

@@ -222,6 +222,9 @@ class Draft:
         """The values of the task's own knobs."""
         return {knob.key: self.values[knob.key] for knob in self.task_row.knobs}
 
+    def moved(self, knob: Knob, value: Value) -> None:
+        """Follow a knob that was moved on the page: a draft of one run has nothing else to change."""
+
     def shared(self) -> dict[str, Value]:
         """The values that another algorithm takes over where it has these knobs: else γ would change with it, and so
         what is to be learnt. How held-out rows are measured has defaults for each loop, so only what was chosen stays.
@@ -238,6 +241,8 @@ class Draft:
         data = self.fields["data"].get(self.task_row.data)
         if self.task_row.data and not data:
             raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
+        if self.fields.get("unusable") == self.task_row.key:
+            raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. The message below it says why.")
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
                     threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])

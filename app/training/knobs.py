@@ -117,7 +117,7 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
 
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
-    target = controls.Target(draft.knob_scope, draft.values)
+    target = controls.Target(draft.knob_scope, draft.values, draft.moved)
     used = mix.in_use(draft.row, draft.declared, draft.values, draft.fields["mix"])
     shown = [knob for knob in used if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
