@@ -12,7 +12,6 @@ from app import algorithms
 from app.session import Draft, defaults
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
-from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.spec.run_spec import RunSpec
 
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "exact": ["rloo", "grpo", "reinforce", "dpo"],
@@ -63,8 +62,9 @@ class Plan(Draft):
         """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
         found = {}
         for place in self.fields["knobs"]:
-            known = algorithms.knobs_at(place, self.kind, self.fields.get("weights", {}).get(place, SCRATCH))
-            found[place] = {knob.key: self.kind.unwatched.get(knob.key, knob.default) for knob in known}
+            usual = self.fields.get("usual", {}).get(place) or {
+                knob.key: knob.default for knob in algorithms.knobs_at(place, self.kind)}
+            found[place] = {key: self.kind.unwatched.get(key, default) for key, default in usual.items()}
         return found
 
     @contextmanager

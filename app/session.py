@@ -14,6 +14,7 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.pretrained import of_length
 from labcore.catalog.llm.tasks import MEASURED
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -159,7 +160,8 @@ class Draft:
     @property
     def declared(self) -> tuple[Knob, ...]:
         """Its knobs, with the defaults for its task and its weights."""
-        return algorithms.knobs_at(self.place, self.kind, self.weights)
+        kept = self.fields["knobs"].get(self.place, {})
+        return of_length(algorithms.knobs_at(self.place, self.kind, self.weights), kept)
 
     @property
     def task_row(self) -> Task:
@@ -167,15 +169,14 @@ class Draft:
 
     @property
     def values(self) -> dict[str, Value]:
-        """Every knob's value. Where its weights have become others, knobs at their defaults have the new ones."""
-        kept, told = self.fields["knobs"].setdefault(self.place, {}), self.fields.setdefault("weights", {})
-        now = self.weights
-        before, told[self.place] = told.get(self.place, now), now
-        if now != before:
-            usual = {knob.key: knob.default for knob in algorithms.knobs_at(self.place, self.kind, before)}
-            kept |= {knob.key: knob.default for knob in self.declared if kept.get(knob.key) == usual[knob.key]}
+        """Every knob's value. Where defaults have become others, as with other weights or another length limit, knobs
+        at their defaults have the new ones."""
+        kept = self.fields["knobs"].setdefault(self.place, {})
+        usual = self.fields.setdefault("usual", {}).setdefault(self.place, {})
         for knob in self.declared:
-            kept.setdefault(knob.key, knob.default)
+            if knob.key not in kept or (kept[knob.key] == usual.get(knob.key) != knob.default):
+                kept[knob.key] = knob.default
+            usual[knob.key] = knob.default
         return kept
 
     @property
@@ -292,8 +293,7 @@ def _of_spec(spec: RunSpec) -> dict[str, Any]:
     return {"algorithm": spec.algorithm, "mix": spec.mix, "task": spec.task, "model": spec.model, "seed": spec.seed,
             "warm_up": False, "steps": {spec.algorithm: spec.steps},
             "data": {spec.task_row.data: spec.data} if spec.data else {},
-            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)},
-            "weights": {algorithms.place(spec.algorithm, spec.mix, spec.task): spec.weights}}
+            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)}}
 
 
 def defaults(kind: Kind) -> dict[str, Any]:

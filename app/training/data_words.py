@@ -50,25 +50,8 @@ def of_file(look: Look, spec: RunSpec) -> list[Finding]:
     varied = f"{low:,} to {high:,} characters, median {middle:,}"
     sizes = varied if low < high else f"{_counted(high, 'character')} each"
     found = [Finding("good", f"{_counted(look.lines, of)}; answers have {sizes}.")]
-    return found + [finding for finding in (_room(look, spec), _verifier(look, spec), _cut(look, spec), _empty(look),
-                                            _repeated(look)) if finding]
-
-
-def _room(look: Look, spec: RunSpec) -> Finding | None:
-    """The longest prompt against the context of a built-in model, whose tokens are characters."""
-    if spec.model not in MODELS:
-        return None
-    limit, context = int(spec.knobs["max_new_tokens"]), MODELS[spec.model].context
-    where = f" (line {look.line:,})" if look.line else ""
-    return _fits(look.longest, limit, context, where)
-
-
-def _fits(longest: int, limit: int, context: int, where: str = "") -> Finding:
-    said = f"The longest prompt{where} has {longest:,} tokens; the model's context is {context:,}"
-    if longest + limit <= context:
-        return Finding("good", f"{said}.")
-    return Finding("warning", f"{said}: with a length limit of {limit:,} it does not fit. Shorten it, or lower the "
-                   "limit.")
+    return found + [finding for finding in (_verifier(look, spec), _cut(look, spec), _empty(look), _repeated(look))
+                    if finding]
 
 
 def _verifier(look: Look, spec: RunSpec) -> Finding | None:
@@ -110,12 +93,9 @@ def _repeated(look: Look) -> Finding | None:
 
 def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Finding]:
     """What came of the prompts that the model answered. `taught`: by the base that SFT has made already."""
-    answers = result["answers"]
-    found = []
-    if spec.model not in MODELS and result["longest"]:
-        found.append(_fits(result["longest"], int(spec.knobs["max_new_tokens"]), result["context"]))
+    answers, found = result["answers"], list[Finding]()
     if not answers:
-        return [*found, Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
+        return [Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
                                 f"completion of {int(spec.knobs['max_new_tokens']):,} tokens.")]
     causes = [cause for cause in (_untemplated(result, spec), _limited(result, spec, taught)) if cause]
     found += causes

@@ -23,7 +23,7 @@ from labcore.catalog.knob import suggestion
 from labcore.errors import LabError, os_reason, quoted
 from labcore.files import sizes
 from labcore.files.atomic import write_text
-from labcore.files.given import whole
+from labcore.files.given import json_of, whole
 from labcore.files.paths import home, made, named, read_only
 from labcore.files.removal import remove
 from labcore.runs.faults import disk_full, out_of_memory
@@ -48,6 +48,7 @@ JOBS = {
     "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.merged:merge",
 }
+FETCHING = ("dataset", "download")  # which wait for the network and hardly compute
 DOING = "doing.txt"  # in a job's folder: what its process is doing
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
@@ -125,6 +126,14 @@ def forget(job: str) -> None:
     if read_only():
         return
     _remove(folder(job))
+
+
+def fetches(job: str) -> bool:
+    """Whether a job that was `put` is one of FETCHING."""
+    try:
+        return json_of((folder(job) / "spec.json").read_text(encoding="utf-8")).get("job") in FETCHING
+    except (OSError, ValueError, AttributeError):  # the job itself will say so
+        return False
 
 
 def say(job: str, doing: str) -> None:

@@ -87,7 +87,7 @@ class RunSpec:
     @property
     def declared(self) -> tuple[Knob, ...]:
         """The run's knobs, with the defaults of its algorithm on its task and its weights."""
-        return knobs_of(self.row, self.task_row, self.weights)
+        return pretrained.of_length(knobs_of(self.row, self.task_row, self.weights), self.knobs)
 
     @property
     def of_task(self) -> dict[str, Value]:
@@ -243,6 +243,9 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         if key not in known:
             raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
                            f"{suggestion(key, list(known))}")
+    if "max_new_tokens" in given:
+        limit = known["max_new_tokens"].check(given["max_new_tokens"])
+        known = {knob.key: knob for knob in pretrained.of_length((*known.values(),), {"max_new_tokens": limit})}
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
