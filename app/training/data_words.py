@@ -50,7 +50,7 @@ def of_file(look: Look, spec: RunSpec) -> list[Finding]:
     varied = f"{low:,} to {high:,} characters, median {middle:,}"
     sizes = varied if low < high else f"{_counted(high, 'character')} each"
     found = [Finding("good", f"{_counted(look.lines, of)}; answers have {sizes}.")]
-    return found + [finding for finding in (_verifier(look, spec), _cut(look, spec), _empty(look), _repeated(look))
+    return found + [finding for finding in (_verifier(look, spec), _cut(look, spec), _empty(look, spec), _repeated(look))
                     if finding]
 
 
@@ -76,9 +76,14 @@ def _cut(look: Look, spec: RunSpec) -> Finding | None:
     return Finding("warning", f"{cautions.too_long(longer, look, spec)}.", use)
 
 
-def _empty(look: Look) -> Finding | None:
+def _empty(look: Look, spec: RunSpec) -> Finding | None:
     if not look.empty:
         return None
+    if look.empty == look.lines:
+        if spec.row.loop != "sft" and not base_spec(spec):
+            return Finding("note", "No line has an answer.")
+        use = () if spec.row.loop == "sft" else (Proposal("No SFT", (("sft_steps", 0),)),)
+        return Finding("warning", "No line has an answer, so SFT has nothing to learn and does not start.", use)
     return Finding("warning", f"{_counted(look.empty, 'line')} {'has' if look.empty == 1 else 'have'} no answer.")
 
 

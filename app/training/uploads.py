@@ -19,6 +19,7 @@ from labcore.files.paths import read_only
 from labcore.files.uploads import file_at, keep
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.layouts import names_of
+from labcore.tasks.look import look
 from labcore.tasks.task import held_of, make_task
 
 _ROWS = ["jsonl", "json", "txt", "csv", "tsv", "parquet", "gz"]
@@ -70,6 +71,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
         draft.fields["data"].setdefault(wanted, path)  # an earlier one comes back once this one is taken away
         _refuse(draft, error)
         columns.mend(draft, Path(path), error)
+        _verifiers(draft, path)
         found = None
     else:
         draft.fields["data"][wanted] = path
@@ -98,6 +100,26 @@ def _refuse(draft: Draft, error: LabError) -> None:
     """Say what is wrong with an upload, and keep runs from being started with it."""
     draft.fields["unusable"] = draft.task_row.key
     st.error(literal(str(error)), icon=":material/error:")
+
+
+def _verifiers(draft: Draft, path: str) -> None:
+    """Buttons for verifiers that read every answer of a file which the chosen one cannot use; of a file without answers
+    for those that need neither an answer nor a pattern."""
+    if "verifier" not in draft.values:
+        return
+    try:
+        seen = look(make_task(draft.task_row, draft.of_task() | {"verifier": "length", SECOND: ""}, path))
+    except LabError:  # the verifier is not what is wrong
+        return
+    fitting = ("length", "json") if seen and seen.empty == seen.lines else (seen.fits,) if seen else ()
+    with st.container(horizontal=True, gap="small"):
+        for name in fitting:
+            st.button(f"Use the {name} verifier", key=f"verifier:{name}", on_click=_use, args=(draft, name))
+
+
+def _use(draft: Draft, name: str) -> None:
+    """Choose a verifier."""
+    draft.values["verifier"] = name
 
 
 def _about(draft: Draft, path: str, size: int, held: int, said: str) -> None:

@@ -62,7 +62,7 @@ def _by_threads(layers: list[list[Tensor]], head: list[list[Tensor]], threads: i
 
 def _seconds(groups: list[list[Tensor]], rows: int, clock: Callable[[], float]) -> float:
     """The least time that the products of `rows` rows by all weights of a group take; the groups take turns."""
-    activity.report(f"measuring the speed of this machine with {rows} rows")
+    activity.report(f"measuring the speed of this machine with {rows} row{'s' if rows > 1 else ''}")
     inputs = {weight.shape[1]: torch.rand(rows, weight.shape[1], device=weight.device, dtype=weight.dtype)
               for weight in groups[0]}
     best, begun, count = float("inf"), clock(), 0

@@ -74,6 +74,14 @@ def test_lines_without_an_answer_and_repeats(spec):
         of(spec(), repeated=1, disagreeing=1), "warning")
 
 
+def test_a_file_without_answers_has_nothing_for_sft(spec):
+    first = of(spec(verifier="length"), empty=100)
+    assert "SFT has nothing to learn" in said(first, "warning")
+    assert proposals(first)["No SFT"].knobs == (("sft_steps", 0),)
+    assert said(of(spec(verifier="length", sft_steps=0), empty=100), "note").startswith("No line has an answer.")
+    assert not proposals(of(spec("sft", verifier="length"), empty=100))
+
+
 def result(right=0, count=16, rewards=(0.0,), **more):
     answers = [{"exact": place < right, "reward": 1.0 if place < right else rewards[place % len(rewards)]}
                for place in range(count)]

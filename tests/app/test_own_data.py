@@ -137,6 +137,28 @@ def test_no_file_is_lost_because_it_or_another_one_cannot_be_used(lab, page):
     assert "sums.jsonl: 27 problems to train on" in captions(ran(test)) and not fault(test)
 
 
+def test_a_file_of_prompts_alone_is_used_with_a_verifier_that_needs_no_answer(lab, page):
+    test = page("llm", algorithm="grpo", task="prompts")
+    asks = "\n".join(json.dumps({"prompt": f"Say something about {n}."}) for n in range(30))
+    test.file_uploader[0].set_value(("asks.jsonl", asks.encode(), "text/plain"))
+    said = " ".join(each.value for each in ran(test).error)
+    assert "needs none (length, format, regex or json, or contains with a pattern)" in said and fault(test)
+    test = pressed(test, "Use the length verifier")
+    assert not test.error and not fault(test) and "asks.jsonl: 27 problems to train on" in captions(test)
+    test = pressed(test, "No SFT")
+    test.button(key="do:Run").click()
+    [run] = ran(test) and lab.store.runs()
+    assert (run.spec.knobs["verifier"], run.spec.knobs["sft_steps"]) == ("length", 0)
+
+
+def test_answers_that_the_verifier_cannot_read_have_a_button_for_one_that_can(lab, page):
+    test = page("llm", algorithm="grpo", task="prompts", verifier="numeric")
+    fractions = "\n".join(json.dumps({"prompt": f"{n}/8=", "answer": f"{n}/8"}) for n in range(30))
+    test.file_uploader[0].set_value(("f.jsonl", fractions.encode(), "text/plain"))
+    assert "is not a whole plain number" in " ".join(each.value for each in ran(test).error)
+    assert not pressed(test, "Use the math verifier").error and not fault(test)
+
+
 def verifier_key(test) -> str:
     return next(each.key for each in test.selectbox if each.label == "Verifier")
 
