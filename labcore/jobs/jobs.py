@@ -21,9 +21,9 @@ from typing import Any
 
 from labcore.catalog.knob import suggestion
 from labcore.errors import LabError, os_reason, quoted
-from labcore.files import sizes
+from labcore.files import sizes, written
 from labcore.files.atomic import write_text
-from labcore.files.given import json_of, whole
+from labcore.files.given import whole
 from labcore.files.paths import home, made, named, read_only
 from labcore.files.removal import remove
 from labcore.runs.faults import disk_full, out_of_memory
@@ -106,13 +106,15 @@ def put(spec: Spec) -> str:
 
 
 def outcome(job: str) -> Outcome | None:
-    """What became of the job; None while nothing has."""
+    """What became of the job; None while nothing has. A damaged file is said in place of its error."""
     for name in ("result", "error"):
         try:
-            found = json.loads((folder(job) / f"{name}.json").read_text(encoding="utf-8"))
+            found = written.read(folder(job) / f"{name}.json", dict, "try again, which computes it anew")
         except FileNotFoundError:
             continue
-        return Outcome(found) if name == "result" else Outcome(None, found["error"])
+        except written.Damaged as error:
+            return Outcome(None, str(error))
+        return Outcome(found) if name == "result" else Outcome(None, str(found.get("error")))
     return None
 
 
@@ -131,9 +133,13 @@ def forget(job: str) -> None:
 def fetches(job: str) -> bool:
     """Whether a job that was `put` is one of FETCHING."""
     try:
-        return json_of((folder(job) / "spec.json").read_text(encoding="utf-8")).get("job") in FETCHING
-    except (OSError, ValueError, AttributeError):  # the job itself will say so
+        return _spec(job).get("job") in FETCHING
+    except (OSError, LabError):  # the job itself will say so
         return False
+
+
+def _spec(job: str) -> dict[str, Any]:
+    return written.read(folder(job) / "spec.json", dict, "try again")
 
 
 def say(job: str, doing: str) -> None:
@@ -144,7 +150,7 @@ def say(job: str, doing: str) -> None:
 def doing(job: str) -> str:
     """What the process of a job that is under way is doing; empty where it has not said anything yet."""
     try:
-        return (folder(job) / DOING).read_text(encoding="utf-8")
+        return (folder(job) / DOING).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
 
@@ -185,7 +191,7 @@ def perform(job: str) -> None:
     if ended(job):  # somebody else was faster
         return
     try:
-        _keep(job, do(json.loads((folder(job) / "spec.json").read_text(encoding="utf-8"))))
+        _keep(job, do(_spec(job)))
     except Exception as error:
         fail(job, _in_words(error, job))
 
