@@ -50,8 +50,8 @@ def of_file(look: Look, spec: RunSpec) -> list[Finding]:
     varied = f"{low:,} to {high:,} characters, median {middle:,}"
     sizes = varied if low < high else f"{_counted(high, 'character')} each"
     found = [Finding("good", f"{_counted(look.lines, of)}; answers have {sizes}.")]
-    return found + [finding for finding in (_verifier(look, spec), _cut(look, spec), _empty(look, spec), _repeated(look))
-                    if finding]
+    more = _verifier(look, spec), _cut(look, spec), _empty(look, spec), _repeated(look)
+    return found + [finding for finding in more if finding]
 
 
 def _verifier(look: Look, spec: RunSpec) -> Finding | None:

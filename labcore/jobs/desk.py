@@ -1,8 +1,8 @@
 """The jobs that a supervisor was asked for: which of them wait, and which process does which.
 
 The newest question goes first: whoever moves a slider wants the last answer, not all of them in turn. A job that
-is asked for again while it waits or goes is the same job. Downloads have places of their own: they may take minutes, in which
-the processor is free.
+is asked for again while it waits or goes is the same job. Downloads have places of their own: they may take minutes,
+in which the processor is free.
 """
 
 from __future__ import annotations

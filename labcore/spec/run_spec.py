@@ -258,9 +258,6 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         if key not in known:
             raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
                            f"{suggestion(key, list(known))}")
-    if "max_new_tokens" in given:
-        limit = known["max_new_tokens"].check(given["max_new_tokens"])
-        known = {knob.key: knob for knob in pretrained.of_length((*known.values(),), {"max_new_tokens": limit})}
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
@@ -289,6 +286,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[str, Value]:
     """Every knob with the value given, or its default. Raises LabError where one is out of bounds."""
     filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    for knob in pretrained.of_length((*known.values(),), filled):
+        filled[knob.key] = filled[knob.key] if knob.key in given else knob.check(knob.default)
     if filled.get("rollouts") == "vllm" and "importance_cap" not in given:
         filled["importance_cap"] = VLLM_CAP
     return filled

@@ -121,7 +121,8 @@ def test_no_file_is_lost_because_it_or_another_one_cannot_be_used(lab, page):
     test.file_uploader[0].set_value(("sums.jsonl", rows(30), "text/plain"))
     ran(test).file_uploader[1].set_value(("broken.jsonl", b"{", "text/plain"))
     kept = test.session_state["draft:new-llm"]["data"]
-    assert "broken.jsonl" in " ".join(each.value for each in ran(test).error) and "cannot be used as it is" in fault(test)
+    assert "broken.jsonl" in " ".join(each.value for each in ran(test).error)
+    assert "cannot be used as it is" in fault(test)
     assert kept["prompts"].endswith("sums.jsonl") and "sums.jsonl: 27 problems to train on" in captions(test)
     test.file_uploader[1].set_value(None)
     test = pressed(ran(test), "Hold out a share instead")

@@ -106,7 +106,7 @@ def test_a_run_has_them_unless_something_is_said():
 @pytest.mark.parametrize("limit", [1, 8, 100, None])
 def test_the_overlong_buffer_follows_the_length_limit(tmp_path, limit):
     (tmp_path / "a.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}')
-    given = {} if limit is None else {"max_new_tokens": limit}
-    spec = make(algorithm_key="grpo", task_key="prompts", model="org/model", data=str(tmp_path / "a.jsonl"), knobs=given)
+    spec = make(algorithm_key="grpo", task_key="prompts", model="org/model", data=str(tmp_path / "a.jsonl"),
+                knobs={} if limit is None else {"max_new_tokens": limit})
     default = next(knob.default for knob in spec.declared if knob.key == "overlong_buffer")
     assert spec.knobs["overlong_buffer"] == default == (limit or 256) // 5

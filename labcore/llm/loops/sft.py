@@ -39,8 +39,8 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     """
     rows = getattr(session.task, "rows", ())
     if rows and not any(answer_of(row).strip() for row in rows):
-        raise LabError(f"No row of {Path(session.spec.data or '').name} has an answer, so SFT has nothing to learn: set "
-                       "sft_steps to 0 for a run that learns from rewards.")
+        raise LabError(f"No row of {Path(session.spec.data or '').name} has an answer, so SFT has nothing to learn: "
+                       "set sft_steps to 0 for a run that learns from rewards.")
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
         session.probes.begin()
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
