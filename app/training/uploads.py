@@ -66,18 +66,17 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     try:
         if new:
             _turn(draft, new, rows)
-        found = _usable(draft, path)
+        size, held, said = _usable(draft, path)
     except LabError as error:
         draft.fields["data"].setdefault(wanted, path)  # an earlier one comes back once this one is taken away
         _refuse(draft, error)
         columns.mend(draft, Path(path), error)
         _verifiers(draft, path)
-        found = None
     else:
         draft.fields["data"][wanted] = path
         columns.mapped(draft, Path(path))
-        _about(draft, path, *found)
-    if found or draft.values.get(SECOND):
+        _about(draft, path, size, held, said)
+    if "unusable" not in draft.fields or draft.values.get(SECOND):
         _second(draft, types, form, path)
 
 

@@ -65,7 +65,7 @@ def test_only_what_is_slow_or_large_is_told_what_saves():
 
 
 def test_where_one_setting_is_not_enough_the_first_of_all_together_is_one_that_is():
-    slow = SPEED | {key: [0.5 * each for each in SPEED[key]] for key in ("layer", "head")}
+    slow = SPEED | {key: [0.1 * each for each in SPEED[key]] for key in ("layer", "head")}
     lora = replace(SIZES, held=[HELD[0] | {"learnt": 10}])
     spec = grpo(group_size=8, prompts_per_step=8, max_new_tokens=256)
     first, *rest = step_time.lighter(spec, SIZES, lora, slow)
