@@ -11,8 +11,7 @@ import streamlit as st
 from app import algorithms
 from app.session import Draft, defaults
 from labcore.catalog import kinds
-from labcore.catalog.knob import Value
-from labcore.catalog.llm.pretrained import SCRATCH
+from labcore.catalog.knob import Knob, Value
 from labcore.spec.run_spec import RunSpec
 
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "exact": ["rloo", "grpo", "reinforce", "dpo"],
@@ -50,16 +49,22 @@ class Plan(Draft):
                 kept.setdefault(key, value)
         return super().values
 
+    def moved(self, knob: Knob, value: Value) -> None:
+        """A knob of the task counts for every algorithm, also where it was moved among the knobs of another one."""
+        if knob.key in self.of_task():
+            self.values[knob.key] = value
+
     def shared(self) -> dict[str, Value]:
-        """Each algorithm of a plan has all of its knobs for itself."""
+        """The knobs of the task; each algorithm of a plan has all others for itself."""
         return self.of_task()
 
     def untouched(self) -> dict[str, dict[str, Value]]:
         """The knobs of every algorithm and task that the plan has touched, as they are where nothing is chosen."""
         found = {}
         for place in self.fields["knobs"]:
-            known = algorithms.knobs_at(place, self.kind, self.fields.get("weights", {}).get(place, SCRATCH))
-            found[place] = {knob.key: self.kind.unwatched.get(knob.key, knob.default) for knob in known}
+            usual = self.fields.get("usual", {}).get(place) or {
+                knob.key: knob.default for knob in algorithms.knobs_at(place, self.kind)}
+            found[place] = {key: self.kind.unwatched.get(key, default) for key, default in usual.items()}
         return found
 
     @contextmanager

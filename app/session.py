@@ -14,6 +14,7 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm.pretrained import of_length
 from labcore.catalog.llm.tasks import MEASURED
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
@@ -159,7 +160,8 @@ class Draft:
     @property
     def declared(self) -> tuple[Knob, ...]:
         """Its knobs, with the defaults for its task and its weights."""
-        return algorithms.knobs_at(self.place, self.kind, self.weights)
+        kept = self.fields["knobs"].get(self.place, {})
+        return of_length(algorithms.knobs_at(self.place, self.kind, self.weights), kept)
 
     @property
     def task_row(self) -> Task:
@@ -167,15 +169,14 @@ class Draft:
 
     @property
     def values(self) -> dict[str, Value]:
-        """Every knob's value. Where its weights have become others, knobs at their defaults have the new ones."""
-        kept, told = self.fields["knobs"].setdefault(self.place, {}), self.fields.setdefault("weights", {})
-        now = self.weights
-        before, told[self.place] = told.get(self.place, now), now
-        if now != before:
-            usual = {knob.key: knob.default for knob in algorithms.knobs_at(self.place, self.kind, before)}
-            kept |= {knob.key: knob.default for knob in self.declared if kept.get(knob.key) == usual[knob.key]}
+        """Every knob's value. Where defaults have become others, as with other weights or another length limit, knobs
+        at their defaults have the new ones."""
+        kept = self.fields["knobs"].setdefault(self.place, {})
+        usual = self.fields.setdefault("usual", {}).setdefault(self.place, {})
         for knob in self.declared:
-            kept.setdefault(knob.key, knob.default)
+            if knob.key not in kept or (kept[knob.key] == usual.get(knob.key) != knob.default):
+                kept[knob.key] = knob.default
+            usual[knob.key] = knob.default
         return kept
 
     @property
@@ -222,6 +223,9 @@ class Draft:
         """The values of the task's own knobs."""
         return {knob.key: self.values[knob.key] for knob in self.task_row.knobs}
 
+    def moved(self, knob: Knob, value: Value) -> None:
+        """Follow a knob that was moved on the page: a draft of one run has nothing else to change."""
+
     def shared(self) -> dict[str, Value]:
         """The values that another algorithm takes over where it has these knobs: else γ would change with it, and so
         what is to be learnt. How held-out rows are measured has defaults for each loop, so only what was chosen stays.
@@ -238,6 +242,8 @@ class Draft:
         data = self.fields["data"].get(self.task_row.data)
         if self.task_row.data and not data:
             raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
+        if self.fields.get("unusable") == self.task_row.key:
+            raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. The message below it says why.")
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
                     threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
@@ -287,8 +293,7 @@ def _of_spec(spec: RunSpec) -> dict[str, Any]:
     return {"algorithm": spec.algorithm, "mix": spec.mix, "task": spec.task, "model": spec.model, "seed": spec.seed,
             "warm_up": False, "steps": {spec.algorithm: spec.steps},
             "data": {spec.task_row.data: spec.data} if spec.data else {},
-            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)},
-            "weights": {algorithms.place(spec.algorithm, spec.mix, spec.task): spec.weights}}
+            "knobs": {algorithms.place(spec.algorithm, spec.mix, spec.task): dict(spec.knobs)}}
 
 
 def defaults(kind: Kind) -> dict[str, Any]:

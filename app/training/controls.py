@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from pkgutil import resolve_name
 
 import streamlit as st
@@ -21,7 +22,7 @@ from app.tokens import literal
 from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.reward_terms import JOIN
-from labcore.errors import LabError
+from labcore.errors import LabError, listed
 from labcore.files.paths import read_only
 
 WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
@@ -39,12 +40,21 @@ class Target:
     refused: Callable[[str], None] = st.warning
 
 
-def widget(target: Target, knob: Knob) -> None:
-    """Draw `knob` with the widget that its declaration asks for; below it, why it cannot act where it cannot, and
-    before a run what this machine has to do with it."""
+def widgets(target: Target, knobs: Iterable[Knob]) -> None:
+    """Draw the knobs in their order. Why a knob has no effect is said below it, for neighbours with one reason once."""
+    for why, some in groupby(knobs, key=lambda knob: inactive.reason(knob.key, target.values)):
+        drawn = [*some]
+        for knob in drawn:
+            _widget(target, knob)
+        if why:
+            of = f" of {listed([knob.name for knob in drawn])}" if drawn[1:] else ""
+            st.caption(literal(f"No effect{of}: {why}."))
+
+
+def _widget(target: Target, knob: Knob) -> None:
+    """Draw `knob` with the widget that its declaration asks for; below it, before a run, where its default is from and
+    what this machine has to do with it."""
     WIDGETS[kind(knob)](target, knob)
-    if why := inactive.reason(knob.key, target.values):
-        st.caption(f"Cannot act: {why}.")
     if knob.source and not target.going:
         st.caption(literal(f"Default {shown(knob.default)}: {knob.source}."))
     if knob.here and not target.going and (said := resolve_name(knob.here)()):

@@ -50,25 +50,8 @@ def of_file(look: Look, spec: RunSpec) -> list[Finding]:
     varied = f"{low:,} to {high:,} characters, median {middle:,}"
     sizes = varied if low < high else f"{_counted(high, 'character')} each"
     found = [Finding("good", f"{_counted(look.lines, of)}; answers have {sizes}.")]
-    return found + [finding for finding in (_room(look, spec), _verifier(look, spec), _cut(look, spec), _empty(look),
-                                            _repeated(look)) if finding]
-
-
-def _room(look: Look, spec: RunSpec) -> Finding | None:
-    """The longest prompt against the context of a built-in model, whose tokens are characters."""
-    if spec.model not in MODELS:
-        return None
-    limit, context = int(spec.knobs["max_new_tokens"]), MODELS[spec.model].context
-    where = f" (line {look.line:,})" if look.line else ""
-    return _fits(look.longest, limit, context, where)
-
-
-def _fits(longest: int, limit: int, context: int, where: str = "") -> Finding:
-    said = f"The longest prompt{where} has {longest:,} tokens; the model's context is {context:,}"
-    if longest + limit <= context:
-        return Finding("good", f"{said}.")
-    return Finding("warning", f"{said}: with a length limit of {limit:,} it does not fit. Shorten it, or lower the "
-                   "limit.")
+    more = _verifier(look, spec), _cut(look, spec), _empty(look, spec), _repeated(look)
+    return found + [finding for finding in more if finding]
 
 
 def _verifier(look: Look, spec: RunSpec) -> Finding | None:
@@ -93,9 +76,14 @@ def _cut(look: Look, spec: RunSpec) -> Finding | None:
     return Finding("warning", f"{cautions.too_long(longer, look, spec)}.", use)
 
 
-def _empty(look: Look) -> Finding | None:
+def _empty(look: Look, spec: RunSpec) -> Finding | None:
     if not look.empty:
         return None
+    if look.empty == look.lines:
+        if spec.row.loop != "sft" and not base_spec(spec):
+            return Finding("note", "No line has an answer.")
+        use = () if spec.row.loop == "sft" else (Proposal("No SFT", (("sft_steps", 0),)),)
+        return Finding("warning", "No line has an answer, so SFT has nothing to learn and does not start.", use)
     return Finding("warning", f"{_counted(look.empty, 'line')} {'has' if look.empty == 1 else 'have'} no answer.")
 
 
@@ -110,12 +98,9 @@ def _repeated(look: Look) -> Finding | None:
 
 def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Finding]:
     """What came of the prompts that the model answered. `taught`: by the base that SFT has made already."""
-    answers = result["answers"]
-    found = []
-    if spec.model not in MODELS and result["longest"]:
-        found.append(_fits(result["longest"], int(spec.knobs["max_new_tokens"]), result["context"]))
+    answers, found = result["answers"], list[Finding]()
     if not answers:
-        return [*found, Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
+        return [Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
                                 f"completion of {int(spec.knobs['max_new_tokens']):,} tokens.")]
     causes = [cause for cause in (_untemplated(result, spec), _limited(result, spec, taught)) if cause]
     found += causes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +9,11 @@ from typing import Any
 
 import streamlit as st
 
+from app.tokens import literal
 from labcore.files.artifacts import fetch
 from labcore.files.paths import run_folder
+from labcore.files.written import Damaged
+from labcore.files.written import read as read_json
 
 
 def steps_of(run_id: str, kind: str) -> list[int]:
@@ -21,10 +23,10 @@ def steps_of(run_id: str, kind: str) -> list[int]:
 
 
 def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
-    """One file, read once: nothing of it is kept. None where it is not there."""
+    """One file, read once: nothing of it is kept. None where it is not there, or damaged, which `read` says."""
     try:
-        return json.loads(path_of(run_id, kind, step).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        return _parsed(path_of(run_id, kind, step))
+    except (FileNotFoundError, Damaged):
         return None
 
 
@@ -34,11 +36,15 @@ def path_of(run_id: str, kind: str, step: int) -> Path:
 
 
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
-    """One file, kept for the next time; None where a resumed or deleted run has taken it away since it was listed."""
+    """One file, kept for the next time; None where a resumed or deleted run has taken it away since it was listed, and
+    where it is damaged, which is said."""
     path = path_of(run_id, kind, step)
     try:
         return _read(str(path), path.stat().st_mtime_ns)
     except FileNotFoundError:
+        return None
+    except Damaged as error:
+        st.caption(f":orange[:material/warning:] {literal(str(error))}")
         return None
 
 
@@ -51,8 +57,17 @@ def written(run_id: str, kind: str, step: int) -> int:
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _read(path: str, written: int) -> dict[str, Any]:
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+def _read(path: str, changed: int) -> dict[str, Any]:
+    return _parsed(Path(path))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """What a file holds. Raises Damaged where it is not what a worker wrote."""
+    then = "the page goes on without this step"
+    found = read_json(path, dict, then)
+    if not isinstance(found.get("step"), int):
+        raise Damaged(f"{path} is damaged (it names no step): {then}.")
+    return found
 
 
 def of_step(found: int, step: int) -> str:

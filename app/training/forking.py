@@ -175,7 +175,10 @@ def _knobs(target: controls.Target, knobs: list[Knob], step: int, first: str) ->
     asked = next((knob for knob in knobs if knob.key == first), None)
     if asked:
         st.markdown(f"**What if {literal(asked.name)}** had been … from step {step:,} on?")
-        (controls.number if asked.type in (int, float) else controls.widget)(target, asked)
+        if asked.type in (int, float):
+            controls.number(target, asked)
+        else:
+            controls.widgets(target, [asked])
     others = [knob for knob in knobs if knob is not asked]
     plain = [knob for knob in others if not knob.advanced]
     if asked:
@@ -197,7 +200,7 @@ def _grid(target: controls.Target, knobs: list[Knob]) -> None:
     columns = st.columns(2)
     for place, knob in enumerate(knobs):
         with columns[place % 2]:
-            controls.widget(target, knob)
+            controls.widgets(target, [knob])
 
 
 def moved(before: Mapping[str, Value], after: Mapping[str, Value], knobs: list[Knob]) -> list[str]:

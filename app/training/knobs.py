@@ -117,7 +117,7 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
 
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
-    target = controls.Target(draft.knob_scope, draft.values)
+    target = controls.Target(draft.knob_scope, draft.values, draft.moved)
     used = mix.in_use(draft.row, draft.declared, draft.values, draft.fields["mix"])
     shown = [knob for knob in used if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
@@ -187,10 +187,9 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts
     plain = [knob for knob in knobs if not knob.advanced]
     if parts:
         with st.expander("Choices", expanded=True):
-            for knob in sorted((knob for knob in knobs if knob.key in parts), key=lambda knob: parts.index(knob.key)):
-                controls.widget(target, knob)
-    for knob in plain:
-        controls.widget(target, knob)
+            controls.widgets(target, sorted((knob for knob in knobs if knob.key in parts),
+                                            key=lambda knob: parts.index(knob.key)))
+    controls.widgets(target, plain)
     numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
     with st.popover("Type exact values", icon=":material/keyboard:", width="stretch"):
         st.caption("Any value within the bounds, beyond the sliders' usual range too.")
@@ -199,6 +198,4 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts
     more = st.expander("More knobs", key="more_knobs", on_change="rerun")
     if more.open:  # there are dozens of them, and most people never look
         with more:
-            for knob in knobs:
-                if knob.advanced and knob.key not in parts:
-                    controls.widget(target, knob)
+            controls.widgets(target, (knob for knob in knobs if knob.advanced and knob.key not in parts))

@@ -60,7 +60,7 @@ def _told(draft: Draft, spec: RunSpec, sizes: Sizes, adapted: Sizes | None, spee
     with st.container(border=True, key="step_time", gap="small"):
         st.markdown(literal(words(spec, need, before.step if before else None)))
         if ways:
-            st.caption("To make a step faster or smaller, change one setting:")
+            st.caption("To make a step faster or smaller:")
             with st.container(horizontal=True, gap="small"):
                 for way in ways:
                     label = _label(spec, way)

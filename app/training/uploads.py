@@ -14,12 +14,12 @@ from app.training import columns
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
-from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.files.paths import read_only
 from labcore.files.uploads import file_at, keep
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.layouts import names_of
+from labcore.tasks.look import look
 from labcore.tasks.task import held_of, make_task
 
 _ROWS = ["jsonl", "json", "txt", "csv", "tsv", "parquet", "gz"]
@@ -48,42 +48,86 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it. `rows` are the
     algorithms that are to learn from it, where they are others than the draft's.
 
-    A file of preferences turns the draft to the task that reads them.
+    A file of preferences turns the draft to the task that reads them. A file that cannot be used is kept, since another
+    setting may make it usable, but no run starts with it.
     """
     wanted = draft.task_row.data
+    draft.fields.pop("unusable", None)
     if not wanted:
         return
     title, types, form = WANTED[wanted]
     file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}",
                             disabled=read_only())
-    kept = draft.fields["data"].get(wanted)
     new = keep_new(file) if file is not None else columns.dataset(draft, wanted)
-    if not new and not kept:
+    path = new or draft.fields["data"].get(wanted)
+    if not path:
         st.caption(form)
         return
     try:
         if new:
-            kept = draft.fields["data"][wanted] = new
-            fitting = task_for(Path(kept), draft.task_row, rows or (draft.row,), draft.kind.tasks,
-                               names_of(draft.of_task()))
-            if fitting.key != draft.task_row.key:
-                _turn(draft, fitting, kept)
-        size, held, said = _read(draft.task_row.key, kept, draft.of_task())
+            _turn(draft, new, rows)
+        size, held, said = _usable(draft, path)
     except LabError as error:
-        draft.fields["data"].pop(wanted, None)
-        st.error(literal(str(error)))
-        columns.mend(draft, Path(kept), error)
-        if draft.values.get(SECOND) and not rows:  # which may be what is wrong
-            _second(draft, types, form)
+        draft.fields["data"].setdefault(wanted, path)  # an earlier one comes back once this one is taken away
+        _refuse(draft, error)
+        columns.mend(draft, Path(path), error)
+        _verifiers(draft, path)
+    else:
+        draft.fields["data"][wanted] = path
+        columns.mapped(draft, Path(path))
+        _about(draft, path, size, held, said)
+    if "unusable" not in draft.fields or draft.values.get(SECOND):
+        _second(draft, types, form, path)
+
+
+def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
+    """What `_read` says of a file beside its held-out file, or of the file alone where that one is what is wrong.
+
+    Raises:
+        LabError: the file itself cannot be used.
+    """
+    knobs = draft.of_task()
+    try:
+        return _read(draft.task_row.key, path, knobs)
+    except LabError:
+        if not knobs.get(SECOND):
+            raise
+        return _read(draft.task_row.key, path, knobs | {SECOND: ""})
+
+
+def _refuse(draft: Draft, error: LabError) -> None:
+    """Say what is wrong with an upload, and keep runs from being started with it."""
+    draft.fields["unusable"] = draft.task_row.key
+    st.error(literal(str(error)), icon=":material/error:")
+
+
+def _verifiers(draft: Draft, path: str) -> None:
+    """Buttons for verifiers that read every answer of a file which the chosen one cannot use; of a file without answers
+    for those that need neither an answer nor a pattern."""
+    if "verifier" not in draft.values:
         return
-    columns.mapped(draft, Path(kept))
-    if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{kept}"):
+    try:
+        seen = look(make_task(draft.task_row, draft.of_task() | {"verifier": "length", SECOND: ""}, path))
+    except LabError:  # the verifier is not what is wrong
+        return
+    fitting = ("length", "json") if seen and seen.empty == seen.lines else (seen.fits,) if seen else ()
+    with st.container(horizontal=True, gap="small"):
+        for name in fitting:
+            st.button(f"Use the {name} verifier", key=f"verifier:{name}", on_click=_use, args=(draft, name))
+
+
+def _use(draft: Draft, name: str) -> None:
+    """Choose a verifier."""
+    draft.values["verifier"] = name
+
+
+def _about(draft: Draft, path: str, size: int, held: int, said: str) -> None:
+    """Say what is in a file."""
+    if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{path}"):
         st.caption(literal(moved))
-    st.caption(f":green[:material/check:] {literal(Path(kept).name)}: {_counted(wanted, size, held)}.")
+    st.caption(f":green[:material/check:] {literal(Path(path).name)}: {_counted(draft.task_row.data, size, held)}.")
     if said:
         st.caption(f":blue[:material/info:] {literal(said)}")
-    if not rows:  # a comparison of algorithms has one form for the files of all, but knobs for each
-        _second(draft, types, form)
 
 
 def _counted(wanted: str, size: int, held: int) -> str:
@@ -96,8 +140,8 @@ def _counted(wanted: str, size: int, held: int) -> str:
     return count + (f" to train on, {held:,} {HELD[wanted]}{'s' if held != 1 else ''} held out" if held else "")
 
 
-def _second(draft: Draft, types: Sequence[str], form: str) -> None:
-    """Ask for a second file that is only measured on, in place of a share of the first."""
+def _second(draft: Draft, types: Sequence[str], form: str, path: str) -> None:
+    """Ask for a second file that is only measured on, in place of a share of the first, which is at `path`."""
     place = str(draft.values.get(SECOND, ""))
     there = file_at(place) if place else None
     with st.expander("Held-out file", expanded=bool(place)):
@@ -107,8 +151,14 @@ def _second(draft: Draft, types: Sequence[str], form: str) -> None:
         chosen = Path(new).parent.name if new else place
         if there and file is None:
             st.caption(f"{literal(there.name)} is held out.")
-            if st.button("Hold out a share instead", key=f"share:{draft.scope}", disabled=read_only()):
-                chosen = ""
+        if place and file is None and st.button("Hold out a share instead", key=f"share:{draft.scope}",
+                                                disabled=read_only()):
+            chosen = ""
+        if chosen == place and place and "unusable" not in draft.fields:
+            try:
+                _read(draft.task_row.key, path, draft.of_task())
+            except LabError as error:
+                _refuse(draft, error)
     if chosen != place:
         draft.values[SECOND] = chosen
         st.rerun()
@@ -123,11 +173,17 @@ def keep_new(file: UploadedFile) -> str:
         return ""
 
 
-def _turn(draft: Draft, fitting: Task, kept: str) -> None:
-    """Turn the draft to the task that a file is for, and draw the page anew with it."""
-    draft.fields["data"].pop(draft.task_row.data, None)
-    draft.fields["data"][fitting.data] = kept
+def _turn(draft: Draft, new: str, rows: Sequence[Algorithm]) -> None:
+    """Turn the draft to the task that an upload is for, and draw the page anew with it; nothing where it has that task.
+
+    Raises:
+        LabError: no task fits the file and the algorithms.
+    """
+    fitting = task_for(Path(new), draft.task_row, rows or (draft.row,), draft.kind.tasks, names_of(draft.of_task()))
+    if fitting.key == draft.task_row.key:
+        return
+    draft.fields["data"][fitting.data] = new
     draft.choose("task", fitting.key)
-    st.session_state[f"turned:{draft.scope}:{fitting.key}:{kept}"] = (
-        f"{Path(kept).name} has preferences, so the task is now {fitting.label}.")
+    st.session_state[f"turned:{draft.scope}:{fitting.key}:{new}"] = (
+        f"{Path(new).name} has preferences, so the task is now {fitting.label}.")
     st.rerun()

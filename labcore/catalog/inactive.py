@@ -19,7 +19,7 @@ from labcore.catalog.llm.tasks import VERIFIERS
 @dataclass(frozen=True)
 class Rule:
     """`knobs` cannot act while each knob of `at` has one of the values given there, and `also` says so of all values;
-    `why` ends "Cannot act: …"."""
+    `why` ends "No effect: …"."""
 
     knobs: tuple[str, ...]
     at: Mapping[str, tuple[Value, ...]]

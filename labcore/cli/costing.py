@@ -13,6 +13,7 @@ from textwrap import wrap
 from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
 from labcore.cli.commands import assignments
+from labcore.cli.progress import computed
 from labcore.errors import LabError, listed, quoted
 from labcore.jobs import cost, jobs, memory, step_time
 from labcore.jobs.cost import Row, in_bytes
@@ -47,7 +48,7 @@ def add_to(add) -> None:
 def costs(options: argparse.Namespace) -> int:
     """Measure what was not yet, each in a process of its own, and print the table."""
     specs = _specs(options)
-    held = jobs.compute(cost.held_asked(specs))["held"]
+    held = computed(cost.held_asked(specs))["held"]
     if not options.counted:
         for row in cost.rows(specs, held):
             if row.held and (options.again or not row.measured):
@@ -81,9 +82,9 @@ def _specs(options: argparse.Namespace) -> list[RunSpec]:
 
 def _needs(specs: Sequence[RunSpec]) -> list[Estimate]:
     """The memory that the runs will need, and where one may not fit what to change."""
-    found = jobs.compute(memory.asked(specs))["sizes"]
+    found = computed(memory.asked(specs))["sizes"]
     needs = [memory.estimate(spec, sizes) for spec, sizes in zip(specs, found, strict=True)]
-    return [memory.with_ways(need, jobs.compute(memory.asked([*memory.others(need.spec).values()]))["sizes"])
+    return [memory.with_ways(need, computed(memory.asked([*memory.others(need.spec).values()]))["sizes"])
             if need.sure is False else need for need in needs]
 
 
@@ -130,10 +131,13 @@ def times(specs: Sequence[RunSpec]) -> str:
 def _time(spec: RunSpec) -> str:
     lora = [other for way, other in step_time.ways(spec).items() if way[0][0] == "lora_rank"]
     found = [None if isinstance(size, str) else Sizes(**size)
-             for size in jobs.compute(memory.asked([spec, *lora]))["sizes"]]
+             for size in computed(memory.asked([spec, *lora]))["sizes"]]
     if found[0] is None:
         return f"{spec.row.label}: unknown"
-    speed = jobs.compute(step_time.speed_asked(spec, found[0]))
+    asked = step_time.speed_asked(spec, found[0])
+    if not jobs.ended(jobs.job_id(asked)):
+        print(f"measuring the speed of this machine for {spec.row.label} …", file=sys.stderr, flush=True)
+    speed = computed(asked)
     need = step_time.need(spec, found[0], speed)
     lighter = step_time.lighter(spec, found[0], found[1] if lora else None, speed)
     return "\n".join([f"{spec.row.label}: {duration(need.seconds)}, {spec.steps:,} steps: "

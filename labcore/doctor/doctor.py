@@ -12,7 +12,7 @@ from labcore.doctor.patient import Patient, Turn
 from labcore.doctor.rules import NOT_FINITE, READS, RULES, URGENT, Rule, ordered
 from labcore.doctor.series import Memory
 from labcore.runs.knob_history import KnobHistory
-from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import Event, Step
 
 EVERY = 5  # steps between two looks
@@ -28,7 +28,7 @@ class Doctor:
     def __init__(self, spec: RunSpec | None = None):
         self._memory = Memory(READS)
         self._patient = Patient(self._memory) if spec is None else Patient(
-            self._memory, spec.knobs, {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)})
+            self._memory, spec.knobs, {knob.key: knob for knob in spec.declared})
         self._knobs = dict(self._patient.knobs)
         self._turns: deque[Turn] = deque(maxlen=MOST_TURNS)  # the newest
         self._open: dict[str, Finding] = {}

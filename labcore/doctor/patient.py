@@ -91,6 +91,10 @@ class Patient:
         after = [turn for turn in self.turns if step < turn.step <= step + NOISE]
         return before[-1] if before else after[0] if after else None
 
+    def usual(self, *keys: str) -> bool:
+        """Whether the run has the defaults of all knobs among `keys` that it has."""
+        return all(self.knobs[key] == self.declared[key].default for key in keys if key in self.declared)
+
     def fix(self, key: str, value: Value) -> dict[str, Any]:
         """The knob of a fix; empty where the run has none of this name, or has it at this value already."""
         knob = self.declared.get(key)

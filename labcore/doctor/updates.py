@@ -37,9 +37,10 @@ MISMATCH = 0.05
 MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
 FEW = 5  # rows
 LOSSES = ("loss", "policy_loss", "value_loss", "grad_norm", "kl", "entropy", "reward")  # NaN in them ends all learning
-STEP_SIZE = ("learning_rate", "updates_per_batch", "epochs", "mini_batches")  # knobs: lower ones make smaller steps
+_UPDATES = ("updates_per_batch", "epochs", "mini_batches")
+STEP_SIZE = ("learning_rate", *_UPDATES)  # knobs: lower ones make smaller steps
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
-_CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
+_CLIPS = ("clip_low", "clip_high", "clip_range", "gate_positive", "gate_negative", "ratio_cap")
 
 
 def not_finite(patient: Patient) -> Finding | None:
@@ -77,9 +78,9 @@ def loss_is_zero(patient: Patient) -> Finding | None:
 
 
 def clip_cannot_act(patient: Patient) -> Finding | None:
-    """One update per batch: every ratio is 1."""
+    """One update per batch: every ratio is 1. Not where these are the defaults, with which nobody expects a clip."""
     if patient.knobs:
-        if not _one_update(patient):
+        if not _one_update(patient) or patient.usual(*_UPDATES, *_CLIPS):
             return None
         evidence = inactive.ONE_UPDATE
     elif patient["clip_frac/region"].count < ENOUGH or any(patient["clip_frac/region"].last(40)):
@@ -87,7 +88,7 @@ def clip_cannot_act(patient: Patient) -> Finding | None:
     else:
         evidence = f"no token was clipped in {patient.when('clip_frac/region', 40)}, as with one update per batch"
     fix = next((patient.fix(key, value) for key, value in _ONE if key in patient.declared), {})
-    return Finding("The clip cannot act", evidence, "Two or more updates per batch, or leave it so: it is on policy.",
+    return Finding("The clip has no effect", evidence, "Use two or more updates per batch, or leave it so.",
                    **fix)
 
 

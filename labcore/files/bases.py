@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import labcore
-from labcore.files import atomic
+from labcore.files import atomic, written
 from labcore.files.artifacts import fetch
 from labcore.files.artifacts.changes import changed
 from labcore.files.paths import home, is_id, named, read_only
@@ -58,9 +59,14 @@ def take(name: str) -> Path | None:
 
 
 def maker(name: str) -> str | None:
-    """The run that made a base which is in the lab's folder; None for one that came with the lab."""
-    made_by: str | None = json.loads((folder(name) / "run.json").read_text(encoding="utf-8"))["run"]
-    return made_by
+    """The run that made a base which is in the lab's folder; None for one that came with the lab, or whose file is
+    damaged."""
+    try:
+        made_by = written.read(folder(name) / "run.json", dict, "which run made this base is not known").get("run")
+    except written.Damaged as error:
+        print(error, file=sys.stderr, flush=True)
+        return None
+    return made_by if isinstance(made_by, str) else None
 
 
 def keep(target: Path, policy: Path, run: str | None) -> None:

@@ -1,7 +1,8 @@
 """The jobs that a supervisor was asked for: which of them wait, and which process does which.
 
 The newest question goes first: whoever moves a slider wants the last answer, not all of them in turn. A job that
-is asked for again while it waits or goes is the same job.
+is asked for again while it waits or goes is the same job. Downloads have places of their own: they may take minutes,
+in which the processor is free.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.runs.faults import not_started
 
-AT_ONCE = 2
+AT_ONCE = 2  # jobs that compute, and as many that download
 
 
 class Desk:
@@ -38,8 +39,10 @@ class Desk:
 
     def fill(self) -> None:
         """Start what waits, as far as there are places."""
-        while self.waiting and len(self.going) < AT_ONCE:
-            job = self.waiting.pop()
+        for job in reversed([*self.waiting]):
+            if sum(jobs.fetches(other) == jobs.fetches(job) for other in self.going.values()) >= AT_ONCE:
+                continue
+            self.waiting.remove(job)
             try:
                 self.going[self._start(job)] = job
             except (LabError, OSError) as error:

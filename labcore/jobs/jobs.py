@@ -21,7 +21,7 @@ from typing import Any
 
 from labcore.catalog.knob import suggestion
 from labcore.errors import LabError, os_reason, quoted
-from labcore.files import sizes
+from labcore.files import sizes, written
 from labcore.files.atomic import write_text
 from labcore.files.given import whole
 from labcore.files.paths import home, made, named, read_only
@@ -48,6 +48,7 @@ JOBS = {
     "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.merged:merge",
 }
+FETCHING = ("dataset", "download")  # which wait for the network and hardly compute
 DOING = "doing.txt"  # in a job's folder: what its process is doing
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
@@ -105,13 +106,15 @@ def put(spec: Spec) -> str:
 
 
 def outcome(job: str) -> Outcome | None:
-    """What became of the job; None while nothing has."""
+    """What became of the job; None while nothing has. A damaged file is said in place of its error."""
     for name in ("result", "error"):
         try:
-            found = json.loads((folder(job) / f"{name}.json").read_text(encoding="utf-8"))
+            found = written.read(folder(job) / f"{name}.json", dict, "try again, which computes it anew")
         except FileNotFoundError:
             continue
-        return Outcome(found) if name == "result" else Outcome(None, found["error"])
+        except written.Damaged as error:
+            return Outcome(None, str(error))
+        return Outcome(found) if name == "result" else Outcome(None, str(found.get("error")))
     return None
 
 
@@ -127,6 +130,18 @@ def forget(job: str) -> None:
     _remove(folder(job))
 
 
+def fetches(job: str) -> bool:
+    """Whether a job that was `put` is one of FETCHING."""
+    try:
+        return _spec(job).get("job") in FETCHING
+    except (OSError, LabError):  # the job itself will say so
+        return False
+
+
+def _spec(job: str) -> dict[str, Any]:
+    return written.read(folder(job) / "spec.json", dict, "try again")
+
+
 def say(job: str, doing: str) -> None:
     """Write down what the process of a job is doing, for whoever waits for it."""
     write_text(folder(job) / DOING, doing)
@@ -135,7 +150,7 @@ def say(job: str, doing: str) -> None:
 def doing(job: str) -> str:
     """What the process of a job that is under way is doing; empty where it has not said anything yet."""
     try:
-        return (folder(job) / DOING).read_text(encoding="utf-8")
+        return (folder(job) / DOING).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
 
@@ -183,7 +198,7 @@ def perform(job: str) -> None:
     if ended(job):  # somebody else was faster
         return
     try:
-        _keep(job, do(json.loads((folder(job) / "spec.json").read_text(encoding="utf-8"))))
+        _keep(job, do(_spec(job)))
     except Exception as error:
         fail(job, _in_words(error, job))
 

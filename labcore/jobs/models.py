@@ -35,7 +35,7 @@ class Source:
 def spec_of(run: str) -> RunSpec:
     """The spec of a language-model run. Raises LabError where there is no such run, or it trains something else."""
     try:
-        spec = RunSpec.from_json(fetch.bring(run_folder(run) / "spec.json").read_text(encoding="utf-8"))
+        spec = RunSpec.in_folder(run_folder(run))
     except OSError as error:
         raise no_run(run) from error
     if spec.kind != "llm":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labcore.catalog.llm.knobs import PROMPT
-from labcore.catalog.llm.tasks import HELD_OUT, ORDER
+from labcore.catalog.llm.tasks import HELD_OUT, ORDER, WITHOUT_ANSWERS
 from labcore.jobs import jobs
 from labcore.spec.run_spec import RunSpec, make
 from labcore.tasks.usable import CUT, SKIP, lines_named
@@ -93,8 +93,8 @@ def _rows(result: Mapping[str, Any], spec: RunSpec) -> Iterator[Said]:
             yield Said(NOTE if skips else WARNING, "unusable", f"{_counted(count, 'row')} {cannot}{end}: "
                        f"{_lines(result[key])}. {result[key]['why']}")
     if not result["answered"]:
-        yield Said(NOTE, "answers", "No row has an answer: choose a verifier that needs none, such as regex, length or "
-                   "format, or rewards of your own.")
+        yield Said(NOTE, "answers", f"No row has an answer: choose a verifier that needs none ({WITHOUT_ANSWERS}), "
+                   "also beside a judge, a reward model or functions of your own.")
     elif count := result["unjudged"]["count"]:
         yield Said(WARNING, "unjudged", f"{_counted(count, 'answer')} cannot be used by the verifier "
                    f"{spec.knobs['verifier']}: {_lines(result['unjudged'])}. The first {result['unjudged']['why']}.")

@@ -11,11 +11,12 @@ An estimate for completions of full length. Left out: rewards by programs of oth
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.files import hub_models
 from labcore.jobs import jobs, memory, passes
@@ -24,10 +25,12 @@ from labcore.jobs.memory_parts import Sizes, mode_of, whole_batch
 from labcore.runs import versions
 from labcore.spec.run_spec import RunSpec
 
-SLOW = 60.0  # seconds of a step from which on it is said what would be faster
+SLOW = 20.0  # seconds of a step from which on it is said what would be faster
 OTHER = 1.6  # times the products: norms, attention, choosing tokens, optimizer, Python; measured on a processor
 SAVES = 0.9  # of seconds or bytes at the most, for a setting to be proposed
 ADAPTER = 16  # rank of the LoRA that is proposed
+LEAST = (("max_new_tokens", 64), ("prompts_per_step", 1), ("pairs_per_step", 1), ("sequences_per_step", 1),
+         ("group_size", 4))  # what is halved, in this order, and no further, to come below SLOW
 BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step")
 
 
@@ -141,5 +144,27 @@ def lighter(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping
         theirs = sizes if spec.knobs["lora_rank"] == other.knobs["lora_rank"] else with_lora
         if theirs:
             found.append(Lighter(way, need(other, theirs, speed)))
-    return [each for each in found if each.need.seconds <= SAVES * now.seconds
+    some = [each for each in found if each.need.seconds <= SAVES * now.seconds
             or (now.fits is False and each.need.bytes <= SAVES * now.bytes)]
+    enough = any(each.need.seconds <= SLOW for each in some)
+    return some if enough else [*filter(None, [_together(spec, sizes, with_lora, speed)]), *some]
+
+
+def _together(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping[str, Any]) -> Lighter | None:
+    """The first settings, one after the other, with which a step takes no longer than SLOW and fits: LoRA, then shorter
+    completions, then fewer. None where they do not come so far."""
+    adapts = with_lora is not None and not spec.knobs["lora_rank"]
+    for way in _down(spec, {"lora_rank": ADAPTER} if adapts else {}):
+        if other := changed(spec, way):
+            found = need(other, with_lora if adapts and with_lora else sizes, speed)
+            if found.seconds <= SLOW and found.fits is not False:
+                return Lighter(way, found)
+    return None
+
+
+def _down(spec: RunSpec, way: dict[str, Value]) -> Iterator[Way]:
+    """Settings that need less and less, each with those before it."""
+    for key, least in LEAST:
+        while (half := int(way.get(key, spec.knobs.get(key, 0))) // 2) >= least:
+            way[key] = half
+            yield tuple(way.items())

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from labcore.device import pick_device
+from labcore.spec import activity
 
 ROWS = (1, 4, 16, 64, 256)  # that are decoded together, and the last of them tokens of a pass
 CACHES = 128 * 2**20  # bytes, more than the caches of a processor hold
@@ -61,6 +62,7 @@ def _by_threads(layers: list[list[Tensor]], head: list[list[Tensor]], threads: i
 
 def _seconds(groups: list[list[Tensor]], rows: int, clock: Callable[[], float]) -> float:
     """The least time that the products of `rows` rows by all weights of a group take; the groups take turns."""
+    activity.report(f"measuring the speed of this machine with {rows} row{'s' if rows > 1 else ''}")
     inputs = {weight.shape[1]: torch.rand(rows, weight.shape[1], device=weight.device, dtype=weight.dtype)
               for weight in groups[0]}
     best, begun, count = float("inf"), clock(), 0

@@ -38,7 +38,8 @@ def best_of_group(rewards: Tensor) -> Tensor:
     One completion per group, none where nothing could be scored. The best may still be wrong. A KL in the reward is
     part of what is ranked: R − β Σ_t k_1, the paper's modified reward.
 
-    Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT) and its KL regularisation.
+    Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT) and its KL regularisation. The authors' code,
+    LMFlow's raft_aligner, ranks by the reward alone, as this does where no KL is in the reward.
     """
     highest = torch.where(rewards.isnan(), -torch.inf, rewards).amax(1, keepdim=True)
     best = rewards == highest  # NaN equals nothing

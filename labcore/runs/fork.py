@@ -172,14 +172,14 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     start = run_folder(run_id) / things.START
     if fetch.there(start):
         fetch.bring(start)
-        return _spec_in(start), start / "checkpoint"
+        return RunSpec.in_folder(start), start / "checkpoint"
     if not fetch.there(run_folder(parent) / "spec.json"):
         raise LabError(f"The run {parent}, from whose step {step} this fork was to start, was deleted: fork another "
                        "run, or start a new one.")
     found = dict(checkpoint.steps(run_folder(parent)))
     if step not in found:
         raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
-    return _spec_in(run_folder(parent)), fetch.bring(found[step])
+    return RunSpec.in_folder(run_folder(parent)), fetch.bring(found[step])
 
 
 def _left(row: RunRow) -> int:
@@ -187,8 +187,6 @@ def _left(row: RunRow) -> int:
     return row.spec.parent[1] if row.spec.parent else 0
 
 
-def _spec_in(folder: Path) -> RunSpec:
-    return RunSpec.from_json(fetch.bring(folder / "spec.json").read_text(encoding="utf-8"))
 
 
 def lineage(store: Store, run_id: str) -> list[Branch]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import labcore
-from labcore.files import atomic
+from labcore.files import atomic, written
 from labcore.files.artifacts import fetch
 from labcore.machine import exact_processor
 from labcore.spec.session import Device, Session, device_of
@@ -58,10 +58,13 @@ def noted(folder: Path) -> list[Versions]:
 
 def _read(path: Path) -> list[Versions]:
     try:
-        found: list[Versions] = json.loads(path.read_text(encoding="utf-8"))
+        found = written.read(path, list, "what the run was made with so far is not known")
     except FileNotFoundError:
         return []
-    return found
+    except written.Damaged as error:
+        print(error, file=sys.stderr, flush=True)
+        return []
+    return [each for each in found if isinstance(each, dict)]
 
 
 @cache

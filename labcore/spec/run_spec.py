@@ -87,7 +87,7 @@ class RunSpec:
     @property
     def declared(self) -> tuple[Knob, ...]:
         """The run's knobs, with the defaults of its algorithm on its task and its weights."""
-        return knobs_of(self.row, self.task_row, self.weights)
+        return pretrained.of_length(knobs_of(self.row, self.task_row, self.weights), self.knobs)
 
     @property
     def of_task(self) -> dict[str, Value]:
@@ -117,7 +117,7 @@ class RunSpec:
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @staticmethod
-    def from_json(text: str) -> RunSpec:
+    def from_json(text: str | bytes) -> RunSpec:
         """The spec written by `to_json`. Raises LabError where the text is none."""
         try:
             fields = json_of(text)
@@ -125,6 +125,21 @@ class RunSpec:
             return _filled(RunSpec(**fields))
         except (ValueError, AttributeError, TypeError, KeyError) as error:
             raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
+
+    @staticmethod
+    def in_folder(folder: Path) -> RunSpec:
+        """The spec that a run keeps in its `folder`.
+
+        Raises:
+            OSError: it is not there.
+            LabError: it is damaged.
+        """
+        path = fetch.bring(folder / "spec.json")
+        try:
+            return RunSpec.from_json(path.read_bytes())
+        except LabError as error:
+            raise LabError(f"{path} is damaged, so nothing can be asked of the run or continued from it: put the file "
+                           "back, which python -m labcore export RUN --out FOLDER writes anew.") from error
 
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
@@ -271,6 +286,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[str, Value]:
     """Every knob with the value given, or its default. Raises LabError where one is out of bounds."""
     filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    for knob in pretrained.of_length((*known.values(),), filled):
+        filled[knob.key] = filled[knob.key] if knob.key in given else knob.check(knob.default)
     if filled.get("rollouts") == "vllm" and "importance_cap" not in given:
         filled["importance_cap"] = VLLM_CAP
     return filled

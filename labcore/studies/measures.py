@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from labcore.catalog import choices
 from labcore.compare.traces import Trace
 from labcore.errors import LabError
+from labcore.files import written
 from labcore.files.artifacts import fetch
 from labcore.files.paths import run_folder
 from labcore.jobs import jobs
@@ -100,7 +100,7 @@ def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
     fetch.bring_run(row.id)
     lengths = [length for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
                if int(path.stem.removeprefix("step-")) > row.step - measure.rows
-               for length in _wrong_lengths(json.loads(path.read_text("utf-8")))]
+               for length in _wrong_lengths(written.read(path, dict, "run the study's run again"))]
     return float(np.mean(lengths)) if lengths else np.nan
 
 

@@ -24,15 +24,13 @@ _LETTER = re.compile(r"\s*\(?[A-J]\)?\s*")
 class Look:
     """Of the lines of a file of prompts or pairs. Lengths are in characters; of a pair the chosen side is the answer.
 
-    `longest` is the prompt with the most characters and `line` where it stands; `answers` has the shortest, the median
-    and the longest answer, and `lengths` all of them. `marked` answers end in "#### number", `empty` ones have no
-    text, and `fits` is the verifier that reads every answer right. `repeated` prompts stood before,
-    `disagreeing` ones of these with another answer.
+    `longest` is the longest prompt; `answers` has the shortest, the median and the longest answer, and `lengths` all of
+    them. `marked` answers end in "#### number", `empty` ones have no text, and `fits` is the verifier that reads every
+    answer right. `repeated` prompts stood before, `disagreeing` ones of these with another answer.
     """
 
     lines: int
     longest: int
-    line: int | None
     answers: tuple[int, int, int]
     lengths: tuple[int, ...]
     marked: int
@@ -53,13 +51,12 @@ def look_at(rows: Sequence[Problem | Pair | Single]) -> Look | None:
         return None
     answers = [answer_of(row) for row in rows]
     lengths = [len(answer.strip()) for answer in answers]
-    longest = max(rows, key=lambda row: len(row.prompt))
     seen: dict[str, str] = {}
     repeated = disagreeing = 0
     for row, answer in zip(rows, answers, strict=True):
         repeated += row.prompt in seen
         disagreeing += seen.setdefault(row.prompt, answer) != answer
-    return Look(len(rows), len(longest.prompt), longest.line, (min(lengths), int(median(lengths)), max(lengths)),
+    return Look(len(rows), max(len(row.prompt) for row in rows), (min(lengths), int(median(lengths)), max(lengths)),
                 tuple(lengths), sum(bool(_MARKED.search(answer)) for answer in answers),
                 fitting(answers), lengths.count(0), repeated, disagreeing)
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.tasks import WITHOUT_ANSWERS
 from labcore.errors import LabError
 from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts
@@ -37,7 +38,8 @@ class Prompts:
             fault = answer_fault(knobs, answer)
             if fault and row.answer is None:
                 raise LabError(f"L{place[1:]} has no field 'answer', with which the {knobs['verifier']} verifier "
-                               "compares: add it, or choose a verifier that needs none, such as regex or length.")
+                               f"compares: add it, or choose a verifier that needs none ({WITHOUT_ANSWERS}), also "
+                               "beside a judge, a reward model or functions of your own.")
             if fault:
                 raise LabError(f"The answer in {place} {fault}: correct it, or choose another verifier.")
             columns = {key: value[key] for key in value if key not in OWN}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NotOwner
 from labcore.spec import activity
 from labcore.spec.activity import Activity
 from labcore.spec.durations import left
@@ -80,6 +80,8 @@ class LongStep:
         try:
             self._spoken.say(self._step, f"step {self._step:,}: {found}{self._left(found, begun)}")
             self._look(found)
+        except NotOwner:  # another process has the run, or it was deleted: no step of it is worth finishing
+            raise
         except LabError as error:  # the store is away, say: the run meets that at the end of its step
             print(error, file=sys.stderr, flush=True)
         self._held += time.perf_counter() - begun

@@ -10,7 +10,7 @@ from app.training.data_words import of_file, of_trial
 from labcore.spec.run_spec import make
 from labcore.tasks.look import Look
 
-LOOK = Look(100, 80, 7, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)
+LOOK = Look(100, 80, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def of(spec, **changed):
     return of_file(dataclasses.replace(LOOK, **changed), spec)
 
 
-def test_a_file_without_a_fault_is_two_good_sentences(spec):
+def test_a_file_without_a_fault_is_one_good_sentence(spec):
+    """The lengths in tokens, and whether they fit the context, are the preview's to say: not here once more."""
     found = of(spec())
-    assert said(found) == ("100 prompts; answers have 1 to 9 characters, median 4. The longest prompt (line 7) has 80 "
-                           "tokens; the model's context is 2,048.")
+    assert said(found) == "100 prompts; answers have 1 to 9 characters, median 4."
     assert {finding.level for finding in found} == {"good"} and not proposals(found)
     assert said(of(spec(), lines=1, answers=(1, 1, 1))).startswith("1 prompt; answers have 1 character each.")
 
@@ -58,12 +58,6 @@ def test_the_verifier_that_reads_every_answer_is_proposed(spec, fits, words):
     assert words in said(found, "note") and proposals(found)[f"Use the {fits} verifier"].knobs == (("verifier", fits),)
 
 
-def test_a_prompt_that_does_not_fit_the_context_is_a_warning(spec):
-    assert "has 2,000 tokens" in said(of(spec(), longest=2000, lengths=(4,) * 100), "warning")
-    assert "does not fit" not in said(of(spec(), longest=2048 - 64))
-    assert "tokens" not in said(of(spec(model="a/model"), longest=9000)), "only its own tokenizer knows"
-
-
 def test_answers_that_the_limit_cuts_propose_a_longer_one_if_there_is_room(spec):
     cut = of(spec(), lengths=(10,) * 50 + (299,) * 50)
     assert "50 of 100 answers are longer than the length limit of 64 tokens" in said(cut, "warning")
@@ -78,6 +72,14 @@ def test_lines_without_an_answer_and_repeats(spec):
     assert "3 prompts repeat an earlier one." in said(of(spec(), repeated=3), "note")
     assert "1 prompt repeats an earlier one, 1 with another answer." in said(
         of(spec(), repeated=1, disagreeing=1), "warning")
+
+
+def test_a_file_without_answers_has_nothing_for_sft(spec):
+    first = of(spec(verifier="length"), empty=100)
+    assert "SFT has nothing to learn" in said(first, "warning")
+    assert proposals(first)["No SFT"].knobs == (("sft_steps", 0),)
+    assert said(of(spec(verifier="length", sft_steps=0), empty=100), "note").startswith("No line has an answer.")
+    assert not proposals(of(spec("sft", verifier="length"), empty=100))
 
 
 def result(right=0, count=16, rewards=(0.0,), **more):
@@ -112,9 +114,8 @@ def test_a_shaped_reward_is_proposed_where_the_task_has_one(spec):
 
 def test_a_model_of_the_user_s_is_called_by_its_name_and_can_be_taught(spec):
     found = of_trial(result(), spec(model="org/model"), False)
-    assert said(found).startswith("The longest prompt has 40 tokens; the model's context is 512.")
-    assert "org/model answered 0 of 16; with" in said(found) and proposals(found)["Switch to SFT"].algorithm == "sft"
-    assert "does not fit" in said(of_trial(result(longest=500), spec(model="org/model"), False), "warning")
+    assert said(found).startswith("org/model answered 0 of 16; with")
+    assert proposals(found)["Switch to SFT"].algorithm == "sft"
 
 
 def test_some_right_all_right_and_rewards_that_differ(spec):

@@ -81,7 +81,7 @@ def test_the_text_of_a_fix_is_no_markdown(page, lab):
 
 
 def test_a_verdict_is_a_marker_and_a_note_is_none():
-    note = Finding("The clip cannot act", "one update", "", rule="clip_cannot_act", severity="note")
+    note = Finding("The clip has no effect", "one update", "", rule="clip_cannot_act", severity="note")
     found = feed({"reward": 0.1}, {"reward": 0.2})
     changes = (Change(1, ILL.rule, ILL), Change(1, note.rule, note), Change(2, ILL.rule))
     found.take([], [Event(place, change.step, doctor.EVENT, doctor.payload(change), 0.0)

@@ -69,6 +69,15 @@ def test_five_algorithms_with_three_seeds_are_one_click_from_the_same_base(page,
     assert lab.launcher.woken
 
 
+def test_a_knob_of_the_task_counts_for_all_algorithms_wherever_it_is_moved(page, lab):
+    test = page("compare")
+    test.session_state["launch-llm:knobs"] = True
+    next(each for each in ran(test).slider if each.label == "Letters").set_value(8)
+    assert next(each for each in ran(test).slider if each.label == "Letters").value == 8
+    button(test, "Start 15 runs").click()
+    assert {run.spec.knobs["letters"] for run in ran(test) and lab.store.runs()} == {8}
+
+
 def test_a_sweep_has_its_values_and_seeds_and_says_what_is_wrong(page, lab):
     test = page("compare")
     ways = next(each for each in test.segmented_control if each.label == "Compare")

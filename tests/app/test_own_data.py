@@ -106,6 +106,64 @@ def test_a_second_file_that_cannot_be_used_or_kept_can_be_taken_away(lab, page, 
         assert [each.value for each in ran(test).error] == ["The disk is full."]
 
 
+def rows(count: int) -> bytes:
+    return "\n".join(json.dumps({"prompt": f"{n}+1=", "answer": f"so {n + 1}"}) for n in range(count)).encode()
+
+
+def fault(test) -> str:
+    """Why no run can be started."""
+    return test.button(key="do:Run").help if test.button(key="do:Run").disabled else ""
+
+
+def test_no_file_is_lost_because_it_or_another_one_cannot_be_used(lab, page):
+    """A second file that is broken, a setting that does not fit, and a broken file in place of a good one."""
+    test = page("llm", algorithm="grpo", task="prompts")
+    test.file_uploader[0].set_value(("sums.jsonl", rows(30), "text/plain"))
+    ran(test).file_uploader[1].set_value(("broken.jsonl", b"{", "text/plain"))
+    kept = test.session_state["draft:new-llm"]["data"]
+    assert "broken.jsonl" in " ".join(each.value for each in ran(test).error)
+    assert "cannot be used as it is" in fault(test)
+    assert kept["prompts"].endswith("sums.jsonl") and "sums.jsonl: 27 problems to train on" in captions(test)
+    test.file_uploader[1].set_value(None)
+    test = pressed(ran(test), "Hold out a share instead")
+    test.selectbox(key=verifier_key(test)).set_value("numeric")
+    assert "The answer in line 1 of sums.jsonl" in ran(test).error[0].value and "cannot be used as it is" in fault(test)
+    test.file_uploader[0].set_value(None)
+    assert kept["prompts"].endswith("sums.jsonl") and "The answer in line 1 of sums.jsonl" in ran(test).error[0].value
+    test.selectbox(key=verifier_key(test)).set_value("exact")
+    assert not ran(test).error and not fault(test) and "sums.jsonl: 27 problems to train on" in captions(test)
+    test.file_uploader[0].set_value(("broken.jsonl", b"{", "text/plain"))
+    assert "broken.jsonl" in ran(test).error[0].value and fault(test)
+    test.file_uploader[0].set_value(None)
+    assert "sums.jsonl: 27 problems to train on" in captions(ran(test)) and not fault(test)
+
+
+def test_a_file_of_prompts_alone_is_used_with_a_verifier_that_needs_no_answer(lab, page):
+    test = page("llm", algorithm="grpo", task="prompts")
+    asks = "\n".join(json.dumps({"prompt": f"Say something about {n}."}) for n in range(30))
+    test.file_uploader[0].set_value(("asks.jsonl", asks.encode(), "text/plain"))
+    said = " ".join(each.value for each in ran(test).error)
+    assert "needs none (length, format, regex or json, or contains with a pattern)" in said and fault(test)
+    test = pressed(test, "Use the length verifier")
+    assert not test.error and not fault(test) and "asks.jsonl: 27 problems to train on" in captions(test)
+    test = pressed(test, "No SFT")
+    test.button(key="do:Run").click()
+    [run] = ran(test) and lab.store.runs()
+    assert (run.spec.knobs["verifier"], run.spec.knobs["sft_steps"]) == ("length", 0)
+
+
+def test_answers_that_the_verifier_cannot_read_have_a_button_for_one_that_can(lab, page):
+    test = page("llm", algorithm="grpo", task="prompts", verifier="numeric")
+    fractions = "\n".join(json.dumps({"prompt": f"{n}/8=", "answer": f"{n}/8"}) for n in range(30))
+    test.file_uploader[0].set_value(("f.jsonl", fractions.encode(), "text/plain"))
+    assert "is not a whole plain number" in " ".join(each.value for each in ran(test).error)
+    assert not pressed(test, "Use the math verifier").error and not fault(test)
+
+
+def verifier_key(test) -> str:
+    return next(each.key for each in test.selectbox if each.label == "Verifier")
+
+
 def test_a_file_too_small_to_hold_rows_out_says_so(page):
     test = page("llm", algorithm="dpo", task="preferences")
     test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.encode(), "application/json"))
@@ -154,6 +212,16 @@ def test_a_comparison_takes_the_algorithms_that_learn_from_the_file(page, lab):
     test = ran(test)
     assert "so the task is now Your own preferences" in " ".join(each.value for each in test.caption)
     assert next(each for each in test.multiselect if each.label == "Algorithms").value == ["dpo"]
+
+
+def test_a_comparison_holds_out_a_second_file_for_all_of_its_algorithms(page, lab):
+    test = page("compare")
+    next(each for each in test.selectbox if each.label == "Task").set_value("prompts")
+    ran(test).file_uploader[0].set_value(("sums.jsonl", rows(30), "text/plain"))
+    ran(test).file_uploader[1].set_value(("test.jsonl", rows(5), "text/plain"))
+    next(each for each in ran(ran(test)).button if each.label.startswith("Start")).click()
+    held = {uploads.file_at(run.spec.knobs["held_out_file"]).name for run in ran(test) and lab.store.runs()}
+    assert held == {"test.jsonl"} and len({run.spec.algorithm for run in lab.store.runs()}) > 1
 
 
 def test_a_large_model_is_tried_on_a_click_and_the_run_can_start_all_the_same(lab, opened):

@@ -159,17 +159,18 @@ def captions(test) -> str:
     return " ".join(caption.value for caption in test.caption)
 
 
-def test_a_knob_that_cannot_act_says_so_beside_it_and_only_while_it_is_so(page, lab):
-    hint = "Cannot act: one update per batch"
+def test_a_knob_without_effect_says_so_beside_it_and_only_while_it_is_so(page, lab):
+    hint = "one update per batch, so every ratio is 1."
     test = unfolded(page("llm", updates_per_batch="1"))
-    assert captions(test).count(hint) == 5, "each side of the clip, and three switches that bound the ratio"
-    assert "Cannot act: the reward shaping is none" in captions(test)
+    assert f"No effect of ε_low, ε_high: {hint}" in captions(test)
+    assert captions(test).count(hint) == 3, "once for neighbours: the clip, its bounds, off-policy sequences"
+    assert "the reward shaping is none." in captions(test)
     move(test, "Updates per batch", 2)
     assert hint not in captions(test)
     test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})))
     assert hint not in captions(test)
     move(test, "Updates per batch", 1)
-    assert captions(test).count(hint) == 5, "in a run it follows the live value"
+    assert captions(test).count(hint) == 3, "in a run it follows the live value"
 
 
 def unfolded(test):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app import algorithms
+from app import algorithms, session
 from tests.app.seeding import ran
 
 MODEL = "org/model"  # a hub id: nothing is fetched before a run
@@ -77,3 +77,23 @@ def test_a_run_is_started_with_the_values_that_are_shown(page, lab):
     ran(test)
     (run,) = lab.store.runs()
     assert (run.spec.knobs["learning_rate"], run.spec.knobs["schedule"], run.spec.steps) == (1e-5, "linear", 100)
+
+
+def test_a_default_that_follows_from_another_knob_follows_it(page, tmp_path, monkeypatch):
+    path = tmp_path / "sums.jsonl"
+    path.write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    monkeypatch.setattr(session, "_of_url", lambda kind: {
+        **session.defaults(kind), "task": "prompts", "model": MODEL, "steps": {}, "knobs": {},
+        "data": {"prompts": str(path)}})
+    test = page("llm")
+    kept = test.session_state["draft:new-llm"]["knobs"][algorithms.place("grpo", "", "prompts")]
+    assert (kept["max_new_tokens"], kept["overlong_buffer"]) == (256, 51)
+    kept["max_new_tokens"] = 8
+    test.session_state["more_knobs"] = True
+    ran(test)
+    assert kept["overlong_buffer"] == 1 and "Default 51" not in words(test)
+    assert "Default 1: a fifth of the length limit" in words(test)
+    kept["overlong_buffer"] = 4
+    kept["max_new_tokens"] = 100
+    ran(test)
+    assert kept["overlong_buffer"] == 4, "it was chosen"

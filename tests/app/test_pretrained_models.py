@@ -131,3 +131,11 @@ def test_the_cache_is_not_looked_at_while_the_choice_is_closed(page, monkeypatch
     monkeypatch.setattr(hub_models, "cached", lambda: 1 / 0)
     page("llm")
     page("exact")
+
+
+def test_a_comparison_offers_the_same_models(page, cache, tmp_path):
+    cache[LIKE] = tmp_path
+    test = page("compare")
+    test.session_state["pretrained_models"] = True
+    named(ran(test).selectbox, "Downloaded").set_value(LIKE)
+    assert f"Chosen: {LIKE}" in words(ran(test)) and test.session_state["draft:launch-llm"]["model"] == LIKE

@@ -101,3 +101,12 @@ def test_a_run_has_them_unless_something_is_said():
     adapted = make(algorithm_key="grpo", task_key="add", model="some/model", steps=7, knobs={"lora_rank": "8"})
     assert (adapted.knobs["learning_rate"], adapted.steps, adapted.weights) == (1e-5, 7, LORA)
     assert make(algorithm_key="grpo", task_key="add").knobs["learning_rate"] == 7e-4
+
+
+@pytest.mark.parametrize("limit", [1, 8, 100, None])
+def test_the_overlong_buffer_follows_the_length_limit(tmp_path, limit):
+    (tmp_path / "a.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}')
+    spec = make(algorithm_key="grpo", task_key="prompts", model="org/model", data=str(tmp_path / "a.jsonl"),
+                knobs={} if limit is None else {"max_new_tokens": limit})
+    default = next(knob.default for knob in spec.declared if knob.key == "overlong_buffer")
+    assert spec.knobs["overlong_buffer"] == default == (limit or 256) // 5

@@ -9,7 +9,7 @@ import pytest
 from labcore import machine
 from labcore.cli import costing
 from labcore.cli.main import main
-from labcore.jobs import cost, jobs
+from labcore.jobs import cost, jobs, step_time
 from labcore.spec.run_spec import make
 from tests.cli.test_cli import refused
 
@@ -63,3 +63,21 @@ def test_what_does_not_fit_is_said_with_what_to_change(monkeypatch, capsys):
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("GRPO: It may not fit: it needs about ") and "40.0 MB are free now, and the" in last
     assert last.endswith("So that it fits, set prompts_per_step to 16, or group_size to 4, or max_new_tokens to 4.")
+
+
+def test_a_measurement_of_the_machine_says_so(monkeypatch, capsys):
+    """Once: what is known by then is only printed."""
+    size = {"held": [], "longest": 4, "layers": 1}
+    spec = make(algorithm_key="grpo", task_key="sort", model="org/model", absent=True)
+    measured = iter([{"sizes": [size, size]}, {"rows": [1]}] * 2)
+    monkeypatch.setattr(costing, "Sizes", lambda **found: found)
+    monkeypatch.setattr(costing, "computed", lambda asked: next(measured))
+    monkeypatch.setattr(step_time, "asks", lambda _: True)
+    monkeypatch.setattr(step_time, "speed_asked", lambda *_: {"job": "speed"})
+    monkeypatch.setattr(step_time, "need", lambda *_: step_time.Need(90.0, 10**9, True))
+    monkeypatch.setattr(step_time, "lighter", lambda *_: [])
+    assert "GRPO: 1 min 30 s" in costing.times([spec])
+    assert capsys.readouterr().err == "measuring the speed of this machine for GRPO …\n"
+    jobs._keep(jobs.put({"job": "speed"}), {})
+    costing.times([spec])
+    assert capsys.readouterr().err == ""

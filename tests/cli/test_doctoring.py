@@ -56,7 +56,7 @@ def test_metrics_of_another_tool_and_what_has_passed(capsys, tmp_path):
     assert main(["doctor", str(path)]) == 0
     said = capsys.readouterr().out
     assert "Sampler and trainer disagree: log-probabilities differ by 0.2 nats/token" in said
-    assert "The clip cannot act: no token was clipped" in said
+    assert "The clip has no effect: no token was clipped" in said
     assert "  passed   The policy is far from the reference: KL 2 nats/token" in said and "labcore" not in said
 
 

@@ -8,6 +8,7 @@ from labcore.doctor.doctor import CLOSES, EVERY, Doctor, course, holding, payloa
 from labcore.doctor.finding import Finding
 from labcore.doctor.seeds import few_seeds
 from labcore.doctor.series import BLOCK, RECENT, Series
+from labcore.spec.run_spec import make
 from labcore.store.rows import EVENTS, Event
 from tests.doctor.tools import ONE, STUCK, Row, drops, found, spec_of, steps, well
 
@@ -102,6 +103,17 @@ def test_too_big_steps_pass_where_the_run_came_through():
 
 def test_too_big_steps_of_another_tool_pass_by_what_they_show():
     assert "step_too_big" not in found(None, drops("kl", 0.02, 1.2, 20), 100)
+
+
+def test_one_update_per_batch_is_no_finding_where_it_is_the_default():
+    """Of pretrained weights it is: the lab itself chose it, and no clip was asked for."""
+    found = []
+    for knobs in ({}, {"clip_low": 0.1}):
+        doctor = Doctor(make(algorithm_key="grpo", task_key="sort", model="org/model", knobs=knobs))
+        for at in range(1, 31):
+            doctor.take(at, well(at), doctor._knobs)
+        found.append("clip_cannot_act" in {each.rule for each in doctor.findings})
+    assert found == [False, True], "who moves the clip is told that it has no effect"
 
 
 def test_the_knobs_are_those_in_use():

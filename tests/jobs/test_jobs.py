@@ -193,6 +193,20 @@ def test_the_desk_takes_the_newest_first_and_no_question_twice():
     assert desk.waiting == []
 
 
+def test_downloads_keep_no_other_job_waiting():
+    started = []
+    desk = Desk(lambda job: started.append(job) or 100 + len(started))
+    downloads = [jobs.put({"job": "download", "name": f"org/{place}"}) for place in range(AT_ONCE + 1)]
+    looks = [jobs.put({"job": "data_preview", "spec": str(place)}) for place in range(AT_ONCE + 1)]
+    for job in (*looks, *downloads):
+        desk.hear(f"job {job}")
+    desk.fill()
+    assert set(started) == {*downloads[1:], *looks[1:]} and desk.waiting == [looks[0], downloads[0]]
+    desk.note(101 + started.index(looks[1]), 0)
+    desk.fill()
+    assert desk.waiting == [downloads[0]], "its place is for another job that computes"
+
+
 def test_a_disk_that_is_full_does_not_take_the_runs_along(monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")

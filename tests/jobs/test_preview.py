@@ -40,8 +40,9 @@ MANY = {"count": 25, "lines": [*range(1, 21)], "why": "Line 1 is bad.", "longest
         "warning", "1 row cannot be rendered, so the run does not start: line 3. Line 3 is bad.")),
     ({"unjudged": TWO | {"why": "is empty"}}, {}, (
         "warning", "2 answers cannot be used by the verifier exact: lines 3, 8. The first is empty.")),
-    ({"answered": False}, {}, ("note", "No row has an answer: choose a verifier that needs none, such as regex, length "
-                                       "or format, or rewards of your own.")),
+    ({"answered": False}, {}, ("note", "No row has an answer: choose a verifier that needs none (length, format, regex "
+                                       "or json, or contains with a pattern), also beside a judge, a reward model or "
+                                       "functions of your own.")),
     ({"out_of_order": TWO | {"why": "turn 2 is by the user, after the user"}}, {}, (
         "note", "2 conversations have turns in an unusual order: lines 3, 8 (turn 2 is by the user, after the user).")),
     ({"long": MANY}, {}, (

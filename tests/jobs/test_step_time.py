@@ -64,6 +64,18 @@ def test_only_what_is_slow_or_large_is_told_what_saves():
     assert "lora_rank" not in str([each.way for each in step_time.lighter(spec, SIZES, None, slow)])
 
 
+def test_where_one_setting_is_not_enough_the_first_of_all_together_is_one_that_is():
+    slow = SPEED | {key: [0.1 * each for each in SPEED[key]] for key in ("layer", "head")}
+    lora = replace(SIZES, held=[HELD[0] | {"learnt": 10}])
+    spec = grpo(group_size=8, prompts_per_step=8, max_new_tokens=256)
+    first, *rest = step_time.lighter(spec, SIZES, lora, slow)
+    assert all(each.need.seconds > step_time.SLOW for each in rest) and rest
+    assert first.need.seconds <= step_time.SLOW and first.way[:2] == (("lora_rank", 16), ("max_new_tokens", 64))
+    assert dict(first.way)["prompts_per_step"] < 8
+    other = step_time.changed(spec, first.way)
+    assert step_time.lighter(other, lora, lora, slow) == [], "pressed once, it is done"
+
+
 def test_what_may_not_fit_is_told_what_needs_less(monkeypatch):
     large = replace(SIZES, layers=40, hidden=512, inner=2048, vocabulary=1000, longest_packed=10_000)
     monkeypatch.setattr(machine, "free_memory", lambda name: 10**7)

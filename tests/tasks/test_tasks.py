@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from labcore.catalog.llm.tasks import TASKS
+from labcore.catalog.llm.tasks import TASKS, WITHOUT_ANSWERS
 from labcore.errors import LabError
 from labcore.tasks.add import digits_right
 from labcore.tasks.look import look
@@ -66,6 +66,19 @@ def test_the_state_of_the_generator_is_all_there_is_to_checkpoint(make, key):
     later = np.random.default_rng()
     later.bit_generator.state = state
     assert make(key).problems(5, later) == expected
+
+
+@pytest.mark.parametrize("name, pattern", [("length", ""), ("json", ""), ("format", "<a>…</a>"), ("regex", "a+"),
+                                           ("contains", "x"), ("contains", ""), ("exact", ""), ("numeric", ""),
+                                           ("math", ""), ("choice", "")])
+def test_prompts_without_answers_need_a_verifier_without_them(make, name, pattern):
+    asks = [{"prompt": f"Say something about {n}."} for n in range(30)]
+    if name in WITHOUT_ANSWERS and (pattern or name != "contains"):
+        task = make("prompts", asks, verifier=name, pattern=pattern)
+        assert task.size == 30 and task.score(task.rows[0], '{"a": "x"}').reward in (0, 1)
+        return
+    with pytest.raises(LabError, match=f"the {name} verifier compares: .* needs none .length, format, regex or json"):
+        make("prompts", asks, verifier=name, pattern=pattern)
 
 
 def test_sort(make):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import threading
 import time
 
 import pytest
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NotOwner
 from labcore.runs.steering import Steering
 from labcore.spec import activity
 from labcore.spec.activity import report
@@ -123,6 +124,22 @@ def test_a_step_that_reports_hears_a_stop_within_two_seconds():
     assert drive(store, run_id, start=Reporting.start, on_activity=ask) == "stopped"
     assert time.monotonic() - asked[0] < 2.0
     assert [step.step for step in store.steps_after(run_id)] == [1, 2]
+
+
+def test_a_run_that_is_no_longer_its_own_ends_within_its_step():
+    """It was taken for lost and resumed elsewhere."""
+    store, asked = Store(), []
+    run_id = store.create(fake.grpo(5))
+
+    def lose(_run, step, _text):
+        if step == 3 and not asked:
+            asked.append(time.monotonic())
+            assert run_id in store.lost(os.getpid(), platform.node(), "its process is gone")
+            store.requeue(run_id)
+            assert store.claim(run_id, 4242, "far")
+    with pytest.raises(NotOwner, match="belongs to another process now"):
+        drive(store, run_id, start=Reporting.start, on_activity=lose)
+    assert time.monotonic() - asked[0] < 5.0, "the step would take half a minute"
 
 
 class Moved(fake.FakeSession):

@@ -16,6 +16,7 @@ from app.lab import errors_shown, lab
 from app.link import Param
 from app.plan import Plan
 from app.tokens import literal
+from app.training import pretrained_models
 from app.training.knobs import model_label, widgets_of
 from app.training.uploads import uploader
 from labcore.catalog import kinds
@@ -110,7 +111,9 @@ def _task(plan: Plan, way: str) -> None:
     if several:
         with right:
             _select(plan, "model", "Model", list(kind.models), model_label, accept_new_options=True,
-                    help="A built-in size, a run (RUN or RUN@STEP), a Hugging Face folder or a hub id.")
+                    help="A built-in size, or type a run: RUN or RUN@STEP.")
+            if kind.pretrained:
+                pretrained_models.show(plan)
     uploader(plan, _rows(plan) if way == "algorithms" else ())
 
 

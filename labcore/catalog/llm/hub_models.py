@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HubModel:
-    """A model of the hub. `megabytes` is about what is downloaded, 10^6 bytes each; `gated`: its terms must be accepted
-    on its page first."""
+    """A model of the hub. `megabytes` is about what is downloaded, 10^6 bytes each: two bytes for each weight of its
+    file, and the files of its tokenizer; `gated`: its terms must be accepted on its page first."""
 
     key: str
     parameters: str
@@ -35,7 +35,7 @@ HUB_MODELS: dict[str, HubModel] = {
         HubModel("Qwen/Qwen2.5-0.5B-Instruct", "0.5 B", 1000, "Apache 2.0",
                  "arithmetic and school maths"),
         HubModel("Qwen/Qwen3-0.6B", "0.6 B", 1520, "Apache 2.0", "reasoning: it thinks before it answers"),
-        HubModel("meta-llama/Llama-3.2-1B-Instruct", "1.2 B", 2490, "Llama 3.2 community licence",
+        HubModel("meta-llama/Llama-3.2-1B-Instruct", "1.2 B", 2480, "Llama 3.2 community licence",
                  "the most able of these, on a GPU or with LoRA", gated=True),
     )
 }

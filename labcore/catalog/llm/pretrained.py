@@ -80,10 +80,10 @@ _OF_ROWS: Mapping[str, Defaults] = {
                    "temperature": Default(0.9, _trl("OnlineDPOConfig"))},
     "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
+_BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"
 _OF_FILES: Defaults = {
     "max_new_tokens": Default(_LENGTH, "half of TRL 1.16's GRPOConfig, on a file of yours"),
-    "overlong_buffer": Default(_LENGTH // 5, "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476",
-                               (0, _LENGTH))}
+    "overlong_buffer": Default(_LENGTH // 5, _BUFFER, (0, _LENGTH))}
 
 
 def defaults(row: Algorithm, task: Task, weights: str) -> Defaults:
@@ -103,6 +103,13 @@ def fitted(knobs: tuple[Knob, ...], found: Defaults) -> tuple[Knob, ...]:
     """`knobs` with these defaults."""
     return tuple(knob.with_default(found[knob.key].value, found[knob.key].source, found[knob.key].safe)
                  if knob.key in found else knob for knob in knobs)
+
+
+def of_length(knobs: tuple[Knob, ...], values: Mapping[str, Value]) -> tuple[Knob, ...]:
+    """`knobs` with the defaults that follow from the length limit that a run has by its `values`."""
+    limit = int(values.get("max_new_tokens", 0))
+    return tuple(knob.with_default(limit // 5, knob.source, (0, limit)) if limit and knob.source == _BUFFER else knob
+                 for knob in knobs)
 
 
 def _rate(row: Algorithm) -> Default:

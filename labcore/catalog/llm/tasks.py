@@ -6,6 +6,7 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.task import Task
 
 _ALL = ("online", "preference", "reward_model", "sft")  # loops
+WITHOUT_ANSWERS = "length, format, regex or json, or contains with a pattern"  # verifiers of prompts alone
 VERIFIERS = ("exact", "numeric", "math", "choice", "regex", "contains", "length", "format", "json")
 
 _VERIFIER = (

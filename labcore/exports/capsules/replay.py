@@ -160,7 +160,7 @@ class _Rerun:
         made_with = [entry for entry in self._capsule.manifest["made_with"]
                      if entry.get("from", 0) < self._difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
-        found = changed(before, versions.noted(run_folder(self._run_id))[-1])
+        found = changed(before, (versions.noted(run_folder(self._run_id)) or [versions.here()])[-1])
         return (*(["the model, whose weights are others than those the run began with"] if self._other_model() else []),
                 *found)
 

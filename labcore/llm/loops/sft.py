@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from labcore.catalog.choices import SFT_LOSS
 from labcore.catalog.right import check
+from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import Evaluation, evaluate
@@ -26,10 +28,19 @@ from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
+from labcore.tasks.look import answer_of
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
-    """Yield a Record per update, until the steps are done or enough of the sampled completions are right."""
+    """Yield a Record per update, until the steps are done or enough of the sampled completions are right.
+
+    Raises:
+        LabError: the rows of the user's file have no answers.
+    """
+    rows = getattr(session.task, "rows", ())
+    if rows and not any(answer_of(row).strip() for row in rows):
+        raise LabError(f"No row of {Path(session.spec.data or '').name} has an answer, so SFT has nothing to learn: "
+                       "set sft_steps to 0 for a run that learns from rewards.")
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
         session.probes.begin()
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0

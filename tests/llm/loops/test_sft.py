@@ -109,6 +109,15 @@ def test_a_prompt_longer_than_the_context_names_its_line(monkeypatch):
         sft.update(started)
 
 
+def test_a_file_without_answers_is_refused(tmp_path):
+    """Else it would teach a model to answer nothing."""
+    path = tmp_path / "asks.jsonl"
+    path.write_text("".join(f'{{"prompt": "Say {n}."}}\n' for n in range(9)))
+    started = session("sft", letters=False, task="prompts", data=str(path), verifier="length")
+    with pytest.raises(LabError, match=r"No row of asks\.jsonl has an answer, so SFT has nothing to learn"):
+        records(started)
+
+
 def test_the_same_spec_twice_is_the_same_run():
     first, second = session("sft"), session("sft")
     assert [r.metrics for r in records(first)] == [r.metrics for r in records(second)]
