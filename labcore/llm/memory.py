@@ -1,0 +1,46 @@
+"""The memory of a run: the room of its micro-batches, and what to do where the device has too little."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from labcore.llm.graphs import Graphs
+from labcore.llm.nets.micro_batches import Room, room_of
+from labcore.spec.run_spec import RunSpec
+
+
+class Holds(Protocol):
+    """What is asked of a session. See `LlmSession`."""
+
+    spec: RunSpec
+    device: torch.device
+    models: dict[str, nn.Module]
+    halvings: int
+    notes: list[str]
+    graphs: Graphs | None
+
+    @property
+    def optimizers(self) -> Mapping[str, object]: ...
+
+
+def room(session: Holds) -> Room:
+    """What a micro-batch may take."""
+    moved = [session.models[name] for name in session.optimizers]
+    return room_of(session.models.values(), moved, session.spec, session.halvings)
+
+
+def halve_micro_batches(session: Holds) -> None:
+    """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
+    session.halvings += 1
+    session.notes.append(f"The device's memory was short: micro-batches have 1/{2**session.halvings} of the prompts "
+                         "that were planned, at least one.")
+    for model in session.models.values():
+        model.zero_grad(set_to_none=True)
+    if session.graphs:
+        session.graphs.make_room()
+    if session.device.type == "cuda":
+        torch.cuda.empty_cache()
