@@ -81,6 +81,7 @@ _OF_ROWS: Mapping[str, Defaults] = {
     "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _OF_FILES: Defaults = {
+    "held_out_every": Default(0, _MEASURED),
     "max_new_tokens": Default(_LENGTH, "half of TRL 1.16's GRPOConfig, on a file of yours"),
     "overlong_buffer": Default(_LENGTH // 5, "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476",
                                (0, _LENGTH))}
