@@ -88,7 +88,7 @@ _OF_FILES: Defaults = {
 
 
 def defaults(row: Algorithm, task: Task, weights: str) -> Defaults:
-    """The defaults of `row` on `task` for such weights, by knob: only of knobs that it has, none for SCRATCH."""
+    """The defaults of `row` on `task` for such weights, by knob: only of knobs that they have, none for SCRATCH."""
     if weights == SCRATCH:
         return {}
     of_task = _OF_FILES if task.data in ("prompts", "preferences") else {}
@@ -96,7 +96,7 @@ def defaults(row: Algorithm, task: Task, weights: str) -> Defaults:
              **_OF_ROWS.get(row.key, {}), **of_task}
     if weights == LORA:
         found |= {key: _of_lora(found[key]) for key in ("learning_rate", "critic_learning_rate") if key in found}
-    known = {knob.key for knob in row.knobs}
+    known = {knob.key for knob in (*row.knobs, *task.knobs)}
     return {key: default for key, default in found.items() if key in known}
 
 
