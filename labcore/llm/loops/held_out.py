@@ -74,8 +74,8 @@ def answers(alone: LlmSession, rows: Rows) -> dict[str, float]:
         return {}
     problems, samples = problems_of(rows), int(alone.knobs["held_out_samples"])
     score = reward if "reward_source" in alone.knobs else verified
+    drawn = _drawn(alone, problems, samples, score)  # of few prompts at once, so that the first token comes soon
     greedy = _drawn(alone, problems, 1, verified, greedy=True)
-    drawn = _drawn(alone, problems, samples, score)
     right = torch.cat([rewards.exact for _, rewards in drawn]).view(len(problems), samples)
     total = torch.cat([rewards.total for _, rewards in drawn])
     scored = total[~total.isnan()]

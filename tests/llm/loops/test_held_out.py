@@ -124,7 +124,7 @@ def test_accuracies_are_those_of_the_policy_after_the_step(data):
                      for problem, text in zip(made.task.held, greedy.texts, strict=False)]
             if step > 1 or torch.equal(before, weights(made.policy)):
                 assert record.metrics["held_out/greedy"] == sum(right) / 4
-            assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [4, 12]
+            assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [12, 4]
             assert record.metrics["held_out/rows"] == 4
             assert 0 <= record.metrics["held_out/accuracy"] <= record.metrics["held_out/pass@2"] <= 1
             assert "held_out/pass@4" not in record.metrics
@@ -145,8 +145,9 @@ def test_an_evaluation_says_how_far_it_is(data):
     made, heard = started(data, "grpo", "prompts", held_out_prompts=4), []
     with listening(lambda *given: heard.append(str(now(*given)))):
         held_out.measured(made)
-    assert heard[0] == "greedy completions of held-out prompts 1 to 4 of 4, sampling 0 of 6 tokens"
-    assert any(text.startswith("sampled completions of held-out prompts 1 to 4 of 4, sampling 5") for text in heard)
+    for place, kind in ((0, "sampled"), (-1, "greedy")):
+        words = f"{kind} completions of held-out prompts 1 to 4 of 4, sampling {{}} of 6 tokens"
+        assert heard[place] == words.format(0 if kind == "sampled" else 5)
 
 
 def test_only_pretrained_weights_have_no_interval_by_default(data, tmp_path):
@@ -160,7 +161,7 @@ def test_completions_are_drawn_in_parts_no_larger_than_the_runs_own(data):
     made = started(data, "grpo", "prompts", steps=1, held_out_samples=20)
     with patch("labcore.llm.loops.held_out.generate", side_effect=generate) as drawn:
         found = held_out.measured(made)
-    assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [6, *[20] * 6]
+    assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [*[20] * 6, 6]
     assert found["held_out/rows"] == 6 and "held_out/pass@16" in found and "held_out/pass@32" not in found
 
 
