@@ -65,7 +65,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     logits = next(step)
     for count in range(max_new_tokens):
         report(SAMPLING, count, max_new_tokens)
-        scaled = (logits.float() / temperature).log_softmax(-1)
+        scaled = (logits if temperature == 1 else logits.float() / temperature).log_softmax(-1, torch.float32)
         token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
         token = token.where(going, one_end(eos))  # so that what ended alike stays alike, and packed rows have it once
         ids.append(token)

@@ -26,7 +26,7 @@ from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
 from labcore.errors import Diverged, LabError
 from labcore.files.adapters import base_of, is_adapter
-from labcore.llm import checkpoint, optimizers
+from labcore.llm import checkpoint, memory, optimizers
 from labcore.llm.batch import Completions
 from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
 from labcore.llm.fitting import fitted
@@ -36,7 +36,7 @@ from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.lora import Lora
-from labcore.llm.nets.micro_batches import Cut, Room, room_of
+from labcore.llm.nets.micro_batches import Cut, Room
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
@@ -200,6 +200,7 @@ class LlmSession:
     def _start(cls, spec: RunSpec, base_folder: Path | None, resume: Path | None) -> Self:
         """`start`, for a session of this class."""
         device = pick_device(spec.device)
+        memory.keep_freed()
         report("reading the data")
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model
@@ -339,20 +340,11 @@ class LlmSession:
     @property
     def room(self) -> Room:
         """What a micro-batch may take."""
-        moved = [self.models[name] for name in self.optimizers]
-        return room_of(self.models.values(), moved, self.spec, self.halvings)
+        return memory.room(self)
 
     def halve_micro_batches(self) -> None:
-        """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
-        self.halvings += 1
-        self.say_once(f"The device's memory was short: micro-batches have 1/{2**self.halvings} of the prompts that "
-                      "were planned, at least one.")
-        for model in self.models.values():
-            model.zero_grad(set_to_none=True)
-        if self.graphs:
-            self.graphs.make_room()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        """From now on cut batches into parts of half the size: see `memory`."""
+        memory.halve_micro_batches(self)
 
     def rate(self, name: str) -> float:
         """The learning rate of network `name` in the next update, as the schedule has moved it."""

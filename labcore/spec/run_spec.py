@@ -198,7 +198,7 @@ def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) 
     own = task_row.own(row.loop)
     of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
                        for knobs in (row.knobs, task_row.knobs))
-    return pretrained.fitted(of_row, pretrained.defaults(row, task_row, weights)) + of_task
+    return pretrained.fitted(of_row + of_task, pretrained.defaults(row, task_row, weights))
 
 
 def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:

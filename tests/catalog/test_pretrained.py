@@ -55,7 +55,7 @@ def test_adapters_take_ten_times_the_rate(algorithm):
 def test_every_default_has_a_source_fits_its_knob_and_is_not_warned_of(algorithm, task, weights):
     row, work = ALGORITHMS[algorithm], TASKS[task]
     found = defaults(row, work, weights)
-    assert {"learning_rate", "schedule"} <= found.keys() <= {knob.key for knob in row.knobs}
+    assert {"learning_rate", "schedule"} <= found.keys() <= {knob.key for knob in (*row.knobs, *work.knobs)}
     declared = {knob.key: knob for knob in knobs_of(row, work, weights)}
     for key, default in found.items():
         knob = declared[key]

@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from labcore.maths.logprobs import entropy, logprobs_and_entropy, selective_log_softmax
+from labcore.maths import logprobs as module
+from labcore.maths.logprobs import WIDE, entropy, logprobs_and_entropy, selective_log_softmax
 
 
 def test_by_hand(close):
@@ -92,3 +93,38 @@ def test_limits(close):
 
 def test_large_logits_do_not_overflow(close):
     close(selective_log_softmax(torch.tensor([1e4, 1e4]), torch.tensor(0)), math.log(0.5))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_large_vocabulary_gives_the_same_numbers_a_few_rows_at_a_time(monkeypatch, generator, temperature, dtype):
+    monkeypatch.setattr(module, "AT_ONCE", 3 * WIDE)  # rows 3, 3, 2
+    logits = 3 * torch.randn(4, 2, WIDE, generator=generator)
+    logits[0, 0, 5:] = -torch.inf
+    logits, index = logits.to(dtype), torch.randint(5, (4, 2), generator=generator)
+    pull = torch.randn(4, 2, generator=generator)
+
+    def measured():
+        given = logits.clone().requires_grad_()
+        chosen, entropies = logprobs_and_entropy(given, index, temperature, entropy_grad=False)
+        assert not entropies.requires_grad
+        (chosen * pull).sum().backward()
+        return chosen, entropies, selective_log_softmax(logits, index, temperature), given.grad
+
+    *fast, gradient = measured()
+    monkeypatch.setattr(module, "WIDE", WIDE + 1)
+    *plain, expected = measured()
+    assert all(map(torch.equal, fast, plain))
+    torch.testing.assert_close(gradient, expected, rtol=1e-6 if dtype == torch.float32 else 1e-2, atol=1e-7)
+
+
+def test_the_table_of_a_large_vocabulary_becomes_the_gradient(generator):
+    """It is allocated once, and a second backward pass, which would find the gradient in it, is refused."""
+    logits = torch.randn(2, WIDE, generator=generator, requires_grad=True)
+    chosen, entropies = logprobs_and_entropy(logits, torch.tensor([1, 2]), entropy_grad=False)
+    table = chosen.grad_fn.saved_tensors[0].data_ptr()
+    assert torch.autograd.grad(chosen.sum(), logits, retain_graph=True)[0].data_ptr() == table
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(chosen.sum(), logits)
+    chosen, entropies = logprobs_and_entropy(logits, torch.tensor([1, 2]))  # an entropy bonus
+    torch.autograd.grad((chosen + entropies).sum(), logits)

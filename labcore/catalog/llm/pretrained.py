@@ -82,12 +82,13 @@ _OF_ROWS: Mapping[str, Defaults] = {
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"
 _OF_FILES: Defaults = {
+    "held_out_every": Default(0, _MEASURED),
     "max_new_tokens": Default(_LENGTH, "half of TRL 1.16's GRPOConfig, on a file of yours"),
     "overlong_buffer": Default(_LENGTH // 5, _BUFFER, (0, _LENGTH))}
 
 
 def defaults(row: Algorithm, task: Task, weights: str) -> Defaults:
-    """The defaults of `row` on `task` for such weights, by knob: only of knobs that it has, none for SCRATCH."""
+    """The defaults of `row` on `task` for such weights, by knob: only of knobs that they have, none for SCRATCH."""
     if weights == SCRATCH:
         return {}
     of_task = _OF_FILES if task.data in ("prompts", "preferences") else {}
@@ -95,7 +96,7 @@ def defaults(row: Algorithm, task: Task, weights: str) -> Defaults:
              **_OF_ROWS.get(row.key, {}), **of_task}
     if weights == LORA:
         found |= {key: _of_lora(found[key]) for key in ("learning_rate", "critic_learning_rate") if key in found}
-    known = {knob.key for knob in row.knobs}
+    known = {knob.key for knob in (*row.knobs, *task.knobs)}
     return {key: default for key, default in found.items() if key in known}
 
 

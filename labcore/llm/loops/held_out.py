@@ -1,5 +1,5 @@
 """Evaluate on held-out rows in any training loop: before the first step, every `held_out_every` steps, and after the
-last step.
+last step. Where that knob is 0, `Pace` decides by processor time which steps have an evaluation, and nothing else.
 
 A record holds the metrics of the policy after its step; the first record holds those from before training. Evaluation
 draws none of the run's random numbers and moves none of its counters, so a run trains the same with or without it.
@@ -18,10 +18,12 @@ from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.loops import preference, sft
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes import watched
+from labcore.llm.probes.budget import Pace
 from labcore.llm.rendering import encode_examples
 from labcore.llm.rewards import Rewards, reward, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.passes import pass_at_k
+from labcore.spec.activity import part_of
 from labcore.spec.record import Record
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Pair, Problem, Single, held_of
@@ -35,18 +37,26 @@ Score = Callable[[LlmSession, list[Problem], Generated], Rewards]
 
 def beside(session: LlmSession, records: Iterator[Record | None]) -> Iterator[Record | None]:
     """The records of a loop, those that are due with what was measured."""
-    found = measured(session) if session.step == 0 else {}
+    pace = Pace(session.probes)
+    found = _timed(session, pace) if session.step == 0 else {}
     for record in records:
         if record is not None:
-            if not found and _due(session):
-                found = measured(session)
+            if not found and _due(session, pace):
+                found = _timed(session, pace)
             record, found = replace(record, metrics=record.metrics | found), {}
         yield record
 
 
-def _due(session: LlmSession) -> bool:
-    last = session.step >= session.spec.steps or bool(session.finished_because)
-    return last or session.step % int(session.knobs["held_out_every"]) == 0
+def _timed(session: LlmSession, pace: Pace) -> dict[str, float]:
+    with pace.evaluating(session.step):
+        return measured(session)
+
+
+def _due(session: LlmSession, pace: Pace) -> bool:
+    """Whether the policy after this step is measured: at the end, at the interval that the run sets, or else where the
+    time of the steps allows it."""
+    last, every = session.step >= session.spec.steps or session.finished_because, int(session.knobs["held_out_every"])
+    return bool(last) or (session.step % every == 0 if every else pace.allows(session.step))
 
 
 def measured(session: LlmSession) -> dict[str, float]:
@@ -64,8 +74,8 @@ def answers(alone: LlmSession, rows: Rows) -> dict[str, float]:
         return {}
     problems, samples = problems_of(rows), int(alone.knobs["held_out_samples"])
     score = reward if "reward_source" in alone.knobs else verified
+    drawn = _drawn(alone, problems, samples, score)  # of few prompts at once, so that the first token comes soon
     greedy = _drawn(alone, problems, 1, verified, greedy=True)
-    drawn = _drawn(alone, problems, samples, score)
     right = torch.cat([rewards.exact for _, rewards in drawn]).view(len(problems), samples)
     total = torch.cat([rewards.total for _, rewards in drawn])
     scored = total[~total.isnan()]
@@ -84,8 +94,10 @@ def _drawn(alone: LlmSession, problems: list[Problem], samples: int, score: Scor
     at_once = max(1, _at_once(alone.knobs) // samples)
     for start in range(0, len(problems), at_once):
         some = problems[start: start + at_once]
-        generated = generate(alone, alone.policy, some, samples, sampling)
-        found.append((generated, score(alone, some, generated)))
+        with part_of(f"{'greedy' if greedy else 'sampled'} completions of held-out prompts {start + 1} to "
+                     f"{start + len(some)} of {len(problems)}"):
+            generated = generate(alone, alone.policy, some, samples, sampling)
+            found.append((generated, score(alone, some, generated)))
     return found
 
 

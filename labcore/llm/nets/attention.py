@@ -33,6 +33,9 @@ def attend_next(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) ->
     plain = q.device.type == "cpu" and q.dtype != torch.bfloat16 and q.shape[1] == keys.shape[2] and len(keys) <= FEW
     if not plain:
         k, v = keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3)
+        if q.device.type == "cpu":  # the queries that share a key head become its rows: their keys are read once
+            rows = q.reshape(len(q), keys.shape[2], -1, q.shape[3])
+            return F.scaled_dot_product_attention(rows, k, v, attn_mask=mask).reshape(q.shape)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
     logits = torch.linalg.vecdot(keys, q[:, :, 0] * q.shape[-1] ** -0.5)  # (S, B, heads)
     if mask is not None:

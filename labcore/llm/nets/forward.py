@@ -24,6 +24,7 @@ from labcore.llm.nets import compiled, head, llama, packed, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
+from labcore.maths.logprobs import WIDE
 
 Network = PreTrainedModel | nn.Module
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory
@@ -152,13 +153,17 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
 
     The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
     """
-    if head.has_plain_head(model) and ids.numel() * model.config.vocab_size > head.MAX_ELEMENTS:
+    measure = compiled.measure_of(model, measure)
+    if not head.has_plain_head(model) or model.config.vocab_size < WIDE:
+        logits = completion_outputs(model, prompts, ids, tape)
+    else:  # to spread packed rows over their completions takes long, once they are logits
         with head.headless(model) as last:
             hidden = completion_outputs(model, prompts, ids, tape)
-        return head.in_chunks(last, hidden, ids, compiled.measure_of(model, measure), norms)
-    logits = completion_outputs(model, prompts, ids, tape)
+        if ids.numel() * last.out_features > head.MAX_ELEMENTS:
+            return head.in_chunks(last, hidden, ids, measure, norms)
+        logits = last(hidden)
     head.watch(logits, norms)
-    return compiled.measure_of(model, measure)(logits, ids)
+    return measure(logits, ids)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import count
 from unittest.mock import patch
 
 import pytest
@@ -15,8 +16,11 @@ from labcore.files import uploads
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import held_out, preference, reward_model, sft
 from labcore.llm.pairs import Pairs
+from labcore.llm.probes import budget
+from labcore.llm.probes.budget import Budget, Pace
 from labcore.llm.rendering import encode_answers, encode_examples
 from labcore.llm.session import LlmSession
+from labcore.spec.activity import listening, now
 from labcore.spec.run_spec import make
 from labcore.tasks.epochs import Epochs
 from labcore.tasks.task import draw, held_of
@@ -120,17 +124,44 @@ def test_accuracies_are_those_of_the_policy_after_the_step(data):
                      for problem, text in zip(made.task.held, greedy.texts, strict=False)]
             if step > 1 or torch.equal(before, weights(made.policy)):
                 assert record.metrics["held_out/greedy"] == sum(right) / 4
-            assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [4, 12]
+            assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [12, 4]
             assert record.metrics["held_out/rows"] == 4
             assert 0 <= record.metrics["held_out/accuracy"] <= record.metrics["held_out/pass@2"] <= 1
             assert "held_out/pass@4" not in record.metrics
+
+
+@pytest.mark.parametrize(("every", "expected"), [(0, [1, 3, 6, 7]), (2, [1, 2, 4, 6, 7]), (25, [1, 7])])
+def test_an_interval_is_kept_and_without_one_evaluations_wait_for_their_time(data, monkeypatch, every, expected):
+    """Each evaluation takes a quarter of a step, may take a tenth of the time, and two are 2 steps apart at least."""
+    seconds = count()
+    monkeypatch.setattr(budget, "EVALUATION_EVERY", 2)
+    made = started(data, "grpo", "prompts", steps=7, held_out_every=every)
+    monkeypatch.setattr(Budget, "seconds", property(lambda _: 2.5 * made.step))
+    monkeypatch.setattr(held_out, "Pace", lambda probes: Pace(probes, lambda: 0.625 * next(seconds)))
+    assert [record.step for record in records(made) if held(record)] == expected
+
+
+def test_an_evaluation_says_how_far_it_is(data):
+    made, heard = started(data, "grpo", "prompts", held_out_prompts=4), []
+    with listening(lambda *given: heard.append(str(now(*given)))):
+        held_out.measured(made)
+    for place, kind in ((0, "sampled"), (-1, "greedy")):
+        words = f"{kind} completions of held-out prompts 1 to 4 of 4, sampling {{}} of 6 tokens"
+        assert heard[place] == words.format(0 if kind == "sampled" else 5)
+
+
+def test_only_pretrained_weights_have_no_interval_by_default(data, tmp_path):
+    path, folder = str(data / "prompts.jsonl"), chat_folder(tmp_path / "model")
+    built_in, real = (make(algorithm_key="grpo", task_key="prompts", data=path, **model)
+                      for model in ({}, {"model": str(folder)}))
+    assert (built_in.knobs["held_out_every"], real.knobs["held_out_every"]) == (25, 0)
 
 
 def test_completions_are_drawn_in_parts_no_larger_than_the_runs_own(data):
     made = started(data, "grpo", "prompts", steps=1, held_out_samples=20)
     with patch("labcore.llm.loops.held_out.generate", side_effect=generate) as drawn:
         found = held_out.measured(made)
-    assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [6, *[20] * 6]
+    assert [len(call.args[2]) * call.args[3] for call in drawn.call_args_list] == [*[20] * 6, 6]
     assert found["held_out/rows"] == 6 and "held_out/pass@16" in found and "held_out/pass@32" not in found
 
 

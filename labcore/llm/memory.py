@@ -1,0 +1,64 @@
+"""The memory of a run: the room of its micro-batches, what to do where the device has too little, and who keeps it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from labcore.llm.graphs import Graphs
+from labcore.llm.nets.micro_batches import Room, room_of
+from labcore.spec.run_spec import RunSpec
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names in malloc.h
+FREE_BYTES, OWN_BYTES = 2**31 - 1, 2**30  # kept while they are free, at the most; from which on a block is on its own
+
+
+def keep_freed() -> None:
+    """Have glibc keep freed memory for the next tensors of this process.
+
+    Otherwise it returns every large block to the system, which clears each of its pages before it gives them out again:
+    about a twentieth of a step of a large model, and more on a machine that is short of memory.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(MMAP_THRESHOLD, OWN_BYTES)
+        mallopt(TRIM_THRESHOLD, FREE_BYTES)
+
+
+class Holds(Protocol):
+    """What is asked of a session. See `LlmSession`."""
+
+    spec: RunSpec
+    device: torch.device
+    models: dict[str, nn.Module]
+    halvings: int
+    graphs: Graphs | None
+
+    @property
+    def optimizers(self) -> Mapping[str, object]: ...
+
+    def say_once(self, text: str) -> None: ...
+
+
+def room(session: Holds) -> Room:
+    """What a micro-batch may take."""
+    moved = [session.models[name] for name in session.optimizers]
+    return room_of(session.models.values(), moved, session.spec, session.halvings)
+
+
+def halve_micro_batches(session: Holds) -> None:
+    """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
+    session.halvings += 1
+    session.say_once(f"The device's memory was short: micro-batches have 1/{2**session.halvings} of the prompts that "
+                     "were planned, at least one.")
+    for model in session.models.values():
+        model.zero_grad(set_to_none=True)
+    if session.graphs:
+        session.graphs.make_room()
+    if session.device.type == "cuda":
+        torch.cuda.empty_cache()
