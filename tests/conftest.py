@@ -50,6 +50,29 @@ def labs(tmp_path_factory):
     return (folder / str(number) for number in itertools.count())
 
 
+@pytest.fixture(autouse=True, scope="session")
+def statements_compiled_once(labs):
+    """A store compiles each statement at its first use. The stores of all tests share the result, since a new one for
+    each test would spend half of its time on that."""
+    from labcore.store import dialects
+
+    real, compiled = dialects.open_engine, {}
+    first = real(f"sqlite:///{next(labs)}.db")
+    first.connect().close()  # which has it ask for the version of SQLite
+
+    def open_engine(url: str, reads: bool = False):
+        engine = real(url, reads)
+        if engine.dialect.name == first.dialect.name:
+            engine.dialect = first.dialect
+            engine.update_execution_options(compiled_cache=compiled)
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dialects, "open_engine", open_engine)
+        yield
+    first.dispose()
+
+
 @pytest.fixture(autouse=True)
 def lab_home(labs, monkeypatch):
     """The folder that RL_LAB_HOME names, new and empty."""
