@@ -26,9 +26,15 @@ class OneBrowser(LoadFileScheduling):
         return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
+# The browser tests go first: one process needs minutes for them, and none should wait for it at the end. Those that wait
+# for processes go next to tests that compute, not last, when the other cores would have nothing to do meanwhile.
+EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/jobs/", "tests/llm/")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The browser tests go first: one process needs minutes for them, and none should wait for it at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/browser/"))
+    """See EARLY; all others keep their order."""
+    items.sort(key=lambda item: next((place for place, folder in enumerate(EARLY) if item.nodeid.startswith(folder)),
+                                     len(EARLY)))
 
 
 @pytest.hookimpl(optionalhook=True)
