@@ -26,8 +26,8 @@ class OneBrowser(LoadFileScheduling):
         return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
-# The browser tests go first: one process needs minutes for them, and none should wait for it at the end. Those that wait
-# for processes go next to tests that compute, not last, when the other cores would have nothing to do meanwhile.
+# The browser tests go first: one process needs minutes for them, and none should wait for it at the end. Tests that
+# wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/jobs/", "tests/llm/")
 
 
