@@ -26,9 +26,15 @@ class OneBrowser(LoadFileScheduling):
         return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
+# The browser tests go first: one process needs minutes for them, and none should wait for it at the end. Tests that
+# wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
+EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/jobs/", "tests/llm/")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The browser tests go first: one process needs minutes for them, and none should wait for it at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/browser/"))
+    """See EARLY; all others keep their order."""
+    items.sort(key=lambda item: next((place for place, folder in enumerate(EARLY) if item.nodeid.startswith(folder)),
+                                     len(EARLY)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -48,6 +54,29 @@ def labs(tmp_path_factory):
     """Paths that are not there yet, side by side: a folder made for each of seven thousand tests takes its time."""
     folder = tmp_path_factory.mktemp("labs")
     return (folder / str(number) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True, scope="session")
+def statements_compiled_once(labs):
+    """A store compiles each statement at its first use. The stores of all tests share the result, since a new one for
+    each test would spend half of its time on that."""
+    from labcore.store import dialects
+
+    real, compiled = dialects.open_engine, {}
+    first = real(f"sqlite:///{next(labs)}.db")
+    first.connect().close()  # which has it ask for the version of SQLite
+
+    def open_engine(url: str, reads: bool = False):
+        engine = real(url, reads)
+        if engine.dialect.name == first.dialect.name:
+            engine.dialect = first.dialect
+            engine.update_execution_options(compiled_cache=compiled)
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dialects, "open_engine", open_engine)
+        yield
+    first.dispose()
 
 
 @pytest.fixture(autouse=True)

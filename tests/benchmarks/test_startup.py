@@ -21,10 +21,12 @@ def test_medians_are_those_of_each_stage():
     assert startup.medians(lambda: next(runs), 3) == [2, 5, 10]
 
 
-def test_a_process_that_fails_is_said(monkeypatch, capfd):
+def test_a_process_that_fails_is_said(monkeypatch, tmp_path, capfd):
+    (tmp_path / "torch.py").write_text("raise SystemExit('this torch is broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LabError, match="before its first step"):
-        startup.cold("no-such-model", "cpu", "sort")
-    assert "no-such-model" in capfd.readouterr().err
+        startup.cold("tiny", "cpu", "sort")
+    assert "this torch is broken" in capfd.readouterr().err
 
 
 @pytest.mark.long

@@ -64,9 +64,11 @@ class Background(threading.Thread):
 
 
 def until(condition, seconds: float = 90.0, every: float = 0.005):
-    """Wait for a condition; its value. It is looked at `every` so many seconds."""
+    """Wait for a condition; its value. It is looked at `every` so many seconds, and less and less often as the wait
+    gets longer, down to every 30 ms: a look at the store keeps a core from the process that is waited for."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(every)
+        every = max(every, min(1.1 * every, 0.03))
     return value
