@@ -18,8 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
@@ -157,8 +159,16 @@ def test_an_extra_is_what_its_file_pins(extra):
         assert each.specifier.contains(pin.version) and each.extras == pinned[name].extras, name
 
 
-def test_versions_and_pythons_are_said_once():
-    assert "version" in PROJECT["dynamic"] and re.fullmatch(r"\d+\.\d+\.\d+", labcore.__version__)
-    least = PROJECT["requires-python"].removeprefix(">=")
-    named = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", each)]
-    assert named[0] == least
+def test_the_version_is_that_of_the_newest_release_and_said_once():
+    releases = re.findall(r"^## \[(\S+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert releases == sorted(releases, key=lambda each: (Version(each[0]), each[1]), reverse=True)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert (citation["version"], str(citation["date-released"])) == releases[0]
+    assert labcore.__version__ == releases[0][0] and "version" in PROJECT["dynamic"]
+
+
+def test_the_pythons_are_those_that_the_tests_run_with():
+    named = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", each)}
+    steps = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
+    assert named == set(steps["jobs"]["test"]["strategy"]["matrix"]["python"])
+    assert min(named, key=Version) == PROJECT["requires-python"].removeprefix(">=")
