@@ -1,4 +1,5 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
+# make docs: the site of docs/ in build/site; it fails where a link leads nowhere.
 # make test-long: tests that train for long: lessons, over-optimisation, the shipped bases; no part of make test.
 # make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # The pip that a Python brings along may be years old; this one needs half the time to choose the packages.
 NEW_PIP := pip==26.3
 
-.PHONY: run test test-long test-real lint mutants soak clean browser collected
+.PHONY: run test test-long test-real lint docs mutants soak clean browser collected
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -41,6 +42,13 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.javascript
+
+docs: $(BIN)/mkdocs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+$(BIN)/mkdocs: requirements-docs.txt | $(BIN)/pip
+	$(PIP) -r requirements-docs.txt
+	touch $@
 
 browser:
 	$(PYTHON) -m tests.browser.chromium --package

@@ -1,4 +1,4 @@
-"""Take the README's pictures: `python -m docs.pictures` runs the lab in a headless browser and writes docs/img/."""
+"""Take the pictures of docs/tour.md: `python -m docs.pictures` runs the lab in a browser and writes docs/img/."""
 
 from __future__ import annotations
 

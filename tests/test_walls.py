@@ -6,10 +6,14 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from tests.imports import ROOT, imported, nodes
@@ -64,6 +68,18 @@ def test_the_tables_never_load_torch_and_the_engine_never_streamlit():
     assert {"labcore.llm.loops.online", "labcore.maths.kl"} <= {*trains} and "labcore.workers.worker" in LIGHT
     found = dict(each.split(" by ") for each in brought_in([*LIGHT, *trains], HEAVY + PAGE))
     assert found.keys() == {*HEAVY} and {*found.values()} <= {*trains}
+
+
+def test_what_is_imported_is_declared_as_needed_or_as_an_extra():
+    """Only what the code imports by itself: what its packages need in turn is theirs to say."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    owners = packages_distributions()
+    tops = {name.split(".")[0] for path in CODE if path.parts[-2] != "benchmarks"
+            for name in imported(path.read_text("utf-8"))} - {"app", "labcore", "pages"} - sys.stdlib_module_names
+    assert {"torch", "streamlit", "ray"} <= tops
+    assert not {top for top in tops if not declared & {canonicalize_name(each) for each in owners.get(top, [top])}}
 
 
 # They delete folders: `removal` those of the lab, the others what they have just made, or what belongs to the package.

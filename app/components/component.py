@@ -17,6 +17,7 @@ from typing import Any
 
 import streamlit as st
 
+from labcore.errors import LabError
 from labcore.files import atomic
 
 HERE = Path(__file__).parent
@@ -71,11 +72,18 @@ def published(name: str, script: bytes) -> str:
 
     Streamlit does not say how long such a file may be kept, so a browser keeps it for a tenth of its age, and compiles
     it anew when it asks again: hence it is old from the start.
+
+    Raises:
+        LabError: the folder cannot be written to.
     """
     served = STATIC / f"{name}-{hashlib.sha256(script).hexdigest()[:10]}.js"
     if not served.exists():
-        for old in STATIC.glob(f"{name}-*.js"):
-            if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
-                old.unlink(missing_ok=True)
-        atomic.write_file(served, lambda path: (path.write_bytes(script), os.utime(path, (LONG_AGO, LONG_AGO))))
+        try:
+            for old in STATIC.glob(f"{name}-*.js"):
+                if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
+                    old.unlink(missing_ok=True)
+            atomic.write_file(served, lambda path: (path.write_bytes(script), os.utime(path, (LONG_AGO, LONG_AGO))))
+        except PermissionError as error:  # an installation for all users of a machine
+            raise LabError(f"The lab cannot write its scripts to {STATIC}: start it as a user who may write there, or "
+                           "install it into a virtual environment of your own.") from error
     return served.name

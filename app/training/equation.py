@@ -13,6 +13,7 @@ from pathlib import Path
 
 import streamlit as st
 
+import labcore
 from app import python_code
 from app.components.equation_terms import BOX, WRITTEN, equation_terms
 from app.training import files, term_values, terms
@@ -26,8 +27,8 @@ from labcore.catalog.mix.row import can_be_mixed, idle
 from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import RunRow
 
-ROOT = Path(__file__).resolve().parents[2]
-MATHS = ROOT / "labcore" / "maths"
+CODE = Path(labcore.__file__).resolve().parents[1]
+MATHS = CODE / "labcore" / "maths"
 MODULES = {family.key: family.module for family in FAMILIES}
 
 
@@ -43,7 +44,7 @@ class Source:
 
 @cache
 def _functions(module: str) -> dict[str, tuple[int, str]]:
-    path = ROOT / f"{module.replace('.', '/')}.py"
+    path = CODE / f"{module.replace('.', '/')}.py"
     if not path.exists():
         return {}
     text = path.read_text(encoding="utf-8")

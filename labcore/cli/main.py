@@ -8,8 +8,10 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import NoReturn
 
+import labcore
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.knobs import ROLLOUTS
@@ -95,7 +97,9 @@ class Parser(argparse.ArgumentParser):
 @cache  # making it takes ten times as long as reading a command
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    top = Parser("python -m labcore", description="RL Visual Lab without a browser.")
+    called = "rl-lab" if Path(sys.argv[0]).stem == "rl-lab" else "python -m labcore"
+    top = Parser(called, description="RL Visual Lab without a browser.")
+    top.add_argument("--version", action="version", version=f"RL Visual Lab {labcore.__version__}")
     adders = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(name: str, command, help: str) -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ from app import theme
 from app.components import component
 from app.components.compare_chart import CHART
 from app.components.plotly import plotly_url
+from labcore.errors import LabError
 from tests.app.seeding import html
 
 
@@ -40,6 +41,15 @@ def test_an_old_script_goes_when_a_new_one_comes_but_not_at_once(static, monkeyp
     assert first.exists(), "it is another component's"
     component.published("chart", b"four")
     assert not first.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_with_what_to_do(static, monkeypatch):
+    def refused(path, fill):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(component.atomic, "write_file", refused)
+    with pytest.raises(LabError, match=rf"cannot write its scripts to {static}: .* virtual environment of your own\.$"):
+        component.published("chart", b"one")
 
 
 def test_pages_with_charts_load_their_script_and_plotly_ahead(page):

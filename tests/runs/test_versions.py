@@ -28,7 +28,8 @@ def test_versions_are_noted_once_and_again_when_they_change(monkeypatch):
 
 def test_the_labs_version_is_the_packages():
     project = tomllib.loads((Path(labcore.__file__).parents[1] / "pyproject.toml").read_text())
-    assert versions.here()["lab"] == labcore.__version__ == project["project"]["version"]
+    assert versions.here()["lab"] == labcore.__version__ and "version" in project["project"]["dynamic"]
+    assert Path(project["tool"]["hatch"]["version"]["path"]) == Path("labcore/__init__.py")
 
 
 def test_the_code_is_known_by_its_content(tmp_path, monkeypatch):
