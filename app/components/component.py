@@ -77,5 +77,9 @@ def published(name: str, script: bytes) -> str:
         for old in STATIC.glob(f"{name}-*.js"):
             if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
                 old.unlink(missing_ok=True)
-        atomic.write_file(served, lambda path: (path.write_bytes(script), os.utime(path, (LONG_AGO, LONG_AGO))))
+        def fill(path: Path) -> None:
+            path.write_bytes(script)
+            os.utime(path, (LONG_AGO, LONG_AGO))
+
+        atomic.write_file(served, fill)
     return served.name
