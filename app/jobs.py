@@ -73,7 +73,8 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
                   args=(_ask, view, asked.choice, spec))
     if found is None and asked.seen and asked.seen[0] == like:
         return asked.seen[1], False
-    return found and found.result, found is not None and found.result is not None
+    result = found.result if found else None
+    return result, result is not None
 
 
 def asked_for(view: str, spec: jobs.Spec) -> jobs.Spec:
@@ -97,7 +98,7 @@ def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
         LabError: it cannot be stopped.
     """
     before: Asked | None = st.session_state.get(f"asked:{view}")
-    asked = st.session_state[f"asked:{view}"] = Asked(choice, spec, seen=before and before.seen)
+    asked = st.session_state[f"asked:{view}"] = Asked(choice, spec, seen=before.seen if before else None)
     if before and before.job != asked.job:
         if not read_only() and not jobs.ended(before.job):
             lab().launcher.cancel(before.job)

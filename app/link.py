@@ -93,11 +93,10 @@ def parsed(declared: Iterable[Param], said: Mapping[str, str]) -> tuple[dict[str
         try:
             values[key] = known[key].read(said[key])
         except LabError as error:
-            partly = isinstance(error, Partly)
-            if partly:
+            if isinstance(error, Partly):
                 values[key] = error.kept
             if said[key]:
-                faults.append(Fault(key, said[key], str(error), partly))
+                faults.append(Fault(key, said[key], str(error), isinstance(error, Partly)))
     return values, faults
 
 

@@ -174,8 +174,8 @@ def _arithmetic(completion: dict[str, Any], place: int) -> str:
     parts = [f"token {place + 1}"]
     for view in VIEWS.values():
         values = view.values(completion)
-        if place < len(values) and values[place] is not None:
-            parts.append(f"{view.label} {number(values[place], 3)} {view.unit}".strip())
+        if place < len(values) and (value := values[place]) is not None:
+            parts.append(f"{view.label} {number(value, 3)} {view.unit}".strip())
     if side := _cut(completion, place):
         parts.append(f"clipped: ratio too {'high' if side == 'bound' else side}")
     return html.escape(" · ".join(parts))

@@ -30,10 +30,12 @@ def surrogate(run: RunRow, feed: Feed, step: int) -> None:
     clips = "clip" in objectives
     if objectives and not clips:
         st.caption(UNCLIPPED)
-    left, right = st.columns(2, gap="large") if clips else (None, st.container())
     if clips:
+        left, right = st.columns(2, gap="large")
         with left:
             _clip(run, feed, step)
+    else:
+        right = st.container()
     with right:
         line = files.newest(run.id, "lines", step)
         if line is None:
@@ -42,7 +44,7 @@ def surrogate(run: RunRow, feed: Feed, step: int) -> None:
         figure_chart(charts.line_figure(line, theme.ground(), "nats"), "line", title="Line through an update",
                      caption=_of(run, line["step"]),
                      alt="Mean KL and the surrogates along the line from the old to the new parameters")
-        said = {"clip": CLIPPED, "kl_penalty": PENALISED}.get(feed.knobs(line["step"]).get("objective"), TRUSTED)
+        said = {"clip": CLIPPED, "kl_penalty": PENALISED}.get(str(feed.knobs(line["step"]).get("objective")), TRUSTED)
         st.caption(f"Step {line['step']:,}: α = 0 is the policy before the update, 1 after it, measured on its batch. "
                    + said)
 

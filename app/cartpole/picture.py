@@ -35,7 +35,7 @@ def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
     """One episode of random actions, as an evaluation keeps it."""
     world = make_environments(task, 1, seed)
     rng = np.random.default_rng(seed)
-    path, rewards, ended = [world.observations[0].round(5).tolist()], [], False
+    path, rewards, ended = [world.observations[0].round(5).tolist()], list[float](), False
     while not ended and len(rewards) < PATIENCE:
         step = world.step(rng.integers(world.world.actions, size=1))
         path.append(step.next_observations[0].round(5).tolist())

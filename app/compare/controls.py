@@ -25,7 +25,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_controls"):
         present = chosen.place.view if chosen.place.view in views else CURVES
         shown = held("compare:view", present, tuple(views))
-        st.segmented_control("View", list(views), format_func=views.get, default=shown.value, key=shown.key,
+        st.segmented_control("View", list(views), format_func=views.__getitem__, default=shown.value, key=shown.key,
                              required=True, label_visibility="collapsed", on_change=moved("view", shown))
         if judges:
             _metric(chosen)
@@ -47,7 +47,7 @@ def _metric(chosen: Chosen) -> None:
     offered = [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
     words = _words(offered)
     shown = held("compare:metric", chosen.metric, tuple(offered))
-    st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.get, key=shown.key, width=230,
+    st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.__getitem__, key=shown.key, width=230,
                  on_change=moved("metric", shown), label_visibility="collapsed",
                  help="The metric of the big chart and the table")
 
@@ -78,8 +78,8 @@ def _look(chosen: Chosen) -> None:
         if axes:
             usual = usual_axis(chosen.traces, place.by)
             x = held("compare:x", chosen.axis, tuple(axes))
-            st.segmented_control("Horizontal axis", list(axes), format_func=axes.get, default=x.value, key=x.key,
-                                 required=True, on_change=moved(
+            st.segmented_control("Horizontal axis", list(axes), format_func=axes.__getitem__, default=x.value,
+                                 key=x.key, required=True, on_change=moved(
                                      "x", x, lambda axis: "" if axis == usual else axis))
         smooth = held("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -107,13 +108,11 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
     lines: Lines = {}
     for number, group in enumerate(chosen.groups):
         now = version(group), family_version(chosen, group)
-        lines |= sent().lines((number, look, "line"), now, lambda group=group, number=number: lines_of(
-            group, number, look, above))
+        lines |= sent().lines((number, look, "line"), now, partial(lines_of, group, number, look, above))
         if big:
             apart = Look(key, chosen.axis, most=SMALL)
             lines |= sent().lines((number, apart, "gap"), (now, base and version(base)),
-                                  lambda group=group, number=number, apart=apart: gap_of(
-                                      group, number, base, apart, above))
+                                  partial(gap_of, group, number, base, apart, above))
     marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
     return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
             "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,

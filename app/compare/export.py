@@ -10,8 +10,9 @@ from app.compare.lines import Line, Look, ends, gap_of, lines_of
 from app.compare.verdict import stand_of
 from app.lab import lab
 from labcore.compare import imported
+from labcore.compare.budget import FINAL
 from labcore.compare.statistics import Mean
-from labcore.compare.table import FINAL, Table, groups
+from labcore.compare.table import Table, groups
 from labcore.compare.traces import AXES, Trace
 from labcore.files import tables
 from labcore.store.rows import RunRow

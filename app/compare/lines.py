@@ -47,7 +47,7 @@ def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -
     if not found:
         return {}
     alone = len(found) == 1
-    lines = _single(*found.values(), look) if alone else _mean(list(found.values()), look)
+    lines = _single(next(iter(found.values())), look) if alone else _mean(list(found.values()), look)
     end = -np.inf if look.traces or "line" not in lines else lines["line"]["x"][-1]
     forked = {parent.run for parent in above.values()}
     for run, (x, raw, smooth) in ({} if alone else found).items():
@@ -73,8 +73,8 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
     else:
         return {}
     kept = np.isfinite(middle)
-    lines = {"gap": {"kind": "gap", "x": digits(x[kept]), "y": digits(middle[kept])}} if kept.any() else {}
-    if low is not None and lines:
+    lines: Lines = {"gap": {"kind": "gap", "x": digits(x[kept]), "y": digits(middle[kept])}} if kept.any() else {}
+    if low is not None and high is not None and lines:
         lines["gapband"] = {"kind": "gapband", **outline(lines["gap"]["x"], digits(low[kept]), digits(high[kept]))}
     return {f"{place}:{key}": line | {"group": place} for key, line in lines.items()}
 
@@ -115,10 +115,10 @@ def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look
     raws, smooths = (np.array([interpolate(line[0], line[which], places) for line in found]) for which in (1, 2))
     middle, low, high = statistics.band(raws)
     kept = np.isfinite(middle)
-    if not kept.any():
+    if low is None or high is None or not kept.any():
         return {}
     x = digits(places[kept])
-    lines = {"band": {"kind": "band", **outline(x, digits(low[kept]), digits(high[kept]))}}
+    lines: Lines = {"band": {"kind": "band", **outline(x, digits(low[kept]), digits(high[kept]))}}
     if look.smoothing and look.faint:
         lines["raw"] = {"kind": "raw", "x": x, "y": digits(middle[kept])}
     lines["line"] = {"kind": "line", "x": x, "y": digits(smooths.mean(0)[kept] if look.smoothing else middle[kept])}

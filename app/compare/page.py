@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -35,14 +36,14 @@ class View:
     judges: bool = True
 
 
-def _answers(chosen: Chosen, stand: None, full: bool) -> None:
+def _answers(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     looks = data.look_of(chosen)
     dark = ground() == "dark"
     answers.panel(chosen.run_ids, {run: looks[chosen.place_of(run)]["colour"][dark] for run in chosen.run_ids},
                   polled=chosen.active)
 
 
-def _one_batch(chosen: Chosen, stand: None, full: bool) -> None:
+def _one_batch(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     algorithms = [group.traces[0].spec.algorithm if group.traces[0].spec else "" for group in chosen.groups]
     one_batch_view.panel(chosen.run_ids, chosen.active, {key: place for place, key in enumerate(algorithms)
                                                          if algorithms.count(key) == 1})
@@ -125,11 +126,11 @@ def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
     return now
 
 
-def _moved(chosen: Chosen) -> list[tuple]:
+def _moved(chosen: Chosen) -> list[tuple[Any, ...]]:
     """The knobs that were changed mid-run: the groups, and so the legend and the controls, depend on them."""
     return [trace.changes for trace in chosen.traces]
 
 
-def _shape(sources: list[Source]) -> list[tuple]:
+def _shape(sources: list[Source]) -> list[tuple[Any, ...] | str]:
     """What the page around the view depends on."""
     return [(source.id, source.state, source.step > 0) if isinstance(source, RunRow) else source for source in sources]

@@ -43,7 +43,7 @@ def _box(sources: Sequence[Source]) -> None:
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
     shown = held("compare:runs", present, tuple(words.items()))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
-        st.multiselect("Runs", list(words), shown.value, format_func=words.get, key=shown.key, width="stretch",
+        st.multiselect("Runs", list(words), shown.value, format_func=words.__getitem__, key=shown.key, width="stretch",
                        label_visibility="collapsed", on_change=moved("runs", shown, tuple),
                        placeholder="Add runs: search by algorithm, task, knob, seed or state")
         if above := parents_of(sources):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,8 +108,7 @@ def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane
         if point := ended.get(group.label):
             why = plane.open.get(group.label, "")
             lines |= kept.lines((place, reward, plane.ways), (version(group), family_version(chosen, group), why),
-                                lambda group=group, place=place, point=point, why=why: _group(
-                                    group, place, point, reward, plane.ways, why, chosen.titles))
+                                partial(_group, group, place, point, reward, plane.ways, why, chosen.titles))
     if has_front(points):
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
         x, y = [point.cost for point in front], [point.reward for point in front]

@@ -78,11 +78,15 @@ def published(name: str, script: bytes) -> str:
     """
     served = STATIC / f"{name}-{hashlib.sha256(script).hexdigest()[:10]}.js"
     if not served.exists():
+        def fill(path: Path) -> None:
+            path.write_bytes(script)
+            os.utime(path, (LONG_AGO, LONG_AGO))
+
         try:
             for old in STATIC.glob(f"{name}-*.js"):
                 if time.time() - old.stat().st_ctime > KEPT_SECONDS:  # another server may still serve it
                     old.unlink(missing_ok=True)
-            atomic.write_file(served, lambda path: (path.write_bytes(script), os.utime(path, (LONG_AGO, LONG_AGO))))
+            atomic.write_file(served, fill)
         except PermissionError as error:  # an installation for all users of a machine
             raise LabError(f"The lab cannot write its scripts to {STATIC}: start it as a user who may write there, or "
                            "install it into a virtual environment of your own.") from error

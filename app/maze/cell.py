@@ -32,6 +32,7 @@ CSS = """
 def panel(maze: Maze, sample: dict[str, Any], picked: int | None) -> str:
     """Everything that the sample knows of the state that was picked, else of the start, as HTML."""
     state = maze.start if picked is None else picked
+    assert state is not None, "a maze that runs has a start"
     row, column = maze.place(state)
     cell = maze.cells[row][column]
     pays = f" · reward {number(cell.reward, 2)}" if cell.reward is not None else ""
@@ -52,8 +53,8 @@ def _box(inner: str) -> str:
 def _known(sample: dict[str, Any], state: int) -> str:
     parts = [f"{html.escape(sample['values_of'])} <b>{number(sample['values'][state], 3)}</b>"]
     exact, of = truth(sample)
-    if exact and exact[state] is not None:
-        parts.append(f"{html.escape(of)} {number(exact[state], 3)}")
+    if exact and (right := exact[state]) is not None:
+        parts.append(f"{html.escape(of)} {number(right, 3)}")
     if sample["visits"]:
         times = sample["visits"][state]
         parts.append(f"{times:,} {'visit' if times == 1 else 'visits'}")

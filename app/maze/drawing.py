@@ -58,7 +58,7 @@ def heat(maze: Maze, sample: dict[str, Any], what: str) -> dict[str, Any] | None
         errors = exact and [None if value is None or right is None else abs(value - right)
                             for value, right in zip(values, exact, strict=True)]
         label = f"|{symbol} − {of}|" if " " not in of else f"error to {of}"
-        return errors and _heat(maze, errors, label, "reward", "sequential", _digits(errors))
+        return _heat(maze, errors, label, "reward", "sequential", _digits(errors)) if errors else None
     present = [value for value in values if value is not None]
     per_cell = maze.cell_rewards[~maze.where("wall")]
     mixed = min(present) < 0 < max(present) or maze.step_reward < 0 < per_cell.max()

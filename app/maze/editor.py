@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -84,8 +85,8 @@ def _tools(draft: Draft) -> dict:
 
     past, future = _history(draft)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="maze_tools"):
-        st.segmented_control("Paint", list(BRUSHES), format_func=BRUSHES.get, default=brush["sign"], required=True,
-                             key="brush", on_change=chosen,
+        st.segmented_control("Paint", list(BRUSHES), format_func=BRUSHES.__getitem__, default=brush["sign"],
+                             required=True, key="brush", on_change=chosen,
                              help="Click or drag on the maze; or move with the arrow keys and press Enter. What begins "
                                   "on a cell of the same kind clears.")
         if brush["sign"] in brush:
@@ -119,7 +120,7 @@ def _rules(draft: Draft, maze: Maze) -> None:
                 "short.")
 
 
-def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, float], Maze],
+def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, Any], Maze],
             step: float = 1, help: str = "") -> None:
     typed.number(draft.scope, title.replace(" ", "_"), title, type(low)(value), (low, high), _change(draft, change),
                  help=help, step=step)
@@ -153,6 +154,7 @@ def _read(now: Maze, file: UploadedFile) -> Maze:
 
 # ---- changes -------------------------------------------------------------------------------------------------------
 
+Given = TypeVar("Given")  # by the user: a number, cells, a file
 Place = tuple[str, str]  # a task, and the text of the maze where it is `own`
 
 
@@ -176,9 +178,9 @@ def _put(draft: Draft, place: Place) -> None:
         draft.values.update({**kept, "maze": text})
 
 
-def _change(draft: Draft, change: Callable[[Maze, object], Maze]) -> Callable[[object], None]:
+def _change(draft: Draft, change: Callable[[Maze, Given], Maze]) -> Callable[[Given], None]:
     """A callback that changes the maze; what it refuses is said in a sentence, and nothing is changed."""
-    def changed(value: object) -> None:
+    def changed(value: Given) -> None:
         st.session_state[CHANGED] = True
         try:
             text = to_text(change(_maze_or_empty(draft), value))

@@ -129,6 +129,6 @@ def _choice(field: str, title: str, options: dict[str, str], help: str | None = 
         st.session_state["maze_look"][field] = shown.taken()
         link.put(LOOK[field], shown.value, default=first)
 
-    st.segmented_control(title, list(options), format_func=options.get, default=shown.value, required=True,
+    st.segmented_control(title, list(options), format_func=options.__getitem__, default=shown.value, required=True,
                          key=shown.key, on_change=chosen, help=help, label_visibility="collapsed")
     return shown.value

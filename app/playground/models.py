@@ -110,7 +110,7 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
         st.html(badge(slot), width="content")
         run = held(f"playground:run:{slot}", model.run, tuple(words.items()))
         st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
-                     format_func=words.get, on_change=lambda: to(run.taken()), width="stretch")
+                     format_func=words.__getitem__, on_change=lambda: to(run.taken()), width="stretch")
         if len(place.models) > 1:
             st.button("", icon=":material/close:", key=f"remove:{slot}", on_click=to, args=(None,), type="tertiary",
                       help=f"Take {LETTERS[slot]} away")
@@ -176,7 +176,7 @@ def titles(names: Sequence[str]) -> list[str]:
 def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
     """By run, what it learnt by as Compare says it: "GRPO β 0.2"; with the seed where nothing else differs."""
     rows = [row for row in map(lab().find, dict.fromkeys(run_ids)) if row is not None]
-    learnt = {}
+    learnt: dict[str, str] = {}
     store = lab().store
     traces = [trace(row, (), store.events_after(row.id), parent=parent_title(store, row.spec)) for row in rows]
     for group in groups(traces, naming.setting):

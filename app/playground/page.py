@@ -18,6 +18,7 @@ from app.playground import models, talk, vote
 from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
+from labcore.catalog.knob import Knob
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.catalog.right import check
 from labcore.errors import LabError
@@ -77,18 +78,17 @@ def _right(place: Place) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="playground_top"):
         shown = held("playground:view", place.view)
         st.segmented_control("View", [ANSWERS, VOTE], default=shown.value, key=shown.key, required=True,
-                             format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.get, label_visibility="collapsed",
-                             on_change=lambda: go(view=shown.taken()))
+                             format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.__getitem__,
+                             label_visibility="collapsed", on_change=lambda: go(view=shown.taken()))
         with st.popover("Link", icon=":material/link:", help="This page's address"):
             st.code(link.address(link.written(place)), language=None, wrap_lines=True)
             st.caption("Opens this again, in any browser on this machine.")
         if voting:
             vote.own_prompt(place)
-    asked = _prompt(place, spec, voting) if place.own or not voting else None
     if voting:
-        vote.show(place, settings, asked)
+        vote.show(place, settings, _prompt(place, spec, voting) if place.own else None)
     else:
-        _answers(place, settings, *asked)
+        _answers(place, settings, *_prompt(place, spec, voting))
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
@@ -186,16 +186,20 @@ def _sampling(place: Place) -> None:
     if place.view != VOTE:  # which draws its own questions
         left, right = st.columns(2, gap="small", wrap=False)
         with left:
-            _number("count", "Answers", 1, MOST_ANSWERS, place.count)
+            _number("count", "Answers", (1, MOST_ANSWERS), place.count)
         with right:
-            _number("seed", "Seed", *WHOLE["seed"], place.seed)
+            _number("seed", "Seed", WHOLE["seed"], place.seed)
     usual = int(spec_of(parse(place.models[0]).run).knobs["max_new_tokens"])
     with st.expander("More sampling"):
-        _number("limit", "Length limit, tokens", int(MAX_NEW_TOKENS.low), int(MAX_NEW_TOKENS.high),
-                place.limit or usual)
-        _number("top_k", "Top-k", int(TOP_K.low), int(TOP_K.high), place.top_k, help=TOP_K.help)
-        _number("top_p", "Top-p", TOP_P.low, TOP_P.high, place.top_p, step=0.05, help=TOP_P.help)
+        _number("limit", "Length limit, tokens", _bounds(MAX_NEW_TOKENS), place.limit or usual)
+        _number("top_k", "Top-k", _bounds(TOP_K), place.top_k, help=TOP_K.help)
+        _number("top_p", "Top-p", _bounds(TOP_P), place.top_p, step=0.05, help=TOP_P.help)
 
 
-def _number(field: str, words: str, low, high, value, **more) -> None:
-    typed.number("playground", field, words, value, (low, high), lambda new: go(**{field: new}), **more)
+def _bounds(knob: Knob) -> tuple[float, float]:
+    assert knob.low is not None and knob.high is not None, "a knob of sampling has both"
+    return knob.type(knob.low), knob.type(knob.high)
+
+
+def _number(field: str, words: str, bounds: tuple[float, float], value: float, **more: Any) -> None:
+    typed.number("playground", field, words, value, bounds, lambda new: go(**{field: new}), **more)

@@ -71,7 +71,7 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     found, fresh = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS,
                                 "seed": state["seed"], **asked, **settings}, f"{len(set(names))} models answer",
                                 "vote")
-    if not fresh:
+    if found is None or not fresh:
         return
     turns = _turns(len(found["columns"]), len(found["questions"]), f"{state['salt']}:{state['seed']}")
     ballots = [(question, *((found["columns"][place]["model"], found["columns"][place]["answers"][row])
@@ -224,7 +224,7 @@ def _files(place: Place) -> None:
             words = {name: f"{LETTERS[place.models.index(name)]} · {title} · {titled(name)}"
                      for name, title in zip(place.models, names, strict=True)}
             start = st.selectbox("Start from", list(place.models), len(place.models) - 1, key="vote:start",
-                                 format_func=words.get)
+                                 format_func=words.__getitem__)
             if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="vote:train"):
                 _train(start)
 

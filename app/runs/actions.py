@@ -109,12 +109,16 @@ def _steer(chosen: Sequence[Entry]) -> None:
     resumable = [entry.id for entry in chosen if entry.state in RESUMABLE]
     going = [entry.id for entry in chosen if entry.state in ACTIVE]
     if len(resumable) == len(chosen):
-        _button("Resume", ":material/play_arrow:", lambda: [lab().launcher.resume(run_id) for run_id in resumable],
-                "From the last checkpoint")
+        _button("Resume", ":material/play_arrow:", lambda: _resume(resumable), "From the last checkpoint")
     if going:
         asked = all(entry.pending == "stopping" for entry in chosen if entry.id in going)
         _button("Stop", ":material/stop:", lambda: _stop(going), "It stops after its current step" if asked else
                 "With a checkpoint, so that it can be resumed", disabled=asked)
+
+
+def _resume(run_ids: Sequence[str]) -> None:
+    for run_id in run_ids:
+        lab().launcher.resume(run_id)
 
 
 def _stop(run_ids: Sequence[str]) -> None:

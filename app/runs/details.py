@@ -127,7 +127,7 @@ def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
     """Where the branch left its parent, what is different since, and what became of it."""
     run, colour, state = branch.run, STATES[branch.run.state][0], name_of(branch.run)
     parts = []
-    if branch.depth:
+    if branch.depth and run.spec.parent:
         parts = [f"from step {branch.step:,}", *differences(parents[run.spec.parent[0]], run.spec, branch.step)]
     parts.append(f"{state.lower()} at step {run.step:,}")
     return (f'<span class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
@@ -136,6 +136,7 @@ def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
 
 def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
     """What a fork changed: "β 0.04 → 0.2" against its parent's knobs as they were at `step`."""
+    assert child.parent is not None, "a fork"
     before = KnobHistory(parent, lab().store.events_after(child.parent[0])).at(step)
     found = [f"{parent.row.label} → {child.row.label}"] if parent.algorithm != child.algorithm else []
     found += [f"{knob.name} {shown(before[knob.key])} → {shown(child.knobs[knob.key])}"
@@ -149,6 +150,7 @@ def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
 def _imported(entry: Entry) -> None:
     """What of another tool's file was read and what was not, and what the doctor says of it."""
     run = entry.imported
+    assert run is not None, "an entry of this kind has it"
     st.caption(f"Imported from {literal(run.file)}. It can be laid over other runs on the page Compare.")
     if entry.summary.last is not None:
         metric = METRICS[entry.summary.metric]

@@ -176,7 +176,7 @@ def _filters(now: View) -> None:
     states, kinds, star = (held("runs:state", list(now.states)), held("runs:kind", list(now.kinds)),
                            held("runs:star", now.star))
     st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
-             format_func=table.NAMES.get, on_change=lambda: put(states=tuple(states.taken())))
+             format_func=table.NAMES.__getitem__, on_change=lambda: put(states=tuple(states.taken())))
     st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
              format_func=lambda key: KINDS[key].label if key in KINDS else "Imported",
              on_change=lambda: put(kinds=tuple(kinds.taken())))

@@ -14,6 +14,7 @@ from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
 from app.studies import picture
 from app.tokens import literal
+from labcore.compare.statistics import FEWEST
 from labcore.errors import LabError
 from labcore.files.paths import max_runs, read_only
 from labcore.jobs import jobs
@@ -23,7 +24,6 @@ from labcore.studies import plan, recorded
 from labcore.studies.plan import Runs
 from labcore.studies.result import Result, needed, result
 from labcore.studies.study import Study
-from labcore.studies.verdict import FEWEST
 
 EVERY = 2.0  # seconds between two looks, while runs go
 MORE = 3  # seeds that are added at once

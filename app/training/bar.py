@@ -62,7 +62,8 @@ def _wait_for_start(run_id: str) -> None:
 
 
 def _ask(command: str) -> Callable[[RunRow | None, str], None]:
-    def ask(run: RunRow, kind: str) -> None:
+    def ask(run: RunRow | None, kind: str) -> None:
+        assert run is not None, "the button is beside a run"
         store = lab().store
         if [control.command for control in store.asked(run.id)][-1:] != [command]:  # a busy page may hear a key twice
             store.ask(run.id, command, {})
@@ -73,6 +74,7 @@ def _ask(command: str) -> Callable[[RunRow | None, str], None]:
 
 def _resume(run: RunRow | None, kind: str) -> None:
     """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
+    assert run is not None, "the button is beside a run"
     draft, spec = Draft(run, kind), run.spec
     typed.check(draft.knob_scope)
     moved = {}
@@ -184,5 +186,5 @@ def _picker(run: RunRow | None, kind: str) -> None:
         else:
             close_run(kind)
 
-    st.selectbox("Run", list(words), list(words).index(shown.value), format_func=words.get, key=shown.key,
+    st.selectbox("Run", list(words), list(words).index(shown.value), format_func=words.__getitem__, key=shown.key,
                  on_change=picked, width=300, label_visibility="collapsed")

@@ -37,7 +37,7 @@ class Target:
     values: dict[str, Value]
     send: Callable[[Knob, Value], None] | None = None
     going: bool = False
-    refused: Callable[[str], None] = st.warning
+    refused: Callable[[str], object] = st.warning
 
 
 def widgets(target: Target, knobs: Iterable[Knob]) -> None:
@@ -99,19 +99,25 @@ def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:
     >>> log_grid(LEARNING_RATE, [0.0011])[-5:]
     [0.001, 0.0011, 0.0015, 0.002, 0.003]
     """
-    low, high = knob.safe
+    low, high = _safe(knob)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     stops = {float(f"{m * 10.0 ** d:.6g}") for d in decades for m in MANTISSAS}
     inside = {stop for stop in stops if low <= stop <= high} | {float(low), float(high)}
     return sorted(inside | {float(value) for value in also})
 
 
+def _safe(knob: Knob) -> tuple[float, float]:
+    """The range of a slider."""
+    assert knob.safe is not None, "without one a knob has a box"
+    return knob.safe
+
+
 def _seen(target: Target, knob: Knob) -> set[float]:
     """The slider's edges, the default, and every value the knob had outside them: a slider that shrank while it is
     moved would be a new one, and the hand would lose it."""
     reached: dict[str, set[float]] = st.session_state.setdefault(f"reach:{target.scope}", {})
-    seen = reached.setdefault(knob.key, {*knob.safe, knob.default})
-    value = target.values[knob.key]
+    seen = reached.setdefault(knob.key, {*_safe(knob), float(knob.default)})
+    value = float(target.values[knob.key])
     on_grid = knob.scale == "log" and value in log_grid(knob, seen)
     if not on_grid and (knob.scale == "log" or not min(seen) <= value <= max(seen)):
         seen.add(value)
@@ -161,7 +167,7 @@ def _slider(target: Target, knob: Knob) -> None:
     value = target.values[knob.key]
     seen = _seen(target, knob)
     low, high = knob.type(min(seen)), knob.type(max(seen))
-    step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
+    step = 1 if knob.type is int else nice_step(_safe(knob)[1] - _safe(knob)[0])
     counted = knob.type is int  # "1 steps" would be wrong: the label says the unit
     st.slider(**_common(target, knob, f"slider {low} {high}", unit=counted), min_value=low, max_value=high, value=value,
               step=step, format=None if counted else f"%g{_unit(knob)}")
@@ -186,7 +192,8 @@ def number(target: Target, knob: Knob) -> None:
     if knob.bounds:
         common["label"] += f" · {knob.bounds}"
     typed.box(target.scope, knob, common["key"])
-    st.number_input(**common, value=target.values[knob.key], step=step, format=None if knob.type is int else "%g")
+    st.number_input(**common, value=knob.type(target.values[knob.key]), step=knob.type(step),
+                    format=None if knob.type is int else "%g")
     typed.say(target.scope, knob)
 
 
@@ -196,7 +203,7 @@ def _choice(target: Target, knob: Knob) -> None:
 
 
 def _switch(target: Target, knob: Knob) -> None:
-    st.toggle(**_common(target, knob, "switch"), value=target.values[knob.key])
+    st.toggle(**_common(target, knob, "switch"), value=bool(target.values[knob.key]))
 
 
 def _text(target: Target, knob: Knob) -> None:

@@ -83,7 +83,7 @@ class Feed:
 
     def root(self, parent: Feed | None) -> list[Any] | None:
         """The row of the parent at which this fork begins; None where it is no fork, or begins before the first."""
-        if parent is None:
+        if parent is None or self.spec.parent is None:
             return None
         at = bisect_left(parent.steps, self.spec.parent[1], key=lambda step: step.step)
         found = parent.steps[at:at + 1]
@@ -268,7 +268,7 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
                         "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
                         "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
                         "after": after,
-                        "rows": [root] * bool(root and root[0] > after) + feed.rows(after)}
+                        "rows": [*([root] if root and root[0] > after else []), *feed.rows(after)]}
         feed.sent = feed.last_step
         # The marker stands before the first step that the change counts in, where the smoothing ends.
         markers += [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
@@ -276,7 +276,7 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
         markers += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
                      "verdict": True} for said in doctor.said(feed.events)
                     if said.finding and said.finding.severity != "note"]
-        if root:
+        if root and parent:
             markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
                             "text": f"fork{branch(feed.spec, parent)}", "event": None})
     axis = next(iter(feeds.values())).axes()[x].lower()
@@ -297,6 +297,7 @@ def branch(spec: RunSpec, parent: Feed) -> str:
     """What a fork began with that its parent did not have there: ": β 0.1", ": PPO"; empty for the same again."""
     if spec.algorithm != parent.spec.algorithm:
         return f": {spec.row.label}"
+    assert spec.parent is not None, "a fork"
     before = parent.knobs(spec.parent[1])
     moved = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
             if spec.knobs[knob.key] != before[knob.key]]

@@ -45,8 +45,9 @@ class Wish:
     before: int = 0
 
 
-def wish(run: RunRow, kind: str) -> None:
+def wish(run: RunRow | None, kind: str) -> None:
     """Open the dialog for a run."""
+    assert run is not None, "the button is beside a run"
     _open(run.id)
 
 
@@ -74,9 +75,9 @@ def asked() -> bool:
 def show(beside: RunRow | None) -> None:
     """The dialog, while it is open. It stays open while the page around it is drawn again, `beside` its run or a fork
     of it, and is gone on any other page."""
-    found = st.session_state.get(OPEN)
+    found: Wish | None = st.session_state.get(OPEN)
     run = lab().find(found.run_id) if found else None
-    if run is None or beside is None or run.spec.kind != beside.spec.kind:
+    if found is None or run is None or beside is None or run.spec.kind != beside.spec.kind:
         st.session_state.pop(OPEN, None)
         return
     heading = f"Fork {literal(title(run))}"
@@ -103,7 +104,8 @@ def _form(run: RunRow, found: Wish) -> None:
     step = left.selectbox("From step", there[::-1], index=there[::-1].index(usual),
                           format_func=lambda at: _about(at, there, changes), key=f"{scope}:step:{there}")
     compatible = {row.key: row.label for row in fork.compatible(run.spec)}
-    algorithm = right.selectbox("Continue with", list(compatible), format_func=compatible.get, key=f"{scope}:algorithm")
+    algorithm = right.selectbox("Continue with", list(compatible), format_func=compatible.__getitem__,
+                                key=f"{scope}:algorithm")
     if marked and not any(at < marked.step for at in there):
         st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first "
                 f"is that of step {there[0]:,}, where the change has been made.")
@@ -114,8 +116,9 @@ def _form(run: RunRow, found: Wish) -> None:
     _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step,
            marked.knob if marked else found.knob)
     left, right = st.columns(2)
-    twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.get, default=True, required=True,
-                                  key=f"{scope}:twin", help="The same (common random numbers): what differs is due to "
+    twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.__getitem__, default=True,
+                                  required=True, key=f"{scope}:twin",
+                                  help="The same (common random numbers): what differs is due to "
                                   "what you change. Fresh: another draw from the same state.")
     until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
     typed.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
@@ -135,9 +138,11 @@ def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | Non
     """Where to fork if nothing is chosen: before the step `asked`, right before the marker, or the last one; else at
     the newest checkpoint."""
     last = marked or (changes[-1] if changes else None)
-    if last is None and not asked:
-        return there[-1]
-    before = fork.newest_before(there, asked or last.step)
+    if not asked:
+        if last is None:
+            return there[-1]
+        asked = last.step
+    before = fork.newest_before(there, asked)
     return there[0] if before is None else before
 
 
@@ -163,7 +168,7 @@ def _values(scope: str, base: RunSpec, marked: Change | None, found: Wish) -> di
     key = f"values:{scope}"
     if key not in st.session_state:
         st.session_state[key] = dict(base.knobs)
-        if marked and marked.step <= base.parent[1] and marked.knob in base.knobs:
+        if marked and base.parent and marked.step <= base.parent[1] and marked.knob in base.knobs:
             st.session_state[key][marked.knob] = marked.before
         if found.knob in base.knobs:
             st.session_state[key][found.knob] = found.value
@@ -251,10 +256,11 @@ def ancestors(run: RunRow) -> list[RunRow]:
     """The parent of a fork, its parent, and so on, as far as they are there."""
     found: list[RunRow] = []
     while run.spec.parent and len(found) < MOST_ANCESTORS:
-        run = lab().find(run.spec.parent[0])
-        if run is None:
+        above = lab().find(run.spec.parent[0])
+        if above is None:
             break
-        found.append(run)
+        found.append(above)
+        run = above
     return found
 
 

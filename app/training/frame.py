@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import streamlit as st
@@ -39,8 +40,9 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
         if run is None:
             if top:
                 top(None, draft)
+            assert draft is not None, "only a run that goes has none"
             own_data.show(draft)
-            empty.picture(draft, scene and (lambda: scene(draft)))
+            empty.picture(draft, partial(scene, draft) if scene else None)
             for shown in before:
                 shown(draft)
             CHART.warm()
@@ -58,6 +60,7 @@ def _side(run: RunRow | None, draft: Draft | None) -> None:
         if run is not None:
             _setup(run, draft)
         if draft is None:
+            assert run is not None, "only beside a run there is no draft"
             knobs.while_going(run, knobs.values_of(run, live.feed_of(run).knobs()))
         else:
             knobs.before_start(draft)
@@ -66,6 +69,7 @@ def _side(run: RunRow | None, draft: Draft | None) -> None:
 def _setup(run: RunRow | None, draft: Draft | None) -> None:
     with st.container(key="setup"):
         if draft is None:
+            assert run is not None, "only beside a run there is no draft"
             knobs.what_goes(run)
         else:
             knobs.setup(draft)

@@ -39,7 +39,7 @@ def outcome(feed: Feed) -> list[str]:
     found = []
     for metric in headline(feed, 3):
         first, last = feed.value(metric.key, first=True), feed.value(metric.key)
-        if last is not None:
+        if first is not None and last is not None:
             found.append(f"{metric.inline} {number(first, metric.digits)} → {number(last, metric.digits)}")
     return found
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from labcore.cli.adding import Add
 from labcore.cli.comparing import lay_out
 from labcore.cli.progress import computed
 from labcore.compare.proportion import interval
@@ -17,7 +18,7 @@ _MODEL = ("the id of a run, id@step, id@best (by held-out rows), base:id (what i
           "untrained weights)")
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     ask = add("answer", answer, "let models answer a prompt, or questions of their task, with equal randomness")
     ask.add_argument("models", nargs="+", metavar="MODEL", help=_MODEL)

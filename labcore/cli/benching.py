@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog import kinds
+from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.errors import LabError, os_reason
 from labcore.files import atomic, tables
@@ -18,7 +19,7 @@ from labcore.jobs import bench, jobs
 KIND = "exact"
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("bench-estimators", bench_estimators, "hold the gradients of algorithms against the exact one: bias, "
               "variance, cosine, signal per sample")

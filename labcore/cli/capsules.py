@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 
 from labcore.catalog.metrics import METRICS
+from labcore.cli.adding import Add
 from labcore.cli.commands import check_out
 from labcore.cli.progress import Progress
 from labcore.errors import LabError, os_reason
@@ -25,7 +26,7 @@ from labcore.workers.training import OnRecord
 DIFFERS, NO_ANSWER = 1, 2  # exit statuses
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder")
     away.add_argument("run")
@@ -111,9 +112,9 @@ def in_words(result: Replayed) -> str:
     if result.overtaken:
         passed = (f"\n{len(result.overtaken)} steps ({result.overtaken[0]} to {result.overtaken[-1]}) were logged "
                   "before the run went back and changed a knob: they were not compared.")
-    if result.matches:
-        return f"{result.run} matches bit for bit: {result.steps:,} steps × {result.metrics} metrics.{passed}"
     found = result.difference
+    if found is None:
+        return f"{result.run} matches bit for bit: {result.steps:,} steps × {result.metrics} metrics.{passed}"
     if not found.metric:
         text = f"the replay ended before step {found.step:,}"
     else:

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
+from labcore.cli.adding import Add
 from labcore.compare import budget, frontier, imported
 from labcore.compare.budget import FINAL
 from labcore.compare.loading import load
@@ -29,7 +30,7 @@ _NONE = "–"
 _WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is no knob, as the pages call it
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     side = add("compare", compare_runs, "put runs side by side: what they reach, at what cost, and with what evidence")
     side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics "

@@ -12,6 +12,7 @@ from textwrap import wrap
 
 from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
+from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.cli.progress import computed
 from labcore.errors import LabError, listed, quoted
@@ -31,7 +32,7 @@ NOTES = ("Counted, 4 bytes a number: weights (once where models share them), gra
          "holds an old policy: its log-probs are kept with the batch.")
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("cost", costs, "the models that algorithms hold, their bytes, and a step's time on this machine")
     sub.add_argument("algorithms", nargs="*", metavar="ALGORITHM", help=f"default: {', '.join(cost.USUAL)}")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labcore.cli.adding import Add
 from labcore.compare import imported
 from labcore.compare.loading import is_file, load
 from labcore.compare.statistics import FEWEST
@@ -43,7 +44,7 @@ class Report:
         return max(change.step for change in self.said if change.rule == finding.rule)
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and the fix")
     sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run or of an imported one, or a metrics "

@@ -6,8 +6,10 @@ import argparse
 import json
 from collections.abc import Sequence
 from math import inf
+from typing import Any, TypeVar
 
 from labcore.catalog.metrics import METRICS
+from labcore.cli.adding import Add
 from labcore.cli.commands import summary
 from labcore.errors import LabError
 from labcore.files import uploads
@@ -22,8 +24,10 @@ from labcore.store.store import Store
 
 MOST_TITLE = 40  # letters that the column of titles is wide: a longer one moves the rest of its line
 
+Number = TypeVar("Number", int, float)
 
-def add_to(add) -> None:
+
+def add_to(add: Add) -> None:
     """Add the commands to the parser by its `add(name, command, help)`."""
     runs = add("runs", list_runs, "the runs in the store, newest first")
     runs.add_argument("search", nargs="*", metavar="SEARCH", help="words and comparisons that must all hold: "
@@ -79,7 +83,7 @@ def list_runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict:
+def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict[str, Any]:
     marked = {"star": entry.star, "tags": entry.tags, "note": entry.note, "bytes": entry.summary.size,
               "best": {entry.summary.metric: entry.summary.best} if entry.summary.best is not None else {}}
     if entry.kind == IMPORTED:
@@ -193,7 +197,7 @@ def _amount(count: int, size: int, what: str = "run") -> str:
     return f"{count} {what}{'s' if count != 1 else ''}, {size / MEGABYTE:.1f} MB"
 
 
-def _natural(value: float, name: str) -> float:
+def _natural(value: Number, name: str) -> Number:
     if not 0 <= value < inf:
         raise LabError(f"{name} is {value}: give a number from 0.")
     return value

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from labcore.cli.adding import Add
 from labcore.cli.progress import computed
 from labcore.errors import LabError, os_reason
 from labcore.files import uploads
@@ -19,7 +20,7 @@ from labcore.spec.model_names import parse
 SKIP, QUIT = "s", "q"
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("label", label, "sample pairs of completions from a model and label them for a reward model")
     sub.add_argument("model", metavar="MODEL", help="the id of a run, id@step, or base:id (what it started from)")

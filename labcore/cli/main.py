@@ -36,6 +36,7 @@ from labcore.cli import (
     sweeping,
     teaching,
 )
+from labcore.cli.adding import Command
 from labcore.cli.terminal import plain
 from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.runs.faults import disk_full, no_room
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_words(words)
         with plain():
-            status = options.command(options)
+            status: int = options.command(options)
         sys.stdout.flush()
         return status
     except LabError as error:
@@ -102,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"RL Visual Lab {labcore.__version__}")
     adders = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    def add(name: str, command, help: str) -> argparse.ArgumentParser:
+    def add(name: str, command: Command, help: str) -> argparse.ArgumentParser:
         sub = adders.add_parser(name, help=help, description=help)
         sub.set_defaults(command=command)
         return sub

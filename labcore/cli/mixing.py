@@ -8,6 +8,7 @@ from typing import Any
 
 from labcore.catalog import kinds
 from labcore.catalog.mix.look import look
+from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.errors import LabError
 from labcore.runs import mixes
@@ -17,7 +18,7 @@ from labcore.store.store import Store
 TASK = "sort"  # whose defaults a mix is shown against
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("mixes", show, "your saved mixes of choices: the nearest algorithm, what differs, what to beware of")
     what = sub.add_mutually_exclusive_group()

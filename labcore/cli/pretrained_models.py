@@ -8,12 +8,13 @@ from dataclasses import asdict
 
 from labcore.catalog.llm.hub_models import HUB_MODELS
 from labcore.catalog.llm.models import MODELS
+from labcore.cli.adding import Add
 from labcore.cli.progress import doing
 from labcore.files import hub_models
 from labcore.jobs import jobs
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     listing = add("models", models, "the models a run can start from: built-in, on this machine, good ones of the hub")
     listing.add_argument("--json", action="store_true", help="print JSON")

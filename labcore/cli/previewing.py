@@ -9,6 +9,7 @@ from typing import Any
 
 from labcore.catalog import kinds
 from labcore.catalog.llm.tasks import VERIFIERS
+from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.cli.data_files import kept_data
 from labcore.cli.progress import computed
@@ -22,7 +23,7 @@ from labcore.tasks.layouts import names_of
 SHORT = 400  # characters of a text that is printed
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("data", preview_data, "your data as a model will read it: layout, rendered prompts, lengths in tokens, "
                                     "and rows that do not fit")

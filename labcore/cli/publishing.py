@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from labcore.cli.adding import Add
 from labcore.errors import LabError, quoted
 from labcore.files.artifacts import deletion, object_store, publish, things
 from labcore.files.artifacts.publisher import unpublished
@@ -13,7 +14,7 @@ from labcore.store.store import Store
 from labcore.workers.publishing import active
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("publish", publish_runs, "send to the object store (RL_LAB_ARTIFACTS) what this machine has and it lacks")
     sub.add_argument("runs", nargs="*", metavar="RUN", help="only these runs")

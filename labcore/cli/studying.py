@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from labcore.catalog.knob import suggestion
+from labcore.cli.adding import Add
 from labcore.cli.sweeping import wait
 from labcore.errors import LabError, quoted
 from labcore.files.paths import max_runs
@@ -28,7 +29,7 @@ from labcore.workers.launcher import Launcher
 EARLIER = 200  # runs that an estimate looks at
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     one = add("study", study, "run a study that is not there yet, and say what came of its claim")
     one.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")

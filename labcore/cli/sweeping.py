@@ -7,13 +7,14 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
+from labcore.cli.adding import Add
 from labcore.cli.commands import assignments, spec_of, summary, warn
 from labcore.cli.comparing import compare_runs
 from labcore.compare.loading import load
@@ -37,7 +38,7 @@ BEST = 10  # settings of a large sweep that are named
 WAKE_SECONDS = 2.0  # a place that becomes free is taken at once; this only finds out whether the supervisor lives
 
 
-def add_to(add, add_run) -> None:
+def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None:
     """Add both commands to the parser by its `add(name, command, help)`; `add_run(sub)` adds what a run is made of."""
     many = add("sweep", sweep, "run a few knobs at several values with several seeds, and print the table")
     add_run(many)

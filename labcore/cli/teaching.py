@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 
+from labcore.cli.adding import Add
 from labcore.errors import LabError
 from labcore.lessons import course as courses
 from labcore.lessons import folders, progress
@@ -16,7 +17,7 @@ from labcore.store.store import Store
 SAYS = {"holds": "the claim holds", "fails": "the claim does not hold", "close": "too close to call"}
 
 
-def add_to(add) -> None:
+def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     every = add("lessons", lessons, "the lessons of the page Lessons, with what came out")
     every.add_argument("--json", action="store_true", help="print JSON")

@@ -14,7 +14,7 @@ import numpy as np
 from labcore.catalog.metrics import METRICS
 from labcore.compare import budget, statistics
 from labcore.compare.budget import EQUAL, FINAL
-from labcore.compare.statistics import Mean
+from labcore.compare.statistics import Mean, Verdict
 from labcore.compare.table import Group, equal_places, values_of
 from labcore.compare.traces import AXES, Trace
 from labcore.errors import LabError
@@ -81,17 +81,16 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Stand
     values = {group.label: values_of(group, metric, equal)[criterion] for group in found}
     sign = -1 if METRICS[metric].better == "lower" else 1
     leader = max(values, key=lambda label: sign * float(np.mean(values[label])))
-    beats, ties, behind, few = [], [], [], []
+    judged: dict[Verdict, list[str]] = {"A": [], "tie": [], "B": [], "none": []}
     for label in values.keys() - {leader}:
         comparison = statistics.comparison(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
-        {"A": beats, "tie": ties, "B": behind, "none": few}[comparison.verdict].append(label)
-    order = list(values)
+        judged[comparison.verdict].append(label)
+    beats, ties, behind, few = (tuple(sorted(each, key=list(values).index)) for each in judged.values())
     of_run = {trace.run: value for group in found
               for trace, value in zip(group.traces, values[group.label], strict=True)}
     return Standing(criterion, equal.get(criterion), values, of_run,
                     {label: statistics.mean(np.array(each)) for label, each in values.items()},
-                    shares(values, sign), leader, *(tuple(sorted(each, key=order.index))
-                                                    for each in (beats, ties, behind, few)),
+                    shares(values, sign), leader, beats, ties, behind, few,
                     _updates(found, criterion, equal.get(criterion, np.inf)))
 
 

@@ -58,7 +58,8 @@ def _faded(values: np.ndarray, smoothing: float) -> np.ndarray:
     for block in sums:
         block += left * fading
         left = block[-1]
-    return sums.ravel()[:values.size]
+    faded: np.ndarray = sums.ravel()[:values.size]
+    return faded
 
 
 @cache
@@ -80,7 +81,7 @@ def interpolate(x: np.ndarray, y: np.ndarray, places: np.ndarray) -> np.ndarray:
     """y at `places` (G,), linear between rows (M,), NaN before the first and after the last."""
     if not x.size:
         return np.full(places.shape, np.nan)
-    return np.interp(places, x, y, left=np.nan, right=np.nan)
+    return np.asarray(np.interp(places, x, y, left=np.nan, right=np.nan))
 
 
 def aligned(traces: Sequence[Trace], metric: str, axis: str, most: int = GRID) -> tuple[np.ndarray, np.ndarray]:

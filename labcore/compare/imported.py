@@ -98,7 +98,8 @@ def _kept(name: str, content: bytes, runs: Sequence[Foreign]) -> list[str]:
         of.update(f"{run.label}\0{before[run.label]}".encode() if before[run.label] else run.label.encode())
         before[run.label] += 1
         slug = re.sub(r"[^a-z0-9]+", "-", run.label.lower()).strip("-")[:40] or "run"
-        about = {"id": f"imported-{slug}-{of.hexdigest()[:6]}", "label": run.label, "file": Path(name).name,
+        run_id = f"imported-{slug}-{of.hexdigest()[:6]}"
+        about = {"id": run_id, "label": run.label, "file": Path(name).name,
                  "created": created, "steps": run.columns["step"].size, "mapped": run.mapped,
                  "left": run.left, "notes": run.notes, "source": source}
 
@@ -107,14 +108,14 @@ def _kept(name: str, content: bytes, runs: Sequence[Foreign]) -> list[str]:
             _write_about(folder, about)
 
         try:
-            if not there(about["id"]) or _is_of_before(about["id"]):
+            if not there(run_id) or _is_of_before(run_id):
                 # A sync takes milliseconds. What a power cut takes of many runs can be made of their file again.
-                atomic.write_folder(made(imports()) / about["id"], fill, replace=True, sync=len(runs) == 1)
+                atomic.write_folder(made(imports()) / run_id, fill, replace=True, sync=len(runs) == 1)
         except OSError as error:
             why = "the disk is full" if disk_full(error) else os_reason(error)
             raise LabError(f"{name} cannot be kept in {imports()} ({why}): free some space, or set RL_LAB_HOME to "
                            "a folder that you may write to.") from error
-        run_ids.append(about["id"])
+        run_ids.append(run_id)
     return run_ids
 
 
@@ -154,7 +155,7 @@ def listed(store: Store) -> list[Imported]:
 
 def trashed(store: Store) -> list[Imported]:
     """The imported runs in the trash, the last deleted first."""
-    return sorted((run for run in _all(store) if run.deleted is not None), key=lambda run: -run.deleted)
+    return sorted((run for run in _all(store) if run.deleted is not None), key=lambda run: -(run.deleted or 0.0))
 
 
 def _all(store: Store) -> Iterator[Imported]:
@@ -259,10 +260,10 @@ def _about(run_id: str) -> Imported:
         fields = json_of(_read(run_id, "about.json"), constants=True)
         if _OLD in fields:
             fields["left"] = dict.fromkeys(fields[_OLD], UNKNOWN)
-        found = Imported(**{key: tuple(fields[key]) if key == "notes" else dict(fields[key])
-                            if key in ("mapped", "left") else fields[key]
-                            for key in _KEPT if key in fields or key not in _LATER})
-        return replace(found, id=run_id)  # the folder's name was checked, what somebody wrote into the file was not
+        kept: dict[str, Any] = {key: fields[key] for key in _KEPT if key in fields or key not in _LATER}
+        kept |= {"notes": tuple(kept["notes"]), "mapped": dict(kept["mapped"]), "left": dict(kept["left"])}
+        # The folder's name was checked, what somebody wrote into the file was not.
+        return replace(Imported(**kept), id=run_id)
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error
 
@@ -304,5 +305,5 @@ def _damaged(run_id: str, file: str) -> LabError:
 
 def _trace(name: str, title: str, run: Foreign) -> Trace:
     metrics = dict(run.metrics)
-    axes = axes_of(*(run.columns[key] for key in COUNTERS), metrics)
+    axes = axes_of([run.columns[key] for key in COUNTERS], metrics)
     return Trace(name, None, "imported", axes, metrics, label=run.label, notes=run.notes, title=title)

@@ -46,8 +46,8 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     known = titles(store, parents.values())
     parent_of = {name: known.get(parent, parent) for name, parent in parents.items()}
     if metrics is None:
-        found = store.steps_after_many(dict.fromkeys(own, 0))
-        traces |= {name: [trace(rows[name], found[name], store.events_after(name), origin(store, rows[name].spec),
+        steps = store.steps_after_many(dict.fromkeys(own, 0))
+        traces |= {name: [trace(rows[name], steps[name], store.events_after(name), origin(store, rows[name].spec),
                          parent_of.get(name, ""))]
                    for name in own}
     else:
@@ -57,7 +57,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
             counted, named = found[:len(COUNTERS)], zip(keys, found[len(COUNTERS):], strict=True)
             logged = {key: column for key, column in named if np.isfinite(column).any()}
             spec = rows[name].spec
-            traces[name] = [Trace(name, spec, rows[name].state, axes_of(*counted, logged), logged,
+            traces[name] = [Trace(name, spec, rows[name].state, axes_of(counted, logged), logged,
                                   *changes_of(spec, store.events_after(name)), origin=origin(store, spec),
                                   title=title(rows[name]), parent=parent_of.get(name, ""))]
     return [each for name in names for each in traces[name]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import lgamma
 
 import numpy as np
@@ -32,7 +33,7 @@ def _at_least(right: int, count: int, p: float) -> float:
     return float(np.exp(ways + found * np.log(p) + (count - found) * np.log1p(-p)).sum())
 
 
-def _solve(rising) -> float:
+def _solve(rising: Callable[[float], float]) -> float:
     """Where a rising function of p in (0, 1) is 0."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from labcore.store import columns
 from labcore.store.rows import ACTIVE, COUNTERS, Event, RunRow
 from labcore.store.store import Store
 
+T = TypeVar("T")
 MOST = 200  # runs whose columns are kept: some MB each where they are long
 
 
@@ -58,7 +59,7 @@ class Reader:
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()
-        self._kept: OrderedDict[str, _Kept | Trace] = OrderedDict()  # own and imported runs, the latest looked at last
+        self._kept: OrderedDict[str, Any] = OrderedDict()  # own and imported runs, the latest looked at last
         self._logged: dict[str, tuple[int, frozenset[str]]] = {}  # run -> (up to which step, what it logs)
 
     def traces(self, rows: Sequence[RunRow | str], metrics: Sequence[str]) -> list[Trace]:
@@ -70,9 +71,7 @@ class Reader:
             LabError: an imported run is gone or damaged.
         """
         with self._lock:
-            own = {row.id: (row, self._remembered(row.id, lambda row=row: _Kept(
-                origin(self._store, row.spec), parent_title(self._store, row.spec))))
-                   for row in rows if not isinstance(row, str)}
+            own = {row.id: (row, self._own(row)) for row in rows if not isinstance(row, str)}
             self._read([*own.values()], metrics)
             return [self._foreign(row) if isinstance(row, str) else _trace(*own[row.id]) for row in rows]
 
@@ -91,17 +90,22 @@ class Reader:
                 self._logged[row.id] = row.step, found
             return found
 
+    def _own(self, row: RunRow) -> _Kept:
+        return self._remembered(row.id, lambda: _Kept(origin(self._store, row.spec),
+                                                      parent_title(self._store, row.spec)))
+
     def _foreign(self, name: str) -> Trace:
         imported.check(self._store, name)  # whatever is kept of one that was deleted
         return self._remembered(name, lambda: imported.load(name))
 
-    def _remembered(self, name: str, read: Callable[[], _Kept | Trace]) -> Any:
+    def _remembered(self, name: str, read: Callable[[], T]) -> T:
         if name not in self._kept:
             self._kept[name] = read()
         self._kept.move_to_end(name)
         while len(self._kept) > MOST:
             self._kept.popitem(last=False)
-        return self._kept[name]
+        found: T = self._kept[name]
+        return found
 
     def _read(self, runs: Sequence[tuple[RunRow, _Kept]], metrics: Sequence[str]) -> None:
         """Bring what is kept up to date, then read the metrics that were never asked for, of many runs at once."""
@@ -129,7 +133,7 @@ def _stands(row: RunRow) -> tuple[Any, ...]:
 
 
 def _trace(row: RunRow, kept: _Kept) -> Trace:
-    axes = axes_of(*kept.columns.values(), kept.metrics)
+    axes = axes_of(kept.columns.values(), kept.metrics)
     there = {key: column for key, column in kept.metrics.items() if np.isfinite(column).any()}
     axes = {key: column for key, column in axes.items() if key != "updates" or key in there}
     return Trace(row.id, row.spec, row.state, axes, there, *changes_of(row.spec, kept.events), origin=kept.origin,

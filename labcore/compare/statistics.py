@@ -23,6 +23,7 @@ SIGNIFICANCE = 0.1  # the least that three seeds against three can reach; their 
 _EXACT = 1000  # divisions of the seeds into two sides that are all counted; of more, a sample
 
 Verdict = Literal["A", "B", "tie", "none"]
+_MIRRORED: dict[Verdict, Verdict] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Comparison:
     @property
     def mirrored(self) -> Comparison:
         """B against A."""
-        low, high = (None, None) if self.low is None else (1 - self.high, 1 - self.low)
-        return Comparison(1 - self.p, low, high, self.p_value, {"A": "B", "B": "A"}.get(self.verdict, self.verdict))
+        low, high = None if self.high is None else 1 - self.high, None if self.low is None else 1 - self.low
+        return Comparison(1 - self.p, low, high, self.p_value, _MIRRORED[self.verdict])
 
 
 def mean(values: np.ndarray) -> Mean:
@@ -61,7 +62,8 @@ def mean(values: np.ndarray) -> Mean:
     if values.ndim != 1 or not values.size:
         raise ValueError("a mean needs at least one value")
     middle, low, high = band(values[:, None])
-    return Mean(float(middle[0]), *((None, None) if low is None else (float(low[0]), float(high[0]))), values.size)
+    return Mean(float(middle[0]), None if low is None else float(low[0]), None if high is None else float(high[0]),
+                values.size)
 
 
 def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
@@ -131,7 +133,7 @@ def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparis
         found = _interval(np.einsum("ra,ab,rb->r", shares[0], _wins(a, b), shares[1], optimize=True))
         low, high = float(found[0]), float(found[1])
     p_value = _p_value(a, b, p)
-    if min(a.size, b.size) < FEWEST:
+    if low is None or high is None or min(a.size, b.size) < FEWEST:
         verdict: Verdict = "none"
     elif low <= 0.5 <= high or p_value > SIGNIFICANCE + 1e-12:
         verdict = "tie"
@@ -143,18 +145,21 @@ def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparis
 def _wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(S, U): 1 where a beats b, ½ where they are equal."""
     a, b = np.asarray(a, float)[:, None], np.asarray(b, float)[None]
-    return (a > b) + 0.5 * (a == b)
+    won: np.ndarray = (a > b) + 0.5 * (a == b)
+    return won
 
 
 def redrawn(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The means of (S,) values, one per seed, when the seeds are drawn again: (RESAMPLES,)"""
-    return _draws(values.size, rng) @ values
+    means: np.ndarray = _draws(values.size, rng) @ values
+    return means
 
 
 def _draws(count: int, rng: np.random.Generator) -> np.ndarray:
     """(RESAMPLES, count): how large a share each seed has in each draw of `count` seeds with replacement."""
     drawn = rng.integers(count, size=(RESAMPLES, count))
-    return (drawn[:, :, None] == np.arange(count)).sum(1) / count
+    shares: np.ndarray = (drawn[:, :, None] == np.arange(count)).sum(1) / count
+    return shares
 
 
 @cache
@@ -182,7 +187,8 @@ def _interval(drawn: np.ndarray, times: np.ndarray | None = None) -> tuple[np.nd
         place = share * (times.sum() - 1)
         below, above = (np.take_along_axis(ordered, (ranks > rank).argmax(0)[None], axis=0)[0]
                         for rank in (np.floor(place), np.ceil(place)))
-        return below + (above - below) * (place % 1)
+        between: np.ndarray = below + (above - below) * (place % 1)
+        return between
 
     return at(tail), at(1 - tail)
 

@@ -322,7 +322,8 @@ def _means(first: float, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     begins = np.searchsorted(steps, steps - LAST, side="right")
     sums = np.add.reduceat(np.append(values, 0.0), np.stack([begins, ends], axis=1).ravel())[::2]
     whole = steps >= min(first + LAST - 1, steps[-1])
-    return (sums / (ends - begins))[whole]
+    means: np.ndarray = (sums / (ends - begins))[whole]
+    return means
 
 
 def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Comparison]]:
@@ -341,11 +342,12 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
     deltas = {} if against is None else {
         measure: statistics.difference(np.array(values[measure]), np.array(against[measure])) for measure in values}
     spec = group.traces[0].spec
-    durations, memory = _peaks(group, "seconds"), _peaks(group, "memory")
+    durations = _peaks(group, "seconds")
+    seconds, memory = (statistics.mean(np.array(each)) if each else None
+                       for each in (durations, _peaks(group, "memory")))
     return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
                tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
-               {axis: means[axis] for axis in AXES if axis in means}, durations,
-               *(statistics.mean(np.array(each)) if each else None for each in (durations, memory)),
+               {axis: means[axis] for axis in AXES if axis in means}, durations, seconds, memory,
                spec.row.models if spec else (), values, deltas, comparisons, spent)
 
 

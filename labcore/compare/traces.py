@@ -14,7 +14,7 @@ from labcore.errors import LabError, quoted
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.titles import title
 from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import Event, RunRow, Step
+from labcore.store.rows import COUNTERS, Event, RunRow, Step
 
 # What runs can be drawn along and compared at, with the names that a reader sees.
 AXES = {"step": "steps", "updates": "updates", "tokens": "tokens", "env_steps": "environment steps",
@@ -82,8 +82,7 @@ def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), orig
           parent: str = "") -> Trace:
     """A run of the lab as a trace."""
     metrics = columns_of(steps)
-    axes = axes_of([step.step for step in steps], [step.tokens for step in steps], [step.env_steps for step in steps],
-                   [step.seconds for step in steps], metrics)
+    axes = axes_of([[getattr(step, key) for step in steps] for key in COUNTERS], metrics)
     return Trace(row.id, row.spec, row.state, axes, metrics, *changes_of(row.spec, events), origin=origin,
                  title=title(row), parent=parent)
 
@@ -102,11 +101,10 @@ def columns_of(steps: Sequence[Step]) -> dict[str, np.ndarray]:
     return {key: np.array([step.metrics.get(key, np.nan) for step in steps]) for key in ordered(keys)}
 
 
-def axes_of(step: Sequence[float], tokens: Sequence[float], env_steps: Sequence[float], seconds: Sequence[float],
+def axes_of(counters: Iterable[Sequence[float] | np.ndarray],
             metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The axes of a run from its counters, N rows each; one that never leaves 0 is none of this run's."""
-    counted = {"step": step, "tokens": tokens, "env_steps": env_steps, "seconds": seconds}
-    axes = {key: np.array(values, float) for key, values in counted.items()}
+    """The axes of a run from its `COUNTERS`, N rows each; one that never leaves 0 is none of this run's."""
+    axes = {key: np.array(values, float) for key, values in zip(COUNTERS, counters, strict=True)}
     axes = {key: column for key, column in axes.items() if key == "step" or column.any()}
     return axes | ({"updates": metrics["updates"]} if "updates" in metrics else {})
 

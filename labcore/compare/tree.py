@@ -19,8 +19,10 @@ def parents(traces: Sequence[Trace]) -> dict[str, Trace]:
             if trace.spec and trace.spec.parent and trace.spec.parent[0] in known}
 
 
-def joint(child: Trace, parent: Trace, metric: str, axis: str, smoothing: float = 0.0) -> tuple[float, ...] | None:
+def joint(child: Trace, parent: Trace, metric: str, axis: str,
+          smoothing: float = 0.0) -> tuple[float, float, float] | None:
     """(x, y, y smoothed) of the parent at the step where the fork begins; None where it has no such row."""
+    assert child.spec is not None and child.spec.parent is not None, "as `parents` finds them"
     x, y, smooth = smoothed(parent, metric, axis, smoothing)
     steps = parent.column(metric, axis)[2]
     at = np.searchsorted(steps, child.spec.parent[1], side="right") - 1
@@ -34,7 +36,8 @@ def rooted(child: Trace, parent: Trace, metric: str, axis: str,
     root = joint(child, parent, metric, axis, smoothing)
     if root is None or (line[0].size and line[0][0] <= root[0]):
         return line
-    return tuple(np.append(first, rest) for first, rest in zip(root, line, strict=True))
+    x, y, smooth = (np.append(first, rest) for first, rest in zip(root, line, strict=True))
+    return x, y, smooth
 
 
 def branched(group: Group, above: Mapping[str, Trace]) -> bool:

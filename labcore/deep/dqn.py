@@ -122,8 +122,8 @@ def run(session: DeepSession) -> Iterator[Record]:
         epsilon = linear_epsilon(session.step / session.spec.steps, knobs["epsilon_start"], knobs["epsilon_end"],
                                  knobs["exploration_frac"])
         batch = collect(session, int(knobs["rollout_steps"]), epsilon_greedy(epsilon))
-        session.replay.add(n_step(batch, int(knobs["n_steps"]), knobs["gamma"]))
-        metrics = {"epsilon": epsilon, "replay_size": len(session.replay)}
+        session.transitions.add(n_step(batch, int(knobs["n_steps"]), knobs["gamma"]))
+        metrics = {"epsilon": epsilon, "replay_size": len(session.transitions)}
         if session.env_steps >= knobs["learning_starts"]:
             metrics |= learn(session)
         yield record(session, metrics)
@@ -133,7 +133,8 @@ def learn(session: DeepSession) -> dict[str, float]:
     """The updates that follow a rollout; means over them."""
     measured = []
     for _ in range(int(session.knobs["gradient_steps"])):
-        measured.append(update(session, session.replay.sample(int(session.knobs["batch_size"]), session.generator)))
+        drawn = session.transitions.sample(int(session.knobs["batch_size"]), session.generator)
+        measured.append(update(session, drawn))
         if session.updates % int(session.knobs["target_every"]) == 0:
             polyak(session.networks["target"], session.networks["q"], session.knobs["tau"])
     names = ("loss", "td_error", "q/mean", "grad_norm")

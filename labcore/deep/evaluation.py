@@ -82,4 +82,5 @@ def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.
 def _shown(world: World, observation: np.ndarray) -> list[float]:
     if world.states:
         return [int(observation.argmax())]
-    return np.round(observation.astype(np.float64), 5).tolist()
+    numbers: list[float] = np.round(observation.astype(np.float64), 5).tolist()
+    return numbers

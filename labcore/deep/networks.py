@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,27 +35,34 @@ class MLP(nn.Module):
     (layer normalisation).
     """
 
+    scale: Tensor
+    unit: Tensor
+
     def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
                  activation: str = "tanh", scale: Sequence[float] = (), unit: float = 1.0, normed: bool = False):
         super().__init__()
         self.register_buffer("scale", torch.tensor(list(scale) or [1.0] * sizes[0]))
         self.register_buffer("unit", torch.tensor([unit]))
-        self.register_load_state_dict_pre_hook(_unit_of_before)
+        nn.Module.register_load_state_dict_pre_hook(self, _unit_of_before)
         self.sizes, self.activation, self.normed = list(sizes), activation, normed
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
         self.norm = nn.LayerNorm(sizes[-2]) if normed else nn.Identity()
-        for layer in self.layers:
+        for layer in self.linears:
             if gain is None:
                 bound = layer.in_features**-0.5
                 nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
                 nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
                 continue
-            nn.init.orthogonal_(layer.weight, gain / unit if layer is self.layers[-1] else math.sqrt(2),
+            nn.init.orthogonal_(layer.weight, gain / unit if layer is self.linears[-1] else math.sqrt(2),
                                 generator=generator)
             nn.init.zeros_(layer.bias)
 
+    @property
+    def linears(self) -> Sequence[nn.Linear]:
+        return cast(Sequence[nn.Linear], self.layers)  # a ModuleList does not say what it holds
+
     def forward(self, x: Tensor) -> Tensor:
-        *hidden, last = self.layers
+        *hidden, last = self.linears
         x = x * self.scale
         for layer in hidden:
             x = nn.functional.linear(x, layer.weight, layer.bias)

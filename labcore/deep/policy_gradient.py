@@ -78,7 +78,8 @@ PSI = {function.__name__: function for function in (total_return, reward_to_go, 
 def psi(session: DeepSession, batch: Batch, choice: str) -> Tensor:
     """Ψ_t of a batch, with the session's critic and knobs. (T, E)"""
     values, next_values = values_of(session, batch)
-    return call(PSI[choice], session.knobs, {**vars(batch), "values": values, "next_values": next_values})
+    weights: Tensor = call(PSI[choice], session.knobs, {**vars(batch), "values": values, "next_values": next_values})
+    return weights
 
 
 def gradient_variance(policy: nn.Module, batch: Batch, weights: Tensor) -> float:

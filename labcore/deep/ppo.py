@@ -10,7 +10,7 @@ Source: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from labcore.maths.call import call
 from labcore.maths.surrogates import clip, kl_penalised
 from labcore.spec.record import Record
 
-OBJECTIVES = {"clip": clip, "kl_penalty": kl_penalised}
+OBJECTIVES: dict[str, Callable[..., Tensor]] = {"clip": clip, "kl_penalty": kl_penalised}
 
 
 def run(session: DeepSession) -> Iterator[Record]:
@@ -88,7 +88,7 @@ def policy_loss(log_policy: Tensor, data: TrainingBatch, knobs: Mapping[str, Any
     logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
     tensors = {"ratio": (logprobs - data.old_logprobs).exp(), "advantages": data.advantages,
                "kl": categorical_kl(data.old_logits, log_policy)}
-    surrogate = call(OBJECTIVES[knobs["objective"]], knobs, tensors)
+    surrogate: Tensor = call(OBJECTIVES[knobs["objective"]], knobs, tensors)
     loss = -surrogate.mean()
     if knobs["entropy_coef"]:
         loss = loss - knobs["entropy_coef"] * -(log_policy.exp() * log_policy).sum(-1).mean()

@@ -49,7 +49,8 @@ def collect(session: DeepSession, steps: int, choose: Choose = choose, whole_epi
     following, rewards, terminated, truncated = (stack(column, device) for column in zip(*came, strict=True))
     mask = torch.stack(masks) if masks else torch.ones_like(terminated)
     batch = Batch(torch.stack(seen), torch.stack(taken), rewards, following, terminated, truncated, mask)
-    session.episodes.count(*(x.cpu().numpy() for x in (rewards, terminated, truncated, mask)), session.env_steps)
+    session.episodes.count(rewards.cpu().numpy(), terminated.cpu().numpy(), truncated.cpu().numpy(),
+                           mask.cpu().numpy(), session.env_steps)
     session.env_steps += int(mask.sum())
     return batch
 

@@ -75,6 +75,12 @@ class DeepSession:
         return self.networks[self.row.acts]
 
     @property
+    def transitions(self) -> Replay:
+        """The replay of a method whose row asks for one."""
+        assert self.replay is not None, "the row asks for none"
+        return self.replay
+
+    @property
     def policy(self) -> nn.Module:
         return self.networks["policy"]
 
@@ -126,7 +132,7 @@ class DeepSession:
         for name, optimizer in child.optimizers.items():
             if type(self.optimizers.get(name)) is type(optimizer):
                 optimizer.load_state_dict(self.optimizers[name].state_dict())
-        if child.replay is not None:
+        if child.replay is not None and self.replay is not None:
             child.replay.restore(self.replay.tensors())
         if spec.algorithm == self.spec.algorithm:
             child.numbers = self.numbers

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import stdev
@@ -134,7 +134,7 @@ class Memory(Mapping[str, Series]):
     def __getitem__(self, key: str) -> Series:
         return self._series[key]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._series)
 
     def __len__(self) -> int:

@@ -33,7 +33,8 @@ def rates(state: np.ndarray, torque: np.ndarray) -> np.ndarray:
 
 def _square(x: np.ndarray) -> np.ndarray:
     """x², rounded as the power of a single number is: one in a thousand differs from x · x in its last bit."""
-    return np.float_power(x, 2.0)
+    squared: np.ndarray = np.float_power(x, 2.0)
+    return squared
 
 
 def dynamics(state: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -43,7 +44,7 @@ def dynamics(state: np.ndarray, actions: np.ndarray) -> np.ndarray:
     k2 = rates(state + TIME_STEP / 2 * k1, torque)
     k3 = rates(state + TIME_STEP / 2 * k2, torque)
     k4 = rates(state + TIME_STEP * k3, torque)
-    following = state + TIME_STEP / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    following: np.ndarray = state + TIME_STEP / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
     angles = following[:2]
     while (over := angles > np.pi).any():
         angles[over] -= 2 * np.pi
@@ -62,4 +63,5 @@ def observed(state: np.ndarray) -> np.ndarray:
 
 def reached(state: np.ndarray) -> np.ndarray:
     """−cos θ₁ − cos(θ₂ + θ₁) > 1: the tip is one link above the joint. (4, E) -> bool (E,)"""
-    return -np.cos(state[0]) - np.cos(state[1] + state[0]) > 1.0
+    above: np.ndarray = -np.cos(state[0]) - np.cos(state[1] + state[0]) > 1.0
+    return above

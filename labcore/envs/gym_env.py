@@ -7,7 +7,7 @@ normalised observations.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import gymnasium as gym
 import numpy as np
@@ -75,6 +75,11 @@ class CartPoleEnvironments:
         self._env = CartPoleVectorEnv(count, max_episode_steps=world.max_steps)
         self.observations, _ = self._env.reset(seed=seed)
 
+    @property
+    def _state(self) -> np.ndarray:
+        """(4, E). Gymnasium declares None, which it is only before the first `reset`."""
+        return cast(np.ndarray, self._env.state)
+
     def reset(self) -> None:
         self.observations, _ = self._env.reset()
 
@@ -84,23 +89,23 @@ class CartPoleEnvironments:
         self.observations = following
         if env.prev_done.any():
             ended = env.prev_done
-            env.state[:, ended] = env.np_random.uniform(env.low, env.high, (4, int(ended.sum())))
+            self._state[:, ended] = env.np_random.uniform(env.low, env.high, (4, int(ended.sum())))
             env.steps[ended] = 0
             env.prev_done = np.zeros_like(ended)
-            self.observations = env.state.T.astype(np.float32)
+            self.observations = self._state.T.astype(np.float32)
         return Step(following, rewards, terminated, truncated & ~terminated)
 
     def state(self) -> dict[str, Any]:
         env = self._env
-        return {"state": env.state.tolist(), "steps": env.steps.tolist(), "rng": env.np_random.bit_generator.state}
+        return {"state": self._state.tolist(), "steps": env.steps.tolist(), "rng": env.np_random.bit_generator.state}
 
     def load_state(self, state: dict[str, Any]) -> None:
         env = self._env
-        env.state = np.array(state["state"])
+        self._state[:] = state["state"]
         env.steps = np.array(state["steps"], np.int32)
         env.prev_done = np.zeros(self.count, bool)
         env.np_random.bit_generator.state = state["rng"]
-        self.observations = env.state.T.astype(np.float32)
+        self.observations = self._state.T.astype(np.float32)
 
 
 class SingleEnvironments:
@@ -115,7 +120,8 @@ class SingleEnvironments:
         self._envs = [make_one(world.env_id) for _ in range(count)]
         self._space = self._envs[0].observation_space
         self._rng = np.random.default_rng(seed)
-        self._seeds, self._actions = [0] * count, [[] for _ in range(count)]
+        self._seeds = [0] * count
+        self._actions: list[list[int]] = [[] for _ in range(count)]
         self.observations = np.zeros((count, world.observation_size), np.float32)
         self.reset()
 
@@ -132,8 +138,8 @@ class SingleEnvironments:
             seen, rewards[index], ended, cut, _ = self._envs[index].step(action + self.world.first_action)
             following[index], terminated[index], truncated[index] = self._row(seen), ended, cut and not ended
         self.observations = following.copy()
-        for index in np.flatnonzero(terminated | truncated):
-            self._begin(int(index), int(self._rng.integers(2**31)))
+        for over in np.flatnonzero(terminated | truncated):
+            self._begin(int(over), int(self._rng.integers(2**31)))
         return Step(following, rewards, terminated, truncated)
 
     def _begin(self, index: int, seed: int) -> None:
@@ -143,7 +149,8 @@ class SingleEnvironments:
     def _row(self, seen: Any) -> np.ndarray:
         """An observation as D numbers; the n-th of a Discrete space as a one at n among zeros."""
         if isinstance(self._space, spaces.Discrete):
-            return np.eye(1, int(self._space.n), int(seen) - int(self._space.start), dtype=np.float32)[0]
+            place = int(seen) - int(self._space.start)
+            return np.eye(1, int(self._space.n), place, dtype=np.float32).reshape(-1)
         return np.asarray(seen, np.float32).reshape(-1)
 
     def state(self) -> dict[str, Any]:
@@ -182,8 +189,8 @@ class AcrobotEnvironments(SingleEnvironments):
 
     def _begin(self, index: int, seed: int) -> None:
         super()._begin(index, seed)
-        self._links[:, index] = self._envs[index].unwrapped.state
+        self._links[:, index] = self._envs[index].get_wrapper_attr("state")
 
     def load_state(self, state: dict[str, Any]) -> None:
         super().load_state(state)
-        self._links = np.stack([env.unwrapped.state for env in self._envs], axis=1).astype(np.float64)
+        self._links = np.stack([env.get_wrapper_attr("state") for env in self._envs], axis=1).astype(np.float64)

@@ -16,9 +16,10 @@ from labcore.envs.maze_presets import textbook
 from labcore.envs.maze_text import SIGN_OF, from_text
 
 ENV_ID = "RLLab/Maze-v0"
+Number = int | np.int64  # of a state or a move; the samples of a space are numpy's
 
 
-class MazeEnv(gymnasium.Env[int, int]):
+class MazeEnv(gymnasium.Env[Number, Number]):
     """Walks of an agent in a maze. Observation: the state; actions: up, right, down, left.
 
     `maze` is a Maze or its short text. A goal or a trap terminates; `max_steps` steps (0: no limit) truncate.
@@ -36,11 +37,13 @@ class MazeEnv(gymnasium.Env[int, int]):
         self.maze, self.max_steps, self.render_mode = maze.check(), max_steps, render_mode
         self.observation_space, self.action_space = Discrete(maze.states), Discrete(len(ACTIONS))
         ends = maze.where(*ENDS)
-        self._starts = np.flatnonzero(maze.reachable() & ~ends).tolist() if random_start else [maze.start]
+        start = maze.start
+        assert start is not None, "a maze that is checked has one"
+        self._starts: list[int] = np.flatnonzero(maze.reachable() & ~ends).tolist() if random_start else [start]
         # Python's own lists: an element of an array takes several times as long.
         self._neighbours, self._ends = maze.neighbours.tolist(), ends.tolist()
         self._rewards = maze.cell_rewards.tolist()
-        self._state, self._steps = maze.start, 0
+        self._state, self._steps = start, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
@@ -49,7 +52,7 @@ class MazeEnv(gymnasium.Env[int, int]):
         self._steps = 0
         return self._state, {}
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Number) -> tuple[int, float, bool, bool, dict[str, Any]]:
         turn = 0
         if self.maze.slip:
             chance = self.np_random.random()

@@ -62,7 +62,8 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
     Raises:
         LabError: it cannot be built, or has no start or no goal.
     """
-    return call(resolve_name(task.source), knobs, {}).check()
+    maze: Maze = call(resolve_name(task.source), knobs, {})
+    return maze.check()
 
 
 def caution(spec: RunSpec) -> str:

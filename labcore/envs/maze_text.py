@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Iterator
+from itertools import groupby, repeat
 from typing import Any, TypeVar
 
 from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Kind, Maze, check_size
@@ -42,7 +42,7 @@ def from_rows(rows: list[str] | tuple[str, ...], rewards: list[float] | tuple[fl
     if rewards is not None and len(rewards) != paying:
         raise LabError(f"The maze has {paying} goals, traps and reward cells but {len(rewards)} rewards: "
                        "give one for each, in reading order.")
-    following = iter(rewards or [None] * paying)
+    following: Iterator[float | None] = iter(rewards) if rewards else repeat(None)
     cells = tuple(tuple(Cell(SIGNS[sign], next(following) if SIGNS[sign] in CELL_REWARDS else None) for sign in row)
                   for row in rows)
     return Maze(cells, **rules)

@@ -170,7 +170,7 @@ def best_here(run_folder: Path) -> int | None:
 
 def _read_mark(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        found = json_of(path.read_bytes())
+        found: dict[str, Any] = json_of(path.read_bytes())
         whole = isinstance(found, dict) and [type(found.get(key)) for key in _MARK] == [int, str, float]
         if whole and found["metric"] in METRICS:
             return found

@@ -57,7 +57,8 @@ def table_of(name: str, content: bytes) -> Table:
         raise LabError(f"{name} is empty: export the run again.")
     if b"\0" in begin:
         raise LabError(f"{name} is a binary file of a kind that the lab does not know: {_CSV}.")
-    return (objects if begin.startswith((b"{", b"[")) else delimited).table(name, content)
+    read = objects.table if begin.startswith((b"{", b"[")) else delimited.table
+    return read(name, content)
 
 
 def check_size(name: str, size: int) -> None:

@@ -36,8 +36,8 @@ class Numbers:
 
 @dataclass
 class _Column:
-    values: array = field(default_factory=lambda: array("d"))
-    nan: array = field(default_factory=lambda: array("q"))  # rows whose cell says NaN
+    values: array[float] = field(default_factory=lambda: array("d"))
+    nan: array[int] = field(default_factory=lambda: array("q"))  # rows whose cell says NaN
 
     def add(self, number: float | None) -> None:
         if number is None:
@@ -47,7 +47,7 @@ class _Column:
         self.values.append(number)
 
     def there(self) -> np.ndarray:
-        found = ~np.isnan(np.array(self.values))
+        found: np.ndarray = ~np.isnan(np.array(self.values))
         found[np.array(self.nan, int)] = True
         return found
 

@@ -67,5 +67,5 @@ def _cells(column: Any) -> list[Any]:
         values = column.dictionary.to_pylist()
         return [None if place is None else values[place] for place in column.indices.to_pylist()]
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind):
-        return column.to_pylist()
+        return list(column.to_pylist())
     return [str(kind) if there else None for there in column.is_valid().to_pylist()]

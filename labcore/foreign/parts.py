@@ -73,7 +73,8 @@ def _clashes(rows: np.ndarray, steps: np.ndarray, columns: Columns) -> np.ndarra
         order, first = _by_step(rows[there[rows]], steps)
         differs = ~first[1:] & ~np.isclose(values[order[1:]], values[order[:-1]], rtol=0, atol=0, equal_nan=True)
         found[order[1:][differs]] = True
-    return found[rows]
+    clashes: np.ndarray = found[rows]
+    return clashes
 
 
 def _turns(rows: np.ndarray, steps: np.ndarray, columns: Columns) -> list[np.ndarray]:

@@ -176,7 +176,8 @@ def do(spec: Spec) -> dict[str, Any]:
     name = str(spec.get("job"))
     if name not in JOBS:
         raise LabError(f"There is no job {quoted(name)}: {suggestion(name, list(JOBS))}")
-    return resolve_name(JOBS[name])({key: value for key, value in spec.items() if key != "job"})
+    result: dict[str, Any] = resolve_name(JOBS[name])({key: value for key, value in spec.items() if key != "job"})
+    return result
 
 
 def compute(spec: Spec) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
 def sampling(sizes: Sizes, done: passes.Batch, speed: Mapping[str, Any]) -> float:
     """Seconds of drawing the `sampled` rows, T tokens each."""
     prompts = done.sampled / done.group * done.prompt * sizes.layers * _token(speed, "layer")
-    read = sizes.vocabulary * sizes.hidden / speed["head"][0]  # numbers a second: one row by the head is all reading
+    # Numbers a second: one row by the head is all reading.
+    read: float = sizes.vocabulary * sizes.hidden / speed["head"][0]
     cache = done.sampled * 2 * sizes.keys * sizes.layers * (done.prompt + done.length / 2) / read
     layer, head = (_at(done.sampled, speed["rows"], speed[name]) for name in ("layer", "head"))
     return prompts + done.length * (sizes.layers * layer + head + cache)

@@ -53,6 +53,12 @@ class Completions:
         return self.mask.sum(1)
 
     @property
+    def sampled_logprobs(self) -> Tensor:
+        """The `logprobs` of completions that were sampled. (B, T) nats"""
+        assert self.logprobs is not None, "these were not sampled"
+        return self.logprobs
+
+    @property
     def extents(self) -> Tensor:
         """Tokens up to the last one that counts: the `lengths`, unless the mask has holes. (B,)"""
         return (self.mask * torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)).amax(1)
@@ -104,4 +110,5 @@ def decode(tokenizer: PreTrainedTokenizerBase, completions: Completions, eos: En
     ends = {*all_ends(eos)}
     rows = zip(completions.ids.tolist(), completions.lengths.tolist(), strict=True)
     texts = [[token for token in ids[:length] if token not in ends] for ids, length in rows]
-    return tokenizer.batch_decode(texts, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    decoded: list[str] = tokenizer.batch_decode(texts, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return decoded

@@ -125,7 +125,7 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     """What was sampled, with the reference's log-probs and the critic's values: ready for `credit`."""
     prompts, completions = sampled.prompts, sampled.completions
     corrected = bool(session.knobs["importance_cap"])
-    old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.logprobs
+    old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.sampled_logprobs
     reference = reference_logprobs(session, prompts, completions, old)
     parts = sampled.rewards.weights
     rollout = Rollout(
@@ -237,7 +237,7 @@ def groups_of(sampled: Sampled, prompts: Tensor) -> Sampled:
     return Sampled(
         [sampled.problems[prompt] for prompt in prompts.tolist()], sampled.prompts[prompts],
         Completions(completions.ids[rows], completions.mask[rows], completions.truncated[rows],
-                    completions.logprobs[rows]),
+                    completions.sampled_logprobs[rows]),
         [sampled.texts[row] for row in on_cpu.tolist()], sampled.rewards[on_cpu], sampled.shaped[rows],
         sampled.kept[rows], None if sampled.greedy_rewards is None else sampled.greedy_rewards[rows])
 
@@ -250,17 +250,25 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
                           for part in parts])
 
     done = [each.completions for each in rounds]
-    rewards, greedy = [each.rewards for each in rounds], [each.greedy_rewards for each in rounds]
-    per_token = [each.per_token for each in rewards]
+    rewards, greedy = [each.rewards for each in rounds], _all_of([each.greedy_rewards for each in rounds])
+    per_token = _all_of([each.per_token for each in rewards])
     return Sampled(
         [problem for each in rounds for problem in each.problems],
         Prompts(columns([each.prompts.ids for each in rounds], True),
                 columns([each.prompts.mask for each in rounds], True)),
         Completions(columns([each.ids for each in done], False), columns([each.mask for each in done], False),
-                    torch.cat([each.truncated for each in done]), columns([each.logprobs for each in done], False)),
+                    torch.cat([each.truncated for each in done]),
+                    columns([each.sampled_logprobs for each in done], False)),
         [text for each in rounds for text in each.texts],
         Rewards(torch.cat([each.total for each in rewards]), torch.cat([each.exact for each in rewards]),
                 {name: torch.cat([each.parts[name] for each in rewards]) for name in rewards[0].parts},
-                None if per_token[0] is None else columns(per_token, False), rewards[0].weights, rewards[0].may_lack),
+                None if per_token is None else columns(per_token, False), rewards[0].weights, rewards[0].may_lack),
         torch.cat([each.shaped for each in rounds]), torch.cat([each.kept for each in rounds]),
-        None if greedy[0] is None else torch.cat(greedy))
+        None if greedy is None else torch.cat(greedy))
+
+
+def _all_of(parts: Sequence[Tensor | None]) -> list[Tensor] | None:
+    """What every round has, or none."""
+    found = [part for part in parts if part is not None]
+    assert len(found) in (0, len(parts)), "the rounds of a step are made alike"
+    return found or None

@@ -14,7 +14,8 @@ from labcore.errors import Diverged, LabError
 from labcore.jobs.passes import Batch, way
 from labcore.llm.batch import Completions, Prompts, decode
 from labcore.llm.nets.alike import alike
-from labcore.llm.nets.forward import Network, at_tokens, completion_outputs, layers_of, mode_of, precision
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import at_tokens, completion_outputs, layers_of, mode_of, precision
 from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
 from labcore.llm.nets.tape import LEAST_WIDTH, Tape
 from labcore.llm.rendering import encode_prompts
@@ -75,7 +76,7 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
         sizes = ", ".join(f"{key} is {session.knobs[key]}" for key in SIZES if key in session.knobs)
         raise LabError(f"Memory ran out while {len(prompts)} × {group_size} completions of up to {limit} tokens were "
                        f"drawn: lower one of these: {sizes}.") from error
-    if not completions.logprobs.isfinite().all():
+    if not completions.sampled_logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions, session.rendering.ends))
 
@@ -123,7 +124,8 @@ def chosen(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> tuple[Tenso
 @torch.no_grad()
 def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, completions: Completions) -> Tensor:
     """Log-probs of given completions under `model` at the sampling temperature, 0 where not counted. (B, T) nats"""
-    parts, measure = [], partial(chosen, temperature=session.knobs["temperature"])
+    parts: list[Tensor] = []
+    measure = partial(chosen, temperature=session.knobs["temperature"])
     for some, rows in micro_batches(model, prompts, completions.ids, session.room):
         with precision(model, session.knobs["dtype"]):
             parts += at_tokens(model, prompts[some], completions.ids[rows], measure)

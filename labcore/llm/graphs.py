@@ -19,8 +19,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from labcore.llm.batch import Completions, Ends, Prompts
+from labcore.llm.nets.critic import Network
 from labcore.llm.nets.fixed_weights import FixedWeights
-from labcore.llm.nets.forward import Network, plain
+from labcore.llm.nets.forward import plain
 from labcore.llm.recorder import CudaRecorder, Recorder, Recording
 from labcore.llm.static_decoder import Shape, StaticDecoder, unfit
 from labcore.maths.logprobs import selective_log_softmax

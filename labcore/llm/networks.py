@@ -38,7 +38,8 @@ class Network:
 
 
 def _policy(policy: PreTrainedModel) -> nn.Module:
-    return policy
+    network: nn.Module = policy
+    return network
 
 
 def _frozen_copy(policy: PreTrainedModel) -> nn.Module:

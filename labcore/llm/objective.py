@@ -9,7 +9,7 @@ here knows its name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     # finds the padding unlikely enough, and an infinite term has a NaN gradient even when it is masked out.
     logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
     tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
-               "completion_mask": rollout.completion_mask, "advantages": rollout.advantages}
+               "completion_mask": rollout.completion_mask, "advantages": rollout.credited}
     ratio = tensors["ratio"] = ratio_of(knobs, tensors)
     token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors)
     for weight in token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor}):
@@ -80,9 +80,10 @@ def _kl(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
 def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> list[Tensor]:
     """What the policy's term of each token is multiplied with, (B, T) each: none where all switches are off."""
     given = {**tensors, "completion_mask": rollout.counted, "sampler_logprobs": rollout.sampler_logprobs}
-    wanted = [(weights.high_entropy, tensors["entropy_floor"] is not None),
-              (weights.near_policy, knobs["off_policy_threshold"] > 0),
-              (weights.truncated_importance, rollout.sampler_logprobs is not None)]
+    wanted: list[tuple[Callable[..., Tensor], bool]] = [
+        (weights.high_entropy, tensors["entropy_floor"] is not None),
+        (weights.near_policy, knobs["off_policy_threshold"] > 0),
+        (weights.truncated_importance, rollout.sampler_logprobs is not None)]
     return [call(weigh, knobs, given) for weigh, on in wanted if on]
 
 
@@ -90,7 +91,7 @@ def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[s
 def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor, entropy: Tensor,
              entropy_floor: Tensor | None = None) -> dict[str, float]:
     """What an update logs about its tokens: means over the counted tokens of `rollout`, if any."""
-    mask, advantages = rollout.counted, rollout.advantages
+    mask, advantages = rollout.counted, rollout.credited
     if not mask.any():  # of a mini-batch whose groups were all left out: a mean over no token would count as 0
         return {}
     measured = {"entropy": masked_mean(entropy, mask)}

@@ -24,7 +24,7 @@ from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.spec.activity import part_of, report
-from labcore.tasks.task import Pair, Problem, Single, SingleTask, draw, has_singles
+from labcore.tasks.task import Pair, PairTask, Problem, Single, SingleTask, draw, has_singles
 
 SAMPLED_AT_ONCE = 64  # prompts
 
@@ -54,13 +54,15 @@ def prepare(session: LlmSession) -> None:
 def next_pairs(session: LlmSession, count: int | None = None) -> Pairs:
     """The pairs of the next update; `count` of them where it is given."""
     knobs = session.knobs if count is None else {**session.knobs, "pairs_per_step": count}
-    return call(member(choices.PAIRS, session.knobs["pairs"]), knobs, {"session": session})
+    pairs: Pairs = call(member(choices.PAIRS, session.knobs["pairs"]), knobs, {"session": session})
+    return pairs
 
 
 def dataset(session: LlmSession, pairs_per_step: int) -> Pairs:
     """Pairs of the task's own; of a file without pairs as many single completions."""
     if isinstance(session.task, SingleTask) and has_singles(session.task):
         return Pairs([], singles=next_rows(session, session.task.singles, int(pairs_per_step)))
+    assert isinstance(session.task, PairTask), "its row of the catalog says so"
     return Pairs(next_rows(session, session.task.pairs, int(pairs_per_step)))
 
 

@@ -14,6 +14,8 @@ from labcore.llm.batch import Prompts
 from labcore.maths.call import call, member
 from labcore.maths.masked import masked_whiten
 
+Rows = Tensor | slice  # some of them
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -51,6 +53,18 @@ class Rollout:
         return replace(self, old_logprobs=old, ref_logprobs=old if self.at_reference else self.ref_logprobs)
 
     @property
+    def credited(self) -> Tensor:
+        """The advantages, where `credit` has filled them in. (B, T)"""
+        assert self.advantages is not None, "`credit` comes first"
+        return self.advantages
+
+    @property
+    def of_critic(self) -> tuple[Tensor, Tensor]:
+        """What the critic said, and the returns that it should learn, where there is one. (B, T) each"""
+        assert self.old_values is not None and self.returns is not None, "a critic's values and `credit` come first"
+        return self.old_values, self.returns
+
+    @property
     def group_size(self) -> int:
         return len(self.ids) // len(self.prompts)
 
@@ -69,7 +83,7 @@ class Rollout:
         """The rollout of a run of its prompts; `rows` must be the rows of exactly these."""
         return self._part(prompts, rows)
 
-    def _part(self, prompts: Tensor | slice, rows: Tensor | slice) -> Rollout:
+    def _part(self, prompts: Rows, rows: Rows) -> Rollout:
         cut = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -159,4 +173,5 @@ def _kl_penalty(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
     estimate = call(member(choices.KL_ESTIMATOR, knobs["kl_estimator"]), knobs, {
         "logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
         "ratio": torch.ones_like(rollout.old_logprobs)})
-    return knobs["beta"] * estimate * rollout.completion_mask
+    penalty: Tensor = knobs["beta"] * estimate * rollout.completion_mask
+    return penalty

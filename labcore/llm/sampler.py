@@ -7,12 +7,15 @@ trainer's ratio compares with: the filter only chooses among tokens.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets import llama
-from labcore.llm.nets.forward import Network, attention_mask, extend, positions, prefill, shares_prefixes
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.tape import Tape
 from labcore.spec.activity import report
 
@@ -33,7 +36,7 @@ def keep_top(logprobs: Tensor, top_k: int, top_p: float) -> Tensor:
     return logprobs
 
 
-def draw(logprobs: Tensor, generator: Generator) -> Tensor:
+def draw(logprobs: Tensor, generator: torch.Generator) -> Tensor:
     """One token a row from unnormalised log-probs, by the exponential race. (B, V) -> (B,)
 
     argmin E_v / p_v with E_v exponential is a draw from p: no sorting, no cumulative sums. E = −log u, because torch's
@@ -45,8 +48,8 @@ def draw(logprobs: Tensor, generator: Generator) -> Tensor:
 
 @torch.no_grad()
 def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens: int, eos: Ends,
-           generator: Generator, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, greedy: bool = False,
-           tape: Tape | None = None) -> Completions:
+           generator: torch.Generator, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
+           greedy: bool = False, tape: Tape | None = None) -> Completions:
     """Sample `group_size` completions of each prompt, until one of the end tokens `eos` or `max_new_tokens`.
 
     `greedy` takes the likeliest token each time and draws no random number. `tape` is to record the products, of a
@@ -79,7 +82,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     return Completions(torch.stack(ids, 1), mask, going, torch.stack(logprobs, 1).masked_fill(~mask, 0))
 
 
-def _cached_steps(model: Network, prompts: Prompts, group_size: int):
+def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,)."""
     logits, cache = prefill(model, prompts, group_size)
     prompt_mask = prompts.mask.repeat_interleave(group_size, 0)
@@ -90,7 +93,7 @@ def _cached_steps(model: Network, prompts: Prompts, group_size: int):
         seen += 1
 
 
-def _whole_steps(model: Network, prompts: Prompts, group_size: int):
+def _whole_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
     """The same for models without a key-value cache: every token runs the whole row again."""
     ids = prompts.ids.repeat_interleave(group_size, 0)
     mask = prompts.mask.repeat_interleave(group_size, 0)

@@ -124,7 +124,9 @@ class LlmSession:
 
     @property
     def critic(self) -> Critic | None:
-        return self.models.get(CRITIC)
+        critic = self.models.get(CRITIC)
+        assert critic is None or isinstance(critic, Critic)
+        return critic
 
     @property
     def halvings(self) -> int:

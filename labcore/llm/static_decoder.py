@@ -20,7 +20,8 @@ from transformers import PreTrainedModel, StaticCache
 from transformers.cache_utils import StaticLayer
 
 from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
-from labcore.llm.nets.forward import Network, prefill, shares_prefixes
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import prefill, shares_prefixes
 from labcore.llm.sampler import SAMPLING, draw
 from labcore.spec.activity import report
 

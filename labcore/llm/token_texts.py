@@ -54,4 +54,5 @@ def bytes_of(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
         return f"‹{fallback[1]}›"
     if all(letter in _BYTES for letter in piece):
         return f"‹{' '.join(f'{_BYTES[letter]:02X}' for letter in piece)}›"
-    return tokenizer.decode([token])
+    written: str = tokenizer.decode([token])
+    return written

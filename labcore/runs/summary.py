@@ -54,8 +54,9 @@ class Summary:
     @property
     def curve(self) -> list[float]:
         """The values to draw, in order: the last one is always there."""
-        whole = self.last is None or (self.count - 1) % self.stride == 0
-        return list(self.line) if whole else [*self.line, self.last]
+        if self.last is None or (self.count - 1) % self.stride == 0:
+            return list(self.line)
+        return [*self.line, self.last]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

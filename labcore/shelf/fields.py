@@ -81,12 +81,12 @@ class Group:
 
     @property
     def means(self) -> dict[str, tuple[int, float, float | None]]:
-        found: dict[str, list[Entry]] = {}
-        for entry in self.entries:
-            if entry.summary.last is not None:
-                found.setdefault(entry.summary.metric, []).append(entry)
-        return {metric: (len(those), fmean(each.summary.last for each in those), _mean([
-            each.summary.best for each in those])) for metric, those in found.items()}
+        found: dict[str, list[tuple[float, float | None]]] = {}
+        for summary in (entry.summary for entry in self.entries):
+            if summary.last is not None:
+                found.setdefault(summary.metric, []).append((summary.last, summary.best))
+        return {metric: (len(those), fmean(last for last, _ in those), _mean([best for _, best in those]))
+                for metric, those in found.items()}
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -29,6 +29,7 @@ _TERM = re.compile(r'-?(?:[^\s"]|"[^"]*")+')
 _PARTS = re.compile(r'(-?)([\w/.]+)(<=|>=|!=|=|<|>)(.*)', re.DOTALL)
 _NUMBER = re.compile(r"#\d+$")  # of a run, at the end of its title: #3 is not #30
 _WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+_SWITCHES: dict[float | None, bool] = {1.0: True, 0.0: False}
 
 
 def parse(query: str) -> Test:
@@ -54,7 +55,7 @@ def search(entries: Iterable[Entry], query: str) -> list[Entry]:
 @cache
 def names() -> dict[str, tuple[str, ...]]:
     """All that can be compared: the fields, then every knob of every algorithm and task; by a sign all that have it."""
-    found = {key: (key,) for key in FIELDS}
+    found: dict[str, tuple[str, ...]] = {key: (key,) for key in FIELDS}
     found |= {key: (key,) for key in every_knob()}
     for key, knob in every_knob().items():
         if knob.sign:
@@ -104,7 +105,8 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
             return not any(_equal(each, wanted, number) for each in found)
         if operator == "=":
             return any(_equal(each, wanted, number) for each in found)
-        return any(compare(float(each), number) for each in found if isinstance(each, (int, float)))
+        numbers = [float(each) for each in found if isinstance(each, (int, float))]
+        return number is not None and any(compare(each, number) for each in numbers)
 
     return passes
 
@@ -123,7 +125,7 @@ def _values(entry: Entry, key: str) -> tuple[Any, ...]:
 
 def _equal(found: Any, wanted: str, number: float | None) -> bool:
     if isinstance(found, bool):
-        return found is _WORDS.get(wanted.casefold(), {1.0: True, 0.0: False}.get(number))
+        return found is _WORDS.get(wanted.casefold(), _SWITCHES.get(number))
     if isinstance(found, (int, float)):
         return number is not None and abs(found - number) <= 1e-9 * max(abs(found), abs(number))
     return str(found).casefold() == wanted.casefold()

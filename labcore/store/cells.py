@@ -134,7 +134,7 @@ def sound(kind: str, payload: Any) -> bool:
 
 def payload_of(text: str, kind: str) -> dict[str, Any]:
     """The payload of an event or a command in a row. Raises Garbled where it cannot be one."""
-    found = json.loads(text)
+    found: dict[str, Any] = json.loads(text)
     if not sound(kind, found):
         raise Garbled(f"the payload of an entry {quoted(kind)} cannot be read")
     return found
@@ -151,7 +151,7 @@ def check_numbers(*columns: Collection[Any], missing: bool = True) -> None:
 def metrics_of(texts: Sequence[str]) -> list[dict[str, float]]:
     """The metrics in cells of steps. They are read as one text: faster, and their names are there once."""
     try:
-        found = _METRICS.decode(f"[{','.join(texts)}]")
+        found: list[dict[str, float]] = _METRICS.decode(f"[{','.join(texts)}]")
     except TypeError as error:  # bytes where text was
         raise Garbled("the metrics of a step cannot be read") from error
     if len(found) != len(texts) or not all(isinstance(each, dict) for each in found):

@@ -218,7 +218,7 @@ def move(connection: sa.Connection, run_id: str, state: str, message: str) -> No
 
 def log(connection: sa.Connection, run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> int:
     """Add an event; return its id. Raises ValueError where `rows.EVENTS` does not declare it."""
-    return connection.execute(events.insert(), _event(run_id, kind, payload, step)).inserted_primary_key[0]
+    return _number(connection.execute(events.insert(), _event(run_id, kind, payload, step)))
 
 
 def _event(run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> dict[str, Any]:
@@ -229,9 +229,16 @@ def _event(run_id: str, kind: str, payload: Mapping[str, Any], step: int) -> dic
 
 
 def ask(connection: sa.Connection, run_id: str, command: str, payload: Mapping[str, Any]) -> int:
-    return connection.execute(controls.insert(), {
+    return _number(connection.execute(controls.insert(), {
         "run_id": run_id, "command": command, "payload": json.dumps(payload, ensure_ascii=False), "state": "asked",
-        "asked": time.time()}).inserted_primary_key[0]
+        "asked": time.time()}))
+
+
+def _number(inserted: sa.CursorResult[Any]) -> int:
+    """The id that the database gave to the row."""
+    key = inserted.inserted_primary_key
+    assert key is not None, "one row was inserted"
+    return int(key[0])
 
 
 def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
@@ -265,8 +272,9 @@ def last_values(connection: sa.Connection, run_ids: Sequence[str], metric: str, 
     for run_id, step, value in connection.execute(query.order_by(steps.c.run_id, steps.c.step)) if run_ids else ():
         value = cells.metrics_of([value])[0].get(metric) if picked is None else value
         if value is not None:
-            for column, number in zip(found.setdefault(run_id, ([], [])), (step, value), strict=True):
-                column.append(number)
+            steps_of, values = found.setdefault(run_id, ([], []))
+            steps_of.append(step)
+            values.append(value)
     for steps_of, values in found.values():
         cells.check_numbers(steps_of, values)
     return found
@@ -286,7 +294,8 @@ def columns(connection: sa.Connection, run_ids: Sequence[str], keys: Sequence[st
     found: dict[str, list[Sequence[Any]]] = {run_id: [] for run_id in run_ids}
     for run_id, *row in connection.execute(query) if run_ids else ():
         found[run_id].append([*row[:4], *map(cells.metrics_of([row[4]])[0].get, keys)] if picked is None else row)
-    whole = {run_id: list(zip(*rows, strict=True)) or [()] * (4 + len(keys)) for run_id, rows in found.items()}
+    whole: dict[str, list[Sequence[Any]]] = {
+        run_id: [*zip(*rows, strict=True)] or [()] * (4 + len(keys)) for run_id, rows in found.items()}
     for each in whole.values():
         cells.check_numbers(*each)
     return whole

@@ -59,7 +59,7 @@ class Controls(Database):
             return [Control(row.id, row.command, payload_of(row.payload, row.command)) for row in rows]
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
-               log: tuple[str, dict] | None = None) -> None:
+               log: tuple[str, dict[str, Any]] | None = None) -> None:
         """Note what became of a control, with an event `log` (kind, payload) in the same transaction.
 
         Raises:

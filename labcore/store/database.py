@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
@@ -14,6 +15,8 @@ from labcore.errors import LabError
 from labcore.files.paths import check_writable, read_only
 from labcore.store import dialects, faults, migrations
 from labcore.store.rows import Garbled
+
+Row = sa.Row[*tuple[Any, ...]]
 
 
 class Database:
@@ -62,16 +65,16 @@ class Database:
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:  # of a row that is read
             raise faults.damaged(self.url, "a row in it cannot be read") from error
 
-    def _writing(self):
+    def _writing(self) -> AbstractContextManager[sa.Connection]:
         check_writable()
         return self._transaction(dialects.ALONE)
 
-    def _writing_rows(self):
+    def _writing_rows(self) -> AbstractContextManager[sa.Connection]:
         """For the rows of one run, whose own row is locked before anything else is written."""
         check_writable()
         return self._transaction(dialects.BESIDE)
 
-    def _reading(self):
+    def _reading(self) -> AbstractContextManager[sa.Connection]:
         return self._transaction()
 
 

@@ -50,7 +50,7 @@ class Dialect:
         """What is wrong with the database, looked for in all of it; None where it looks after that by itself."""
         return None
 
-    def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement] | None:
+    def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement[Any]] | None:
         """The metrics `keys` of a step, where the database picks them out of the JSON faster than Python."""
         return None
 
@@ -89,7 +89,7 @@ class SQLite(Dialect):
         found: str = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
         return None if found == "ok" else " ".join(found.split())
 
-    def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement]:
+    def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement[Any]]:
         return [sa.func.json_extract(steps.c.metrics, f'$."{key}"') for key in keys]
 
 

@@ -16,7 +16,7 @@ from labcore.files.paths import imports, is_id, is_import, is_run_id, named, run
 from labcore.files.removal import remove
 from labcore.spec.run_spec import RunSpec
 from labcore.store import changes
-from labcore.store.database import Database
+from labcore.store.database import Database, Row
 from labcore.store.rows import GOING, PENDING, Garbled, Marks, RunRow
 from labcore.store.schema import controls, marks, runs
 
@@ -30,7 +30,7 @@ RUNS = sa.select(*(_ASKED if name == "asked" else (marks if name in _MARKS else 
     runs.outerjoin(marks, marks.c.id == runs.c.id))  # every run as a `run_row`, those in the trash as well
 
 
-def run_row(row: sa.Row) -> RunRow:
+def run_row(row: Row) -> RunRow:
     """The run in a row of `RUNS`. Raises Garbled where its id or its spec is none, or it has no number."""
     if not is_id(row.id):
         raise Garbled(f"it has a run with the id {quoted(row.id)}, which no run can have")
@@ -58,7 +58,7 @@ def _remove(name: str) -> None:
         deleted(run_folder(name))
 
 
-def _marks(row: sa.Row) -> Marks:
+def _marks(row: Row) -> Marks:
     tags = json.loads(row.tags or "[]")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise Garbled(f"the tags of {row.id} cannot be read")

@@ -14,7 +14,7 @@ from labcore.errors import LabError, NotOwner
 from labcore.spec.record import Record
 from labcore.store import changes, dialects, faults
 from labcore.store.cells import check_numbers, metrics_of
-from labcore.store.database import Database
+from labcore.store.database import Database, Row
 from labcore.store.rows import Step
 from labcore.store.schema import runs, steps
 
@@ -22,7 +22,7 @@ _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seco
     steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
 
 
-def _steps(rows: Sequence[sa.Row]) -> list[Step]:
+def _steps(rows: Sequence[Row]) -> list[Step]:
     """The steps in rows of `_STEPS`."""
     metrics = metrics_of([row.metrics for row in rows])
     check_numbers(*([*zip(*rows, strict=True)][:4]))

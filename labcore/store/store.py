@@ -185,7 +185,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             if mine:
                 changes.claim(connection, run_id, Owner.this())
 
-    def set_state(self, run_id: str, state: str, message: str = "", *, log: tuple[str, dict] | None = None) -> None:
+    def set_state(self, run_id: str, state: str, message: str = "", *,
+                  log: tuple[str, dict[str, Any]] | None = None) -> None:
         """Move the run to `state`, with an event `log` (kind, payload) in the same transaction.
 
         Raises:

@@ -106,7 +106,7 @@ def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
 
 def _wrong_lengths(samples: Mapping[str, Any]) -> list[int]:
     if "wrong_lengths" in samples:
-        return samples["wrong_lengths"]
+        return list(samples["wrong_lengths"])
     return [len(completion["tokens"]) for group in samples["groups"] for completion in group["completions"]
             if completion["exact"] is False]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from labcore.compare.loading import load
+from labcore.compare.statistics import LEVEL
 from labcore.errors import LabError
 from labcore.jobs import jobs
 from labcore.store.store import Store
@@ -67,7 +68,7 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
 
 
 def _finding(contrast: Contrast, values: Mapping[str, tuple[float, ...]], level: float) -> Finding:
-    found = verdict.estimate(values, contrast.weights, level if contrast.decides else verdict.LEVEL)
+    found = verdict.estimate(values, contrast.weights, level if contrast.decides else LEVEL)
     return Finding(contrast, found, verdict.judged(found, contrast.low, contrast.high))
 
 

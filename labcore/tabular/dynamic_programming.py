@@ -56,7 +56,8 @@ def greedy(action_values: Array) -> Array:
     """
     best = action_values.max(1, keepdims=True)
     ties = action_values >= best - TIE * (1 + abs(best))
-    return ties / ties.sum(1, keepdims=True)
+    policy: Array = ties / ties.sum(1, keepdims=True)
+    return policy
 
 
 def exact_values(mdp: MDP, policy: Array, gamma: float) -> Array:
@@ -93,7 +94,7 @@ def _solve(transitions: Array, rewards: Array, terminal: np.ndarray, gamma: floa
     if gamma == 1 and not _ends(transitions, terminal):
         raise LabError("With gamma = 1 this policy may walk for ever, so its values are no numbers: "
                        "set gamma below 1, for example 0.99.")
-    return np.linalg.solve(np.eye(len(ahead)) - ahead, rewards)
+    return np.asarray(np.linalg.solve(np.eye(len(ahead)) - ahead, rewards), np.float64)
 
 
 def _ends(transitions: Array, terminal: np.ndarray) -> bool:

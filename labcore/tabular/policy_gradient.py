@@ -48,8 +48,8 @@ def reinforce(tables: PolicyTables, step: Step, knobs: Knobs) -> None:
     if steps is None:
         return
     gamma, values, before = knobs["gamma"], tables.values.copy(), tables.policy
-    weights = PSI[knobs["psi"]](steps, values, gamma, state_weights(steps, knobs))
-    tables.ascend(score(before, steps.states, steps.actions, weights), steps, knobs, steps.ended.sum())
+    weights = PSI[str(knobs["psi"])](steps, values, gamma, state_weights(steps, knobs))
+    tables.ascend(score(before, steps.states, steps.actions, weights), steps, knobs, int(steps.ended.sum()))
     tables.fit_values(steps, returns(steps, values, gamma), knobs)
     tables.note(steps, weights, gamma, values, before)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -152,7 +152,7 @@ class PolicyLearner:
                         for time, place, action, reward, following, end, cut in state["batch"].tolist()]
         tables.finished = sum(step.ended for step in tables.batch)
 
-    def recall(self, updates: Iterable[Sequence]) -> None:
+    def recall(self, updates: Iterable[Sequence[Any]]) -> None:
         """Take up the last updates of an earlier learner, as they were read from a file."""
         self.tables.last = {row[0]: PolicyUpdate(*row) for row in updates}
 

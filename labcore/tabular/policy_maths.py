@@ -17,7 +17,8 @@ from labcore.tabular.walks import Knobs, Step
 def softmax(theta: Array) -> Array:
     """π(a|s) = exp θ(s,a) / Σ_b exp θ(s,b). (..., A) -> (..., A)"""
     powers = np.exp(theta - theta.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+    policy: Array = powers / powers.sum(-1, keepdims=True)
+    return policy
 
 
 def score(policy: Array, states: np.ndarray, actions: np.ndarray, weights: Array) -> Array:
@@ -34,7 +35,7 @@ def score(policy: Array, states: np.ndarray, actions: np.ndarray, weights: Array
 def entropy_gradient(policy: Array) -> Array:
     """∇θ(s,·) H(π(·|s)) = −π (log π + H). (..., A) -> (..., A)"""
     logs = np.log(np.maximum(policy, np.finfo(float).tiny))
-    entropy = -(policy * logs).sum(-1, keepdims=True)
+    entropy: Array = -(policy * logs).sum(-1, keepdims=True)
     return -policy * (logs + entropy)
 
 
@@ -79,7 +80,7 @@ def gae(steps: Steps, values: Array, gamma: float, gae_lambda: float) -> Array:
     Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16; Pardo et al. 2018, arXiv:1712.00378 (time limits).
     """
     following = np.where(steps.terminated, 0.0, values[steps.next_states])
-    deltas = steps.rewards + gamma * following - values[steps.states]
+    deltas: Array = steps.rewards + gamma * following - values[steps.states]
     advantages, advantage = np.empty_like(deltas), 0.0
     for t in reversed(range(len(deltas))):
         advantage = deltas[t] + gamma * gae_lambda * (0.0 if steps.ended[t] else advantage)
@@ -103,7 +104,8 @@ def returns(steps: Steps, values: Array, gamma: float) -> Array:
 
     Source: Sutton and Barto 2018, Reinforcement Learning, eq. 3.9.
     """
-    return gae(steps, values, gamma, 1.0) + values[steps.states]
+    following: Array = gae(steps, values, gamma, 1.0) + values[steps.states]
+    return following
 
 
 def total_return(steps: Steps, values: Array, gamma: float, weights: Array) -> Array:
@@ -128,7 +130,8 @@ def with_baseline(steps: Steps, values: Array, gamma: float, weights: Array) -> 
 
     Source: Williams 1992, Machine Learning 8:229; Sutton and Barto 2018, Reinforcement Learning, eq. 13.11.
     """
-    return weights * (returns(steps, values, gamma) - values[steps.states])
+    above: Array = returns(steps, values, gamma) - values[steps.states]
+    return weights * above
 
 
 def clipped_score(policy: Array, old_policy: Array, steps: Steps, advantages: Array, clip_range: float) -> Array:

@@ -84,11 +84,16 @@ class TabularSession:
             settled = same and child.knobs == self.knobs
             child.sweep = self.sweep if settled else replace(self.sweep, change=inf)
         elif child.learner is None:
-            found = self.learner.estimates(self.knobs)
+            found = self.estimates()
             child.sweep = replace(child.sweep, values=found.values, policy=found.policy)
         elif self.learner is None:
+            assert isinstance(child.learner, PolicyLearner), "planning shares V with no other (`fork.check`)"
             child.learner.tables.values[:] = self.sweep.values
+        elif isinstance(child.learner, TDLearner):
+            assert isinstance(self.learner, TDLearner), "tables of Q continue in tables of Q (`fork.check`)"
+            child.learner.continue_from(self.learner, same)
         else:
+            assert isinstance(self.learner, PolicyLearner), "a policy continues in a policy (`fork.check`)"
             child.learner.continue_from(self.learner, same)
         child.visits[:] = self.visits
         child.step, child.updates, child.env_steps = self.step, self.updates, self.env_steps

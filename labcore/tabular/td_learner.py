@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,9 @@ class Tables:
 
     def rate(self, step: Step, knobs: Knobs) -> float:
         """α / n(s,a)^ω, n counting this update as well."""
-        return knobs["alpha"] / float(self.visits[step.state, step.action]) ** knobs["alpha_decay"]
+        count = float(self.visits[step.state, step.action])
+        decay: float = count ** knobs["alpha_decay"]
+        return knobs["alpha"] / decay
 
 
 def epsilon(knobs: Knobs, steps: int) -> float:
@@ -117,7 +119,8 @@ def epsilon_greedy_policy(q_row: Array, chance: float) -> Array:
     [0.05, 0.45, 0.45, 0.05]
     """
     ties = q_row == q_row.max()
-    return chance / len(q_row) + (1 - chance) * ties / ties.sum()
+    policy: Array = chance / len(q_row) + (1 - chance) * ties / ties.sum()
+    return policy
 
 
 def epsilon_greedy(q_row: Array, chance: float, rng: np.random.Generator) -> int:
@@ -177,7 +180,7 @@ class TDLearner:
             getattr(self.tables, name)[:] = state[name]
         self.tables.steps = int(state["steps"])
 
-    def recall(self, updates: Iterable[Sequence]) -> None:
+    def recall(self, updates: Iterable[Sequence[Any]]) -> None:
         """Take up the last updates of an earlier learner, as they were read from a file."""
         self.tables.last = {row[0]: Update(*row) for row in updates}
 

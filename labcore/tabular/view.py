@@ -13,9 +13,9 @@ from labcore.envs.maze_text import to_text
 from labcore.envs.mdp import Array
 from labcore.tabular.dynamic_programming import backup, greedy
 from labcore.tabular.measures import evaluates, maximises, truth
-from labcore.tabular.policy_learner import PolicyUpdate
+from labcore.tabular.policy_learner import PolicyLearner, PolicyUpdate
 from labcore.tabular.session import TabularSession
-from labcore.tabular.td_learner import Update
+from labcore.tabular.td_learner import TDLearner, Update
 from labcore.tabular.walks import Episode, Step
 
 ARROWS = dict(zip(range(len(ACTIONS)), "↑→↓←", strict=True))
@@ -33,8 +33,8 @@ def of_sweep(session: TabularSession, values: Array) -> dict[str, Any]:
     """The picture after a sweep that began with `values`."""
     sweep, mdp, gamma = session.sweep, session.maze.mdp, float(session.knobs["gamma"])
     last, best = {}, greedy(sweep.action_values)
-    for state in np.flatnonzero(session.within_reach):
-        shown = np.flatnonzero(best[state] if maximises(session) else sweep.policy[state])
+    for state in np.flatnonzero(session.within_reach).tolist():
+        shown = np.flatnonzero(best[state] if maximises(session) else sweep.policy[state]).tolist()
         lines = [f"Q(s,{ARROWS[action]}) = {backup(mdp, values, gamma, state, action)}" for action in shown]
         last[str(state)] = "\n".join([*lines, _swept(session, state, shown)])
     change = sweep.change if isfinite(sweep.change) else None
@@ -42,7 +42,7 @@ def of_sweep(session: TabularSession, values: Array) -> dict[str, Any]:
                                                         "improved": sweep.improved}}
 
 
-def _swept(session: TabularSession, state: int, actions: np.ndarray) -> str:
+def _swept(session: TabularSession, state: int, actions: list[int]) -> str:
     """What the sweep made of a state's Q."""
     sweep = session.sweep
     if sweep.improved:
@@ -55,6 +55,7 @@ def _swept(session: TabularSession, state: int, actions: np.ndarray) -> str:
 
 def of_walk(session: TabularSession, ended: Sequence[Episode], moves: Sequence[Move]) -> dict[str, Any]:
     """The picture after an update: the last episode of it, move by move."""
+    assert session.learner is not None, "it walked"
     episode = ended[-1]
     own = moves[len(moves) - len(episode.steps):][-LONGEST:]
     final = episode.steps[-1]
@@ -65,8 +66,13 @@ def of_walk(session: TabularSession, ended: Sequence[Episode], moves: Sequence[M
         "moves": [{"state": move.step.state, "action": move.step.action, "reward": move.step.reward,
                    "next_state": move.step.next_state, "before": move.update.before, "after": move.update.after,
                    "text": _written(move.update)} for move in own],
-        "last": {str(state): _written(update) for state, update in sorted(session.learner.tables.last.items())},
+        "last": {str(state): _written(update) for state, update in _last(session.learner)},
         "episode": {"return": episode.total, "length": len(episode.steps), "ended": kind}}
+
+
+def _last(learner: TDLearner | PolicyLearner) -> Sequence[tuple[int, Update | PolicyUpdate]]:
+    """The last update that began in each state, by state."""
+    return sorted(learner.tables.last.items())
 
 
 def _written(update: Update | PolicyUpdate) -> str:
@@ -87,8 +93,9 @@ def _picture(session: TabularSession) -> dict[str, Any]:
             "episode": None, "sweep": None}
 
 
-def _short(array: Array) -> list:
+def _short(array: Array) -> list[Any]:
     """Six digits: a picture needs no more, and its file is read twice a second."""
     with np.errstate(divide="ignore", invalid="ignore"):
         digits = 6 - int(max(0.0, np.ceil(np.log10(max(1.0, float(np.nanmax(abs(array))))))))
-    return np.round(array, max(0, digits)).tolist()
+    short: list[Any] = np.round(array, max(0, digits)).tolist()
+    return short

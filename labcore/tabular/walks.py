@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 import gymnasium
 import numpy as np
 
+from labcore.envs.maze_env import Number
+
 Knobs = Mapping[str, float]
 
 
@@ -45,7 +47,8 @@ class Learner(Protocol):
     def learn(self, step: Step, knobs: Knobs, rng: np.random.Generator) -> None: ...
 
 
-def walk(env: gymnasium.Env[int, int], learner: Learner, knobs: Knobs, rng: np.random.Generator) -> Iterator[Step]:
+def walk(env: gymnasium.Env[Number, Number], learner: Learner, knobs: Knobs,
+         rng: np.random.Generator) -> Iterator[Step]:
     """Steps without end, episode after episode; `knobs` are read at every one. Stop by no longer asking."""
     env.unwrapped.np_random = rng
     while True:

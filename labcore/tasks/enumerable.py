@@ -35,7 +35,7 @@ def count(letters: int, length: int, limit: int = LIMIT, ends: bool = True) -> i
     >>> count(3, 3), count(2, 4, ends=False)
     (40, 16)
     """
-    found = letters**length + (sum(letters**size for size in range(length)) if ends else 0)
+    found: int = letters**length + (sum(letters**size for size in range(length)) if ends else 0)
     if found > limit:
         raise LabError(f"{letters} letters and up to {length} tokens make {found:,} completions, and at most {limit:,} "
                        "can be enumerated: take fewer letters (vocabulary) or a lower length limit (max_new_tokens).")

@@ -174,7 +174,7 @@ def _function(term: Term, path: Path, source: bytes) -> Function:
     wrong = f"The reward file {path} cannot be run (", "): correct it."
     module = _loaded(path, source, wrong)
     with quietly(), blamed(*wrong):  # it may have a __getattr__ of its own
-        found = getattr(module, term.function, None)
+        found: Function | None = getattr(module, term.function, None)
     if not callable(found):
         raise LabError(f"The file {path} has no function {quoted(term.function)}: check the name after the colon.")
     return found

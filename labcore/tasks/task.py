@@ -152,7 +152,8 @@ def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = N
     Raises:
         LabError: the file or a knob cannot be used; the message names the line.
     """
-    return resolve_name(row.source)(knobs, fetch.bring(data) if data else None)
+    task: TextTask = resolve_name(row.source)(knobs, fetch.bring(data) if data else None)
+    return task
 
 
 def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -> int | None:

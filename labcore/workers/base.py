@@ -41,7 +41,11 @@ def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], 
     folder = bases.folder(sft.hash())
     warm_up = _warm_up(store, run_id)
     if warm_up or not _taken(folder.name):
-        with _alone(folder, lambda: (store.set_message(run_id, "waiting for the base model"), waiting())):
+        def say_so() -> None:
+            store.set_message(run_id, "waiting for the base model")
+            waiting()
+
+        with _alone(folder, say_so):
             if warm_up or not _taken(folder.name):
                 _make(store, run_id, sft, folder, train)
                 return folder / "model"

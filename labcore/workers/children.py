@@ -163,7 +163,7 @@ class Spawning(Children):
 
     def __init__(self, store: Store):
         super().__init__(store)
-        self._processes: dict[int, subprocess.Popen] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -203,7 +203,7 @@ class Spawning(Children):
             _close_input(process)
 
 
-def _close_input(process: subprocess.Popen) -> None:
+def _close_input(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin
     process.stdin.close()
 

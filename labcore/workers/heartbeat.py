@@ -24,7 +24,7 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self._over.set()
         self._thread.join()
 

@@ -150,7 +150,7 @@ class Judging:
 
     def __init__(self, store: Store):
         self._store = store
-        self._process: subprocess.Popen | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._faults = 0  # in a row
         self._code: int | None = None  # the last one
         self._said: set[str] = set()  # the sweeps that it was given up for

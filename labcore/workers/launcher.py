@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from labcore.errors import LabError
 from labcore.files.artifacts import cache, object_store
@@ -94,8 +94,9 @@ class Launcher:
                 raise LabError(f"The process that starts runs does not come up: see {process.log()}, fix the cause, "
                                "then start the lab again.")
             try:
-                self._process.stdin.write(f"{line}\n".encode())
-                self._process.stdin.flush()
+                orders = _orders(self._process)
+                orders.write(f"{line}\n".encode())
+                orders.flush()
             except BrokenPipeError:  # it has just died; the watcher starts the next one, which reads the queue
                 return
 
@@ -121,7 +122,7 @@ class Launcher:
         threading.Thread(target=self._watch, args=(self._process, time.monotonic()), name="supervisor-watch",
                          daemon=True).start()
 
-    def _watch(self, supervisor: subprocess.Popen, born: float) -> None:
+    def _watch(self, supervisor: subprocess.Popen[bytes], born: float) -> None:
         supervisor.wait()
         with self._lock:
             if self._closed:
@@ -169,8 +170,14 @@ class NoLauncher:
         """There is nothing to close."""
 
 
-def _close_quietly(supervisor: subprocess.Popen) -> None:
+def _orders(supervisor: subprocess.Popen[bytes]) -> IO[bytes]:
+    """Its input."""
+    assert supervisor.stdin is not None, "it is a pipe"
+    return supervisor.stdin
+
+
+def _close_quietly(supervisor: subprocess.Popen[bytes]) -> None:
     try:
-        supervisor.stdin.close()
+        _orders(supervisor).close()
     except BrokenPipeError:
         return  # unread lines of a dead process are of no use to anybody

@@ -13,6 +13,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 GRACE_SECONDS = 8.0
 PATIENCE_SECONDS = 1.5
@@ -21,6 +23,10 @@ STOPPING = b"\nlabcore: stopping; a step that takes long is discarded. Ctrl-C ag
 
 class Dropped(BaseException):
     """A step is left in its middle. No Exception, since nothing within a step may take it for a fault of its own."""
+
+
+# What Python says of the handler that a signal had before.
+Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 
 def _never() -> bool:
@@ -39,7 +45,7 @@ class Lifeline:
         self._descriptor = descriptor
         self._too_late = too_late
         self._timer: threading.Timer | None = None
-        self._handlers: dict[int, object] = {}
+        self._handlers: dict[int, Handler] = {}
         self._dropping = False  # whether the next signal is the dropper's
         self._droppable: Callable[[], bool] = _never  # whether the main thread is within a step that may be left
         self._over = threading.Event()
@@ -50,10 +56,10 @@ class Lifeline:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._handlers[number] = signal.signal(number, self._on_signal)
         if self._descriptor is not None:
-            threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
+            threading.Thread(target=self._watch, args=(self._descriptor,), name="lifeline", daemon=True).start()
         return self
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self._over.set()
         if self._timer:
             self._timer.cancel()
@@ -81,12 +87,12 @@ class Lifeline:
                 self._dropping = True
                 _thread.interrupt_main(signal.SIGTERM)  # its handler runs in the main thread, between two operations
 
-    def _watch(self) -> None:
-        while os.read(self._descriptor, 64):
+    def _watch(self, descriptor: int) -> None:
+        while os.read(descriptor, 64):
             pass  # only the end of the pipe means something
         self._cut()
 
-    def _on_signal(self, number: int, _frame) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         dropping, self._dropping = self._dropping, False
         if dropping:
             if self._droppable():

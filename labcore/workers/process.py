@@ -16,7 +16,7 @@ SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 # Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-_ahead: list[subprocess.Popen] = []
+_ahead: list[subprocess.Popen[bytes]] = []
 
 
 def begin() -> None:
@@ -28,7 +28,7 @@ def begin() -> None:
     _ahead.append(started(SUPERVISOR, None))
 
 
-def taken(command: Sequence[str], url: str) -> subprocess.Popen:
+def taken(command: Sequence[str], url: str) -> subprocess.Popen[bytes]:
     """The supervisor of the store `url`: the one that was begun ahead where it is that one, else a new one."""
     from labcore.store.dialects import store_url  # here, since SQLAlchemy takes a while to load: see the module
 
@@ -41,7 +41,7 @@ def taken(command: Sequence[str], url: str) -> subprocess.Popen:
     return started(command, url)
 
 
-def started(command: Sequence[str], url: str | None) -> subprocess.Popen:
+def started(command: Sequence[str], url: str | None) -> subprocess.Popen[bytes]:
     """A new one, which reads its orders from its standard input until that ends. See `environment` for `url`."""
     with log().open("ab") as file:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment(url),

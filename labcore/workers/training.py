@@ -302,8 +302,10 @@ class Training:
         if before and seconds > before[1] and done:
             metrics[self._row.spec.kind_row.speed] = (done - before[0]) / (seconds - before[1])
         device, torch = device_of(self._session), sys.modules.get("torch")
-        on_gpu = torch is not None and device is not None and device.type == "cuda"
-        used = torch.cuda.memory_allocated(device) if on_gpu else self._process.memory_info().rss
+        if torch is not None and device is not None and device.type == "cuda":
+            used: int = torch.cuda.memory_allocated(device)
+        else:
+            used = self._process.memory_info().rss
         return {**metrics, "memory": used / 1e6}
 
     def _due(self, seconds: float) -> bool:

@@ -32,7 +32,7 @@ from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
 PLACES = ("Knob", "Second knob", "Third knob", "Fourth knob")
-PLAN = Param("new", {}, planning.of_link)
+PLAN: Param[dict[str, Any]] = Param("new", {}, planning.of_link)
 
 
 @st.fragment
@@ -83,7 +83,7 @@ def _choose(place: dict[str, str], field: str, title: str, options: dict[str, st
     def changed() -> None:
         place[field] = shown.taken()
 
-    st.segmented_control(title, list(options), format_func=options.get, default=shown.value, required=True,
+    st.segmented_control(title, list(options), format_func=options.__getitem__, default=shown.value, required=True,
                          key=shown.key, on_change=changed)
 
 
@@ -108,7 +108,7 @@ def _task(plan: Plan, way: str) -> None:
     with left:
         _select(plan, "task", kind.task_title, list(kind.tasks), lambda key: kinds.task(key, kind.key).label,
                 accept_new_options=kind.any_task, help=plan.task_row.help)
-    if several:
+    if right is not None:
         with right:
             _select(plan, "model", "Model", list(kind.models), model_label, accept_new_options=True,
                     help="A built-in size, or type a run: RUN or RUN@STEP.")
@@ -140,14 +140,14 @@ def _algorithms(plan: Plan) -> None:
 
     words = algorithms.words(plan.kind)
     labels = {key: words(key) for key in fitting}
-    st.multiselect("Algorithms", fitting, shown.value, format_func=labels.get, key=shown.key, on_change=changed)
+    st.multiselect("Algorithms", fitting, shown.value, format_func=labels.__getitem__, key=shown.key, on_change=changed)
     if not chosen:
         return
     fold = st.expander("Knobs: each algorithm has its defaults", key=f"{plan.scope}:knobs", on_change="rerun")
     if fold.open:
         with fold:
-            edited = st.segmented_control("Knobs of", chosen, format_func=labels.get, default=chosen[0], required=True,
-                                          key=f"{plan.scope}:edited:{','.join(chosen)}")
+            edited = st.segmented_control("Knobs of", chosen, format_func=labels.__getitem__, default=chosen[0],
+                                          required=True, key=f"{plan.scope}:edited:{','.join(chosen)}")
             with plan.turned_to(edited):
                 widgets_of(plan)
 

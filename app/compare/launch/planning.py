@@ -52,10 +52,13 @@ def suggested(knob: Knob) -> list[Value]:
     else:
         spread = [float(f"{low + (high - low) * share:.2g}") for share in shares]
     if knob.default not in spread:  # in place of its neighbour; the ends stay, or where it lies beyond one, that goes
-        inside = spread[1:-1] if low < knob.default < high else spread
-        away = (lambda value: abs(math.log(value / knob.default))) if knob.scale == "log" and knob.default > 0 else (
-            lambda value: abs(value - knob.default))
-        spread[spread.index(min(inside, key=away))] = knob.default
+        default = float(knob.default)
+        inside = spread[1:-1] if low < default < high else spread
+
+        def away(value: float) -> float:
+            return abs(math.log(value / default)) if knob.scale == "log" and default > 0 else abs(value - default)
+
+        spread[spread.index(min(inside, key=away))] = default
     return sorted({knob.type(value) for value in spread})
 
 

@@ -80,7 +80,8 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
 
     def to(**changes: Any) -> None:
         now = of(link.get(BATCH), [batch.model, *models])  # another control may have been moved since this was drawn
-        looked = {} if set(changes) <= set(LOOKED) else dict.fromkeys(LOOKED, USUAL)  # another batch has other ones
+        same = set(changes) <= set(LOOKED)  # another batch has other ones
+        looked: dict[str, Any] = {} if same else dict.fromkeys(LOOKED, USUAL)
         link.put(BATCH, replace(now, **looked, **changes).to_text())
 
     with above:

@@ -21,6 +21,7 @@ from labcore.catalog.metrics import Metric
 from labcore.compare.best import Standing
 from labcore.compare.table import Group
 from labcore.compare.traces import Trace
+from labcore.spec.run_spec import RunSpec
 
 Hollow = Mapping[str, str]  # label -> which of its runs did not finish, and at which steps they are: HTML
 NO_HOLLOW: Hollow = MappingProxyType({})
@@ -28,12 +29,13 @@ NO_HOLLOW: Hollow = MappingProxyType({})
 
 def unfinished(groups: Sequence[Group]) -> dict[str, str]:
     """The groups with a run that did not finish: what they reached is not to be held against the others."""
-    def words(trace: Trace) -> str:
+    def words(trace: Trace, spec: RunSpec) -> str:
         steps = trace.axes["step"]
         at = int(steps[-1]) if steps.size else 0
-        return f"seed {trace.spec.seed}: step {at} of {trace.spec.steps}, {STATES[trace.state][1].lower()}"
+        return f"seed {spec.seed}: step {at} of {spec.steps}, {STATES[trace.state][1].lower()}"
 
-    short = {group.label: [words(trace) for trace in group.traces if trace.spec and trace.state != "finished"]
+    short = {group.label: [words(trace, trace.spec) for trace in group.traces
+                           if trace.spec and trace.state != "finished"]
              for group in groups}
     return {label: "<br>".join(found) for label, found in short.items() if found}
 
@@ -70,10 +72,10 @@ def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: St
     colour, x = theme.palette(kind)[0], [value for value, _ in found]
     whole, begun = ([(value, label) for value, label in found if (label in hollow) == open_] for open_ in (False, True))
     figure = go.Figure()
-    banded = [(value, stand.means[label]) for value, label in whole if stand.means[label].low is not None]
+    known = [(float(value), stand.means[label]) for value, label in whole]
+    banded = [(value, mean.low, mean.high) for value, mean in known if mean.low is not None and mean.high is not None]
     if banded:
-        area = outline([value for value, _ in banded], [mean.low for _, mean in banded],
-                       [mean.high for _, mean in banded])
+        area = outline(*zip(*banded, strict=True))
         figure.add_scatter(**area, mode="lines", fill="toself", fillcolor=colour, opacity=0.18, line={"width": 0},
                            hoverinfo="skip")
     # A single seed would fill the open marker.
@@ -90,7 +92,7 @@ def _curve(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: St
                                text=_said(means, metric, [hollow.get(label, "") for _, label in points]),
                                hovertemplate=f"{html.escape(knob.name)} %{{x}}<br>%{{text}}<extra></extra>")
     finish(figure, kind, 300)
-    log = knob.scale == "log" and all(value > 0 for value in x)
+    log = knob.scale == "log" and all(float(value) > 0 for value in x)
     figure.update_xaxes(title_text=title(knob), tickvals=x, ticktext=[f"{value:g}" for value in x],
                         type="log" if log else "linear")
     _value_axis(figure, metric, "y")
@@ -140,7 +142,7 @@ def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Sta
     names = {label: _tick(_value(grid, groups, label)) if grid.knobs else named[label]["short"] for label in order}
     for label in order:
         mean, colour, name = stand.means[label], named[label]["colour"][kind == "dark"], names[label]
-        bars = {} if mean.low is None else {"error_x": {
+        bars = {} if mean.low is None or mean.high is None else {"error_x": {
             "type": "data", "symmetric": False, "array": [mean.high - mean.mean],
             "arrayminus": [mean.mean - mean.low], "color": colour, "thickness": 2, "width": 5}}
         figure.add_scatter(x=[mean.mean], y=[name], mode="markers", **bars,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -82,7 +83,7 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
     for number, group in enumerate(chosen.groups):
         parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]
         lines[number] = sent().lines((number, look, "small"), (version(group), parents),
-                                     lambda group=group, number=number: lines_of(group, number, look, above))
+                                     partial(lines_of, group, number, look, above))
     metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
@@ -134,8 +135,8 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
         share = stand.shares and stand.shares.get(group.label)
-        links = " ".join(_link(source_of(chosen, trace.run), stand.of_run.get(trace.run), digits)
-                         for trace in group.traces)
+        runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)]
+        links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
         label = html.escape(names[group.label])
         cell = f"<td>{'–' if share is None else f'{share:.0%}'}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"

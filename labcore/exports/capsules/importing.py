@@ -106,12 +106,12 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
 
 def _spec(capsule: Capsule) -> RunSpec:
     """The spec with this lab's places: of the user's file, and of a model that came with the capsule."""
-    own = _brings_model(capsule)
-    if own and (not capsule.first or capsule.spec.model != f"{CHECKPOINTS}/{capsule.first.name}/policy"):
+    own, first = _brings_model(capsule), capsule.first
+    if own and (not first or capsule.spec.model != f"{CHECKPOINTS}/{first.name}/policy"):
         raise LabError(f"{capsule.name} is not a sound capsule (its spec.json names a model that it does not hold): "
                        "copy it again, or export the run again.")
     data = uploads.keep(capsule.data.name, capsule.data.read_bytes()) if capsule.data else None
-    spec = capsule.located(str(capsule.first / "policy") if own else capsule.spec.model, data,
+    spec = capsule.located(str(first / "policy") if own and first else capsule.spec.model, data,
                            absent=bool(capsule.manifest["left_out"]))
     return replace(spec, model=str(_model_folder(capsule))) if own else spec
 

@@ -152,7 +152,7 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
     (folder / README).write_text(_README.format(run=row.id, file=name), "utf-8")
     files = {path.name: path for path in (folder / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     packed_anew = partial(_without_base_places, folder=folder, tidy=tidy)
-    if spec.data:
+    if spec.data and row.spec.data:
         files[spec.data] = fetch.bring(row.spec.data)
     if second := held_out_file(spec.knobs):
         files[f"{DATA}/{second.parent.name}-{second.name}"] = second
@@ -246,10 +246,10 @@ def _portable(spec: RunSpec, model: str | None) -> RunSpec:
 
 def _without_places(spec: RunSpec) -> Callable[[Any], Any]:
     """A function that takes the names of the user's folders out of the texts in something JSON-clean."""
-    known = [(spec.data, spec.data and Path(spec.data).name),
-             (spec.model if Path(spec.model).is_absolute() else None, Path(spec.model).name),
-             (str(home()), "RL_LAB_HOME"), (str(Path.home()), "~")]
-    named = [(place, name) for place, name in known if place and len(Path(place).parts) > 1]
+    own = (spec.data, spec.model if Path(spec.model).is_absolute() else None)
+    known = [*((place, Path(place).name) for place in own if place), (str(home()), "RL_LAB_HOME"),
+             (str(Path.home()), "~")]
+    named = [(place, name) for place, name in known if len(Path(place).parts) > 1]
 
     def tidy(content: Any) -> Any:
         if isinstance(content, dict):

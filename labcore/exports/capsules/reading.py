@@ -49,7 +49,7 @@ class Capsule:
 
     @property
     def run(self) -> str:
-        return self.manifest["run"]
+        return str(self.manifest["run"])
 
     @property
     def first(self) -> Path | None:
@@ -135,16 +135,16 @@ def _rows(name: str, folder: Path, end: int) -> Iterator[Step]:
     last: int | None = None
     for row in table:
         values = {key: _number(name, text) for key, text in zip(header, row, strict=True) if text}
-        counters = {key: values.pop(key, 0) for key in COUNTERS}
-        if not all(type(counters[key]) is int for key in ("step", "tokens", "env_steps")) or (
-                counters["step"] < 1 if last is None else counters["step"] != last + 1):
+        step, tokens, env_steps, seconds = (values.pop(key, 0) for key in COUNTERS)
+        if type(step) is not int or type(tokens) is not int or type(env_steps) is not int or (
+                step < 1 if last is None else step != last + 1):
             raise fault(name, f"its {packing.METRICS} does not count its steps")
-        if not is_time(counters["seconds"]):
+        if not is_time(seconds):
             raise fault(name, f"its {packing.METRICS} does not count its seconds")
-        last = counters["step"]
+        last = step
         if last > end:
             raise fault(name, f"its {packing.METRICS} does not end with step {end}")
-        yield Step(**counters, metrics=values)
+        yield Step(step, tokens, env_steps, seconds, values)
 
 
 def _events(name: str, folder: Path) -> Iterator[Event]:
@@ -191,18 +191,19 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
 def _table(name: str, file: str, lines: Iterator[list[str]], most: int) -> tuple[list[str], Iterator[list[str]]]:
     """The header and the rows, of at most `most` cells as `packing.cells` counts them. Nothing is read beyond the first
     row that is none."""
-    def rows() -> Iterator[list[str]]:
-        for count, row in enumerate(lines, 1):
-            if len(row) != len(header):
-                raise fault(name, f"its {file} is no table")
-            if packing.cells(count, len(header)) > most:
-                raise fault(name, f"its {file} has more than {most:,} cells")
-            yield row
-
     header = next(lines, None)
     if not header or len(set(header)) < len(header):
         raise fault(name, f"its {file} is no table")
-    return header, rows()
+    return header, _cells_of(name, file, lines, len(header), most)
+
+
+def _cells_of(name: str, file: str, lines: Iterator[list[str]], wide: int, most: int) -> Iterator[list[str]]:
+    for count, row in enumerate(lines, 1):
+        if len(row) != wide:
+            raise fault(name, f"its {file} is no table")
+        if packing.cells(count, wide) > most:
+            raise fault(name, f"its {file} has more than {most:,} cells")
+        yield row
 
 
 def _parsed(name: str, file: str, lines: Iterator[str]) -> Iterator[list[str]]:
@@ -238,7 +239,7 @@ def _number(name: str, text: str) -> int | float:
     """The number that JSON writes so. Long tables have millions of them, for which `json` takes five times as long."""
     found = _NUMBER.fullmatch(text)
     value = None if found is None else float(text) if found[1] else int(text) if len(text) <= MOST_DIGITS else math.inf
-    if value is None or (found and found[1] and not math.isfinite(value)):
+    if found is None or value is None or (found[1] and not math.isfinite(value)):
         raise fault(name, f"{quoted(text)} in its tables is no number")
     if abs(value) > EXACT and not found[1]:
         raise fault(name, f"{quoted(text)} in its tables is beyond 2**53")

@@ -114,7 +114,8 @@ class _Rerun:
             raise LabError(f"No step of {capsule.run} up to {last} can be compared: the run went back before each of "
                            "them and changed a knob, so replay more of its steps, or another run.")
         self._difference: Difference | None = None
-        self._steps, self._metrics = 0, set()
+        self._steps = 0
+        self._metrics: set[str] = set()
         self._store = Store()
         self._shown = watch(self._store) if watch else None
         self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
@@ -137,7 +138,7 @@ class _Rerun:
             raise LabError(f"The replay of {self._capsule.run} was {state} at step {row.step}: {row.message}")
         if not self._difference and row.step < self._last:
             self._difference = Difference(row.step + 1, "", None, None)
-        causes = self._causes() if self._difference else ()
+        causes = self._causes(self._difference) if self._difference else ()
         return Replayed(self._capsule.run, self._steps, len(self._metrics),
                        tuple(sorted(self._overtaken)), self._difference, causes)
 
@@ -155,10 +156,10 @@ class _Rerun:
         if self._difference or record.step >= self._last:
             self._store.ask(run_id, "stop")
 
-    def _causes(self) -> tuple[str, ...]:
+    def _causes(self, difference: Difference) -> tuple[str, ...]:
         """Why it may have come out otherwise: what is not as it was at the step that differs."""
         made_with = [entry for entry in self._capsule.manifest["made_with"]
-                     if entry.get("from", 0) < self._difference.step]
+                     if entry.get("from", 0) < difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
         found = changed(before, (versions.noted(run_folder(self._run_id)) or [versions.here()])[-1])
         return (*(["the model, whose weights are others than those the run began with"] if self._other_model() else []),

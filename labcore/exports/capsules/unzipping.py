@@ -102,6 +102,7 @@ def _check_entries(name: str, archive: zipfile.ZipFile) -> None:
             raise fault(name, f"{quoted(entry.filename)} is encrypted")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise fault(name, f"{quoted(entry.filename)} is compressed in another way than the lab does")
+    assert archive.fp is not None, "it is open"
     total, packed = sum(entry.file_size for entry in entries), archive.fp.seek(0, 2)  # files in it may share bytes
     seen = sum(entry.file_size for entry in entries if entry.filename.split("/")[0] in SEEN)
     if seen > packing.MOST_SEEN:
@@ -192,7 +193,7 @@ def _check_files(name: str, manifest: dict[str, Any]) -> None:
 
 def is_time(value: object) -> bool:
     """Whether it is a number of seconds since 1970 that a clock of our days can show."""
-    return type(value) in (int, float) and 0 <= value <= LATEST
+    return (type(value) is int or type(value) is float) and 0 <= value <= LATEST
 
 
 def _belongs(file: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from labcore.catalog import choices
 from labcore.catalog.inactive import reason
@@ -119,6 +119,7 @@ class Plan:
         return -(-self.steps * self.batch // self.rows)
 
 
+Chosen = TypeVar("Chosen", bound=Value)
 Rule = Callable[[Plan, Any], Line]
 Rules = Mapping[str, Rule]
 
@@ -178,7 +179,7 @@ def missing(note: str) -> Rule:
     return lambda plan, value: Line("", value, {}, note=note)
 
 
-def choice(table: Mapping[str, tuple[Mapping[str, Any], str]], otherwise: str) -> Rule:
+def choice(table: Mapping[Chosen, tuple[Mapping[str, Any], str]], otherwise: str) -> Rule:
     """For each choice its settings and a note; `otherwise` for one that the table does not have.
 
     Settings that are empty without a note are what the tool does anyway.

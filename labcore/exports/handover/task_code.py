@@ -218,9 +218,10 @@ def _source(module: Any, *names: str) -> str:
     text = Path(module.__file__).read_text("utf-8")
     wanted = [node for node in ast.parse(text).body
               if getattr(node, "name", None) in names
-              or (isinstance(node, ast.Assign) and node.targets[0].id in names)]
-    return "".join(("\n" if isinstance(node, ast.Assign) else "\n\n") + ast.get_source_segment(text, node) + "\n"
-                   for node in wanted)
+              or (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+                  and node.targets[0].id in names)]
+    return "".join(("\n" if isinstance(node, ast.Assign) else "\n\n")
+                   + f"{ast.get_source_segment(text, node)}\n" for node in wanted)
 
 
 _BODIES = {"labcore.tasks.sort:Sort": _SORT, "labcore.tasks.add:Add": _ADD, "labcore.tasks.text:Text": _TEXT,

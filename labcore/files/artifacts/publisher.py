@@ -17,6 +17,7 @@ from typing import Self
 from labcore.errors import LabError
 from labcore.files.artifacts import changes, deletion, object_store, publish, state, things
 from labcore.files.artifacts.object_store import ObjectStore
+from labcore.files.paths import home
 
 RETRY_SECONDS = 5.0
 REST_SECONDS = 2.0  # between two looks at a unit: many small files are published together
@@ -158,7 +159,7 @@ class Publisher:
 
 def unpublished(store: ObjectStore) -> list[str]:
     """The units of this home that are not all in the store."""
-    root = things.home()
+    root = home()
     store_id = store.begin()
     folders = [*root.glob("[!.]*"), *root.glob("base/[!.]*"), *root.glob("uploads/[!.]*")]
     units = {unit for path in folders if path.is_dir() and (unit := things.unit_with(path))}

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.nets.forward import Network, completion_outputs
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import completion_outputs
 from labcore.tasks.enumerable import LIMIT, count
 
 

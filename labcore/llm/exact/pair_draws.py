@@ -21,7 +21,8 @@ from labcore.llm.exact.enumeration import token_logprobs
 from labcore.llm.exact.truth import gradient
 from labcore.llm.exact.world import World
 from labcore.llm.loops import preference
-from labcore.llm.nets.forward import Network, completion_outputs
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, sample_once
 from labcore.llm.preference_objective import Sides

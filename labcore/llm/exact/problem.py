@@ -58,7 +58,8 @@ def _mean_rewards(session: LlmSession, problems: list[Problem], generated: Gener
     source = knobs.get("reward_source", VERIFIER)
     if source == "noisy_verifier":
         flipped, true = knobs["reward_noise"], verified(session, problems, generated).total
-        return (1 - flipped) * true + flipped * (1 - true)
+        mean: Tensor = (1 - flipped) * true + flipped * (1 - true)
+        return mean
     return verified(session, problems, generated).total if source == VERIFIER else reward(
         session, problems, generated).total
 

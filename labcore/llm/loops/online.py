@@ -194,7 +194,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     measured["loss"] = sum(losses)
     if session.critic is not None:
         measured["value_loss"] = sum(value_losses)
-        explained = float(explained_variance(rollout.old_values, rollout.returns, rollout.counted))
+        explained = float(explained_variance(*rollout.of_critic, rollout.counted))
         if isfinite(explained):  # returns that do not vary leave nothing to explain
             measured["explained_variance"] = explained
     return measured
@@ -233,7 +233,7 @@ def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
 def _critic_backward(session: LlmSession, part: Rollout, totals: objective.Totals) -> float:
     with precision(session.critic, session.knobs["dtype"]):
         values = completion_outputs(session.critic, part.prompts, part.ids)[..., 0].float()
-    loss = value_loss(values, part.old_values, part.returns, part.counted, session.knobs["value_clip"],
+    loss = value_loss(values, *part.of_critic, part.counted, session.knobs["value_clip"],
                       totals.total_tokens)
     loss.backward()
     return loss.item()

@@ -15,7 +15,8 @@ from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import evaluate
 from labcore.llm.generation import Generated, chosen
 from labcore.llm.nets.alike import alike
-from labcore.llm.nets.forward import Network, at_tokens, precision
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import POLICY, REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare

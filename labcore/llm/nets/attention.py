@@ -40,7 +40,8 @@ def attend_next(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) ->
     logits = torch.linalg.vecdot(keys, q[:, :, 0] * q.shape[-1] ** -0.5)  # (S, B, heads)
     if mask is not None:
         logits = logits + mask[:, 0, 0].T[..., None]
-    return torch.linalg.vecdot(logits.softmax(0)[..., None], values, dim=0)[:, :, None]
+    seen: Tensor = torch.linalg.vecdot(logits.softmax(0)[..., None], values, dim=0)
+    return seen[:, :, None]
 
 
 def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:

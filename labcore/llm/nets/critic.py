@@ -5,6 +5,8 @@ With LoRA the trunk is the frozen weights that the policy is on too, with an ada
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -28,9 +30,11 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.to(next(policy.parameters()).device)
 
-    def forward(self, *args, logits_to_keep: int = 0, **inputs) -> CausalLMOutputWithPast:
+    def forward(self, *args: Any, logits_to_keep: int = 0, **inputs: Any) -> CausalLMOutputWithPast:
         output = self.trunk(*args, **inputs)
         values: Tensor = self.head(output.last_hidden_state[:, -logits_to_keep:])
         cache = getattr(output, "past_key_values", None)  # recurrent and cacheless models have none
         return CausalLMOutputWithPast(logits=values.float(), past_key_values=cache)
 
+
+Network = PreTrainedModel | Critic  # what has the forward passes of `nets.forward`: a policy, a reference, a critic

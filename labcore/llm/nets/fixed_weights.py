@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from labcore.llm.nets import recompute
-from labcore.llm.nets.forward import Network
+from labcore.llm.nets.critic import Network
 
 
 class FixedWeights:

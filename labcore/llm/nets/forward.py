@@ -14,19 +14,18 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache
 
 from labcore.jobs.passes import Batch, Layers, Mode, Way, way
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import compiled, head, llama, packed, recompute
-from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
 from labcore.maths.logprobs import WIDE
 
-Network = PreTrainedModel | nn.Module
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory
 
 
@@ -66,8 +65,9 @@ def extend(model: Network, ids: Tensor, prompt_mask: Tensor, seen: int, cache: D
     rows, width = ids.shape
     mask = torch.cat([prompt_mask, prompt_mask.new_ones(rows, seen + width)], 1)
     position_ids = prompt_mask.sum(1, keepdim=True) + torch.arange(seen, seen + width, device=ids.device)
-    return model(input_ids=ids, attention_mask=attention_mask(mask), position_ids=position_ids,
-                 past_key_values=cache, use_cache=True).logits
+    logits: Tensor = model(input_ids=ids, attention_mask=attention_mask(mask), position_ids=position_ids,
+                           past_key_values=cache, use_cache=True).logits
+    return logits
 
 
 def shared(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
@@ -86,8 +86,9 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     mask = prompts.mask.repeat_interleave(group_size, 0)
     mask = torch.cat([mask, mask.new_ones(ids.shape[0], ids.shape[1] - 1)], 1)
     whole = torch.cat([prompts.ids.repeat_interleave(group_size, 0), ids[:, :-1]], 1)
-    return model(input_ids=whole, attention_mask=attention_mask(mask), position_ids=positions(mask),
-                 use_cache=False, logits_to_keep=ids.shape[1]).logits
+    logits: Tensor = model(input_ids=whole, attention_mask=attention_mask(mask), position_ids=positions(mask),
+                           use_cache=False, logits_to_keep=ids.shape[1]).logits
+    return logits
 
 
 def causal(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
@@ -103,7 +104,8 @@ def causal(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     hidden = trunk(input_ids=whole.gather(1, columns % whole.shape[1]), use_cache=False).last_hidden_state
     predicting = lengths - 1 + torch.arange(length, device=ids.device)
     states = hidden.gather(1, predicting[..., None].expand(-1, -1, hidden.shape[2]))
-    return model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
+    found: Tensor = model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
+    return found
 
 
 def layers_of(model: Network) -> Layers:
@@ -163,7 +165,8 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
             return head.in_chunks(last, hidden, ids, measure, norms)
         logits = last(hidden)
     head.watch(logits, norms)
-    return measure(logits, ids)
+    measured: tuple[Tensor, ...] = measure(logits, ids)
+    return measured
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from transformers.models.llama import modeling_llama as hf
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import recompute
 from labcore.llm.nets.attention import attend_next, attend_rows
-from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import passed
 from labcore.llm.nets.packed import bias, pack, unpack
 from labcore.llm.nets.tape import Multiply, Tape, product
@@ -35,7 +35,7 @@ PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 
 
-def supported(model: nn.Module) -> bool:
+def supported(model: Network) -> bool:
     """Whether `model` (a policy or a critic) is a Llama of exactly these equations."""
     if type(model) not in (LlamaForCausalLM, Critic):
         return False
@@ -46,7 +46,7 @@ def supported(model: nn.Module) -> bool:
             and trunk.norm.weight.device.type != "mps")  # where complex numbers are young
 
 
-def outputs(model: nn.Module, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
+def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
     """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)
 
     `tape` is that of the sampling of exactly these, where there is one.
@@ -61,7 +61,7 @@ def outputs(model: nn.Module, prompts: Prompts, ids: Tensor, tape: Tape | None =
                   row)
 
 
-def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int,
+def steps(model: Network, prompts: Prompts, group_size: int, length: int,
           tape: Tape | None = None) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
     matrices, (count, width) = interleaved(model), prompts.ids.shape
@@ -80,7 +80,8 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int,
 
     def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         cache[layer, 0, seen], cache[layer, 1, seen] = k[:, :, 0], v[:, :, 0]
-        return attend_next(q, *cache[layer, :, :seen + 1], mask)
+        keys, values = cache[layer, :, :seen + 1]
+        return attend_next(q, keys, values, mask)
 
     def multiply() -> Multiply:
         return product if tape is None else tape.recording(count * group_size * length)
@@ -94,17 +95,18 @@ def steps(model: nn.Module, prompts: Prompts, group_size: int, length: int,
         token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, 1, multiply())[:, 0]
 
 
-def interleaved(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+def interleaved(model: Network) -> list[tuple[Tensor, Tensor]]:
     """W_q and W_k of each layer with RoPE's pairs (d and d + D/2 of a head) side by side. (heads·D, H) each"""
     half = _head_size(model) // 2
 
     def in_pairs(weight: Tensor) -> Tensor:
-        return weight.unflatten(0, (-1, 2, half)).transpose(1, 2).flatten(0, 2)
+        ordered: Tensor = weight.unflatten(0, (-1, 2, half)).transpose(1, 2).flatten(0, 2)
+        return ordered
     return [(in_pairs(layer.self_attn.q_proj.weight), in_pairs(layer.self_attn.k_proj.weight))
             for layer in _trunk(model).layers]
 
 
-def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
+def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
          keep: int, multiply: Multiply) -> Tensor:
     """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
     def rms(x: Tensor, scale: Tensor) -> Tensor:
@@ -131,7 +133,8 @@ def _run(model: nn.Module, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, t
     for number, (layer, pair) in enumerate(zip(trunk.layers, matrices, strict=True)):
         x = recompute.run(layer, run, number, x, *pair)
         passed(x, number + 1, len(matrices))
-    return head(rms(x, trunk.norm.weight)).view(len(ids), keep, -1)
+    found: Tensor = head(rms(x, trunk.norm.weight))
+    return found.view(len(ids), keep, -1)
 
 
 def _rope(x: Tensor, turns: Tensor) -> Tensor:
@@ -141,15 +144,16 @@ def _rope(x: Tensor, turns: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _turns(model: nn.Module, positions: Tensor) -> Tensor:
+def _turns(model: Network, positions: Tensor) -> Tensor:
     """e^{iθ} of every position and pair. (B, S) -> (B, S, 1, D/2)"""
     angles = positions[..., None, None] * _trunk(model).rotary_emb.inv_freq
     return torch.polar(torch.ones_like(angles), angles)
 
 
-def _trunk(model: nn.Module) -> LlamaModel:
+def _trunk(model: Network) -> LlamaModel:
     return model.trunk if isinstance(model, Critic) else model.model
 
 
-def _head_size(model: nn.Module) -> int:
-    return _trunk(model).layers[0].self_attn.head_dim
+def _head_size(model: Network) -> int:
+    size: int = _trunk(model).layers[0].self_attn.head_dim
+    return size

@@ -28,7 +28,8 @@ from transformers.utils import GENERATION_CONFIG_NAME
 
 from labcore.errors import LabError, first_line
 from labcore.files.adapters import WEIGHTS, base_of
-from labcore.llm.nets.folder import PICKLES, find
+from labcore.files.hub_models import PICKLES
+from labcore.llm.nets.folder import find
 
 FINGERPRINT = "base_sha256"  # in the metadata of an adapter: of the weights that it was trained on
 TEMPLATE = "chat_template.jinja"  # beside the tokenizer, as transformers writes it

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from labcore.jobs import held, passes
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import head
-from labcore.llm.nets.forward import Network, layers_of, mode_of
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import layers_of, mode_of
 from labcore.spec.activity import report
 from labcore.spec.run_spec import RunSpec
 

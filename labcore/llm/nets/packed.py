@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labcore.llm.batch import Prompts
+from labcore.llm.nets.critic import Network
 
 KINDS = ("gpt2", "gpt_neox", "llama", "qwen2", "qwen3")  # the tests hold each of them to the plain path
 LONGEST = 256  # tokens of a row: beyond, the square of its length costs more than the cache
@@ -45,7 +46,7 @@ def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(sees.shape, dtype=dtype, device=sees.device).masked_fill(~sees, torch.finfo(dtype).min)
 
 
-def can_pack(model: nn.Module) -> bool:
+def can_pack(model: Network) -> bool:
     """Whether several completions in one row do not mislead the model."""
     config = model.config
     whole = all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ())

@@ -69,7 +69,8 @@ def _count(config: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
     tokens, hidden = sizes.get("vocab_size", 1), sizes.get("hidden_size", 1)
     if config["model_type"] == TYPE:
         context = sizes.get("context", 1)
-        return max(tokens ** min(context, _LONGEST_TABLE), tokens * context)
+        rows: int = tokens ** min(context, _LONGEST_TABLE)
+        return max(rows, tokens * context)
     layers, embeddings = sizes.get("num_hidden_layers", 1), 2 if config.get("tie_word_embeddings") is False else 1
     if config["model_type"] not in PLAIN:
         return embeddings * tokens * hidden + layers * hidden**2

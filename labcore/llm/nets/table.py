@@ -23,10 +23,11 @@ from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 TABLE = "table"  # what the catalog calls it
 TYPE = "softmax_table"
 SCALE = 10.0
+# The types of transformers take minutes to read (pyproject.toml), so its classes are Any and each subclass says so.
 PEAKS = 0.3  # standard deviation of the first logits
 
 
-class SoftmaxTableConfig(PreTrainedConfig):
+class SoftmaxTableConfig(PreTrainedConfig):  # type: ignore[misc]
     """`context`: the most tokens of a prompt and its completion. A logit is `scale` times an entry of the table: a
     learning rate that suits a small transformer then moves it fast enough."""
 
@@ -44,7 +45,7 @@ class SoftmaxTableConfig(PreTrainedConfig):
         return sum(self.vocab_size**size for size in range(1, self.context))
 
 
-class SoftmaxTableModel(PreTrainedModel):
+class SoftmaxTableModel(PreTrainedModel):  # type: ignore[misc]
     """A row of `hidden_size` numbers for every prefix. (B, S) ids -> (B, S, H)"""
 
     config_class = SoftmaxTableConfig
@@ -64,7 +65,7 @@ class SoftmaxTableModel(PreTrainedModel):
         return BaseModelOutput(last_hidden_state=self.config.scale * self.entries(places))
 
 
-class SoftmaxTable(PreTrainedModel, GenerationMixin):
+class SoftmaxTable(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     """log π(v | prefix) = log_softmax of the prefix's row. (B, S) ids -> logits (B, S, V)"""
 
     config_class = SoftmaxTableConfig
@@ -115,7 +116,8 @@ def build_table(vocabulary: int, context: int, seed: int, end: int) -> SoftmaxTa
         torch.manual_seed(seed)
         model = SoftmaxTable(SoftmaxTableConfig(vocabulary, context, eos_token_id=end, pad_token_id=end))
     model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end, do_sample=True)
-    return model.eval()
+    model.eval()
+    return model
 
 
 AutoConfig.register(TYPE, SoftmaxTableConfig, exist_ok=True)

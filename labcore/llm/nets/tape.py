@@ -80,7 +80,7 @@ class Tape:
             prompts = len(whole) - self._generated  # in the last layer the last position of each alone
             places = torch.cat([torch.arange(prompts).view(rows, -1), tokens + prompts], 1)
             value = whole.index_select(0, places.flatten())  # far faster than whole[places]
-            found: Tensor = _Known.apply(value, x, weight, residual)
+            found: Tensor = _Known.apply(value, x, weight, residual)  # type: ignore[no-untyped-call]  # torch's
             return found
         return replayed
 

@@ -149,7 +149,8 @@ def empty_text_scorer(name: str) -> nn.Module:
     folder = find(name, check_kind)
     check_folder(folder, check_kind)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    return AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
+    scorer: nn.Module = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
+    return scorer
 
 
 def check_kind(folder: Path | str, config: Mapping[str, Any]) -> None:

@@ -72,7 +72,8 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
         LabError: as `answer`; also where the models' tasks differ.
     """
     models, knobs, seed = _models(spec, 64), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
-    count, problems, columns, tasks = whole(spec, "count", 1, MOST_QUESTIONS), [], [], {}
+    count, columns, tasks = whole(spec, "count", 1, MOST_QUESTIONS), list[dict[str, Any]](), dict[Any, str]()
+    problems: list[Problem] = []
     for name in models:
         session = reader(name, knobs, seed)
         tasks[task_of(session)] = name
@@ -181,7 +182,8 @@ def log_probabilities(session: LlmSession, prompts: Prompts, ids: Tensor) -> Ten
     """log π of the whole vocabulary before each token of one completion (1, T). Returns (T, V), nats"""
     with precision(session.policy, session.knobs["dtype"]):
         logits = completion_outputs(session.policy, prompts, ids)[0]
-    return (logits.float() / session.knobs["temperature"]).log_softmax(-1)
+    logprobs: Tensor = (logits.float() / session.knobs["temperature"]).log_softmax(-1)
+    return logprobs
 
 
 def _likeliest(session: LlmSession, own: Tensor, other: Tensor, before: list[int],

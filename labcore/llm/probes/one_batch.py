@@ -103,7 +103,7 @@ def spec_for(session: LlmSession, row: Algorithm, seed: int, size: Mapping[str, 
     parent = replace(session.spec, knobs=dict(session.knobs))
     own = row.key == parent.algorithm
     given, row = (dict(session.knobs), parent.row) if own else (carried(parent, parent.knobs, row.key), row)
-    given |= {key: session.knobs[key] for key in _SAMPLING} | size
+    given |= {key: session.knobs[key] for key in _SAMPLING} | dict(size)
     given |= {knob.key: 1 for knob in row.knobs if knob.key in ("updates_per_batch", "mini_batches")}
     given |= {SCHEDULE.key: CONSTANT, WARMUP_STEPS.key: 0}  # a step of the rate that is set, wherever the run is
     spec = make(kind=parent.kind, algorithm_key=row.key, task_key=parent.task, model=parent.model, knobs=given,
@@ -137,10 +137,10 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
             measured = online.gradients(learner, rollout)
             learner.policy.zero_grad(set_to_none=True)
             learner.optimise("critic", learner.rate("critic"), measured["value_loss"])
-    session.models["critic"], session.optimizers["critic"] = learner.critic, learner.optimizers["critic"]
+    session.models["critic"], session.optimizers["critic"] = learner.models["critic"], learner.optimizers["critic"]
     values = token_values(learner, batch.rollout.prompts, batch.batch.completions)
     seen = credit(learner.in_force, replace(seen_by(learner, batch), old_values=values))
-    explained = float(explained_variance(values, seen.returns, seen.counted))
+    explained = float(explained_variance(*seen.of_critic, seen.counted))
     about = {"fitted": fitted, "batches": CRITIC_BATCHES, "passes": CRITIC_PASSES,
              "explained_variance": explained if isfinite(explained) else None}
     return values, about

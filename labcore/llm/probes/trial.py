@@ -19,7 +19,7 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Sampling, generate, token_logprobs
-from labcore.llm.nets.forward import Network
+from labcore.llm.nets.critic import Network
 from labcore.llm.rewards import verified
 from labcore.llm.session import LlmSession
 from labcore.maths.kl import k3

@@ -81,7 +81,8 @@ def on(session: LlmSession) -> bool:
 
 def limited(session: LlmSession) -> bool:
     """Whether the network is so large that looks at it are limited by the time that they take."""
-    return sum(parameter.numel() for parameter in session.policy.parameters()) > BY_SCHEDULE
+    size: int = sum(parameter.numel() for parameter in session.policy.parameters())
+    return size > BY_SCHEDULE
 
 
 def watching(session: LlmSession) -> bool:
@@ -160,8 +161,8 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
         logprobs, _ = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
         ratio = token(logprobs, part.old_logprobs, mask)
         kl = k3(part.old_logprobs, logprobs)
-        terms = {"kl": kl, "cpi": cpi(ratio, part.advantages), "clip": clip(ratio, part.advantages, *bounds),
-                 "kl_penalised": kl_penalised(ratio, part.advantages, kl, beta)}
+        terms = {"kl": kl, "cpi": cpi(ratio, part.credited), "clip": clip(ratio, part.credited, *bounds),
+                 "kl_penalised": kl_penalised(ratio, part.credited, kl, beta)}
         if own.key not in terms and own.needs_ratio:
             terms[own.key] = call(member(choices.SURROGATE, own.key), session.knobs, {
                 "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs,
@@ -199,7 +200,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     logprobs, entropy = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)
     tensors = _tensors(knobs, part, logprobs)
     columns = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
-               "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.advantages,
+               "ratio": (logprobs - part.old_logprobs).exp(), "entropy": entropy, "advantages": part.credited,
                "kl": k3(logprobs, part.ref_logprobs).clamp(max=LARGEST)}
     own_ratio = tensors["ratio"]
     if choices.ratio_of(knobs).level == "sequence":
@@ -249,7 +250,7 @@ def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, row
     `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
     `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
     """
-    if tokens is None:
+    if tokens is None or tokens.logprobs is None:
         return {}
     logprobs = tokens.logprobs[rows].masked_fill(~part.completion_mask, 0)
     tensors = _tensors(knobs, part, logprobs)
@@ -303,7 +304,7 @@ def sampled_groups(session: LlmSession, problems: list[Problem], generated: Gene
             "text": generated.texts[row], **_score(rewards, row), "advantage": None,
             "truncated": bool(completions.truncated[row]),
             "tokens": token_texts(session.tokenizer, completions.ids[row, :length].tolist()),
-            "logprobs": completions.logprobs[row, :length].double().cpu().numpy().round(5).tolist()}
+            "logprobs": completions.sampled_logprobs[row, :length].double().cpu().numpy().round(5).tolist()}
             for row, length in zip(rows, completions.lengths[rows.start: rows.stop].tolist(), strict=True)]})
     return {"groups": shown}
 

@@ -22,7 +22,7 @@ from labcore.catalog import choices
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.experience import answered, rollout_of
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
-from labcore.llm.nets.forward import Network
+from labcore.llm.nets.critic import Network
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import view
@@ -278,7 +278,7 @@ def _answers(alone: LlmSession, problems: list[Problem]) -> Drawn:
     alone = replace(alone, knobs={**alone.knobs, "group_size": _samples(alone)})
     sampled = answered(alone, problems)
     rollout = credit(alone.knobs, rollout_of(alone, sampled))
-    advantages = cast(Tensor, rollout.advantages).sum(1) / sampled.completions.lengths
+    advantages = rollout.credited.sum(1) / sampled.completions.lengths
     return Drawn(Generated(sampled.prompts, sampled.completions, sampled.texts), sampled.rewards, advantages)
 
 

@@ -113,10 +113,10 @@ class Driver:
         self._then(actor.start.remote(), self._began, run_id)
         self._say_why_they_wait([run_id])
 
-    def _then(self, result: Any, call: Callable[[str, Future], None], run_id: str) -> None:
+    def _then(self, result: Any, call: Callable[[str, Future[Any]], None], run_id: str) -> None:
         result.future().add_done_callback(lambda done: self._calls.put(partial(call, run_id, done)))
 
-    def _began(self, run_id: str, done: Future) -> None:
+    def _began(self, run_id: str, done: Future[Any]) -> None:
         run = self._runs[run_id]
         if error := done.exception():
             if self._was_lost(error) and run.lost < MOST_LOST and not self._closing:
@@ -141,7 +141,7 @@ class Driver:
         """Whether the machine that was to begin a run is gone, or Ray's process there: no fault of the run's."""
         return isinstance(error, self._ray.exceptions.ActorDiedError) and not error.actor_init_failed
 
-    def _ended(self, run_id: str, done: Future) -> None:
+    def _ended(self, run_id: str, done: Future[Any]) -> None:
         run = self._runs[run_id]
         if not (error := done.exception()):
             self._end(run_id, code=done.result())
