@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from labcore.errors import LabError
 from labcore.files.given import NotJSON, json_of
 
-Form = TypeVar("Form", dict, list)
+Form = TypeVar("Form", dict[str, Any], list[Any])
 
 
 class Damaged(LabError):

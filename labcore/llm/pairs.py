@@ -127,11 +127,11 @@ def of_problems(session: LlmSession, problems: Sequence[Problem], most: int) -> 
     pairs: list[Pair] = []
     for start in range(0, len(problems), SAMPLED_AT_ONCE):
         if len(pairs) < most:
-            pairs += _better_and_worse(session, problems[start:start + SAMPLED_AT_ONCE])
+            pairs += _better_and_worse(session, list(problems[start:start + SAMPLED_AT_ONCE]))
     return pairs[:most]
 
 
-def _better_and_worse(session: LlmSession, problems: Sequence[Problem]) -> list[Pair]:
+def _better_and_worse(session: LlmSession, problems: list[Problem]) -> list[Pair]:
     """The best of the reference's completions of each problem with its worst, the second best with the second worst
     and so on, where their rewards differ."""
     group_size, pairs = int(session.knobs["group_size"]), []

@@ -123,7 +123,8 @@ def logprobs_and_entropy(logits: Tensor, index: Tensor, temperature: float = 1.0
     only logged. Bit for bit what `selective_log_softmax` and `entropy` give.
     """
     if _is_wide(logits) and not (entropy_grad and logits.requires_grad):
-        chosen, entropies = _Wide.apply(_wide(logits), index.flatten(), temperature)
+        chosen, entropies = _Wide.apply(  # type: ignore[no-untyped-call]  # torch's
+            _wide(logits), index.flatten(), temperature)
         return chosen.view_as(index), entropies.view_as(index)
     log_probs = _log_softmax(logits, temperature)
     return _gather(log_probs, index), _entropy(log_probs if entropy_grad else log_probs.detach())
