@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 from labcore.cli.main import parser
 from tests.imports import ROOT
@@ -42,6 +43,13 @@ def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page):
         if page in DOCS and not target.is_relative_to(ROOT / "docs"):
             broken.append(f"{link}: the site has no such file")
     assert not broken
+
+
+def test_the_readme_is_one_screen_with_one_moving_picture():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.split()) <= 400 and text.count("\n* ") == 6
+    [picture] = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert (ROOT / picture).stat().st_size < 2e6 and Image.open(ROOT / picture).n_frames > 20
 
 
 def commands(text: str) -> list[str]:
