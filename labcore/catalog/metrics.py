@@ -61,6 +61,8 @@ _ALL = (
     Metric("unscored/reward", "Not scored", "share", "Share of completions without a reward: no function of your own "
            "scored them, or the judge gave no number. They take no part in the updates.", scale="rate",
            better="lower", short="reward"),
+    Metric("frac_reward_unscored", "Prompts without a reward", "share of prompts", "Share of prompts none of whose "
+           "completions has a reward. They teach nothing.", scale="rate", better="lower", short="whole prompts"),
     Metric("reward/correct", "Reward: correct", "reward", "Unweighted mean of the reward's part correct; in "
            "correct_and_format this is the verifier's reward.",
            r"\bar r_{correct}", "Rises.", better="higher", short="correct"),

@@ -74,6 +74,12 @@ def _named(found: Sequence[Term]) -> list[Term]:
     return done
 
 
+def scorers(knobs: Mapping[str, Any]) -> str:
+    """The rewards of a run that may leave a completion without one, within a sentence."""
+    *most, last = [f"the reward {term.part}" for term in of(knobs)] or ["the judge"]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def weights(text: str, count: int) -> list[float]:
     """The weights of `count` terms that the knob `reward_weights` gives; all 1 where it is empty.
 

@@ -61,6 +61,7 @@ RULES = (
          ("mean_token_accuracy", *generalisation.LOSS, *(key for pair in generalisation.SHARES for key in pair)),
          ("learning_rate",)),
     Rule("zero_variance", "warning", ("frac_reward_zero_std",), 10, signal.zero_variance, (*_SUCCESS, "reward_std")),
+    Rule("unscored", "warning", ("frac_reward_unscored",), 1, signal.unscored, opens=1, urgent=True),
     Rule("precision_mismatch", "warning", (), 0, updates.precision_mismatch, (
         "sampling/logp_difference", "ratio/max")),
     Rule("displacement", "warning", ("logps/chosen", "logps/rejected"), _WARM_UP, completions.displacement, _SUCCESS),

@@ -6,9 +6,10 @@ from typing import Any
 
 from labcore.catalog.choices import PREFERENCE_LOSS, losses_of
 from labcore.catalog.knob import shown
+from labcore.catalog.reward_terms import scorers
 from labcore.doctor.finding import Finding
 from labcore.doctor.patient import Patient, number, share
-from labcore.doctor.series import RECENT
+from labcore.doctor.series import BLOCK, RECENT
 
 MOST_GROUPS = 0.5  # half of the batch gives no gradient: a starting guess
 # Where four of five answers are right, groups of eight agree because they are right: that is success.
@@ -52,6 +53,16 @@ def zero_variance(patient: Patient) -> Finding | None:
                    f"completions in {patient.when('frac_reward_zero_std')}",
                    "Larger groups, prompts of medium difficulty, or a higher temperature.",
                    **patient.scaled("group_size", 2))
+
+
+def unscored(patient: Patient) -> Finding | None:
+    """Prompts none of whose completions was scored by the user's functions or the judge, in the newest rows."""
+    seen = [(step, value) for step, value in [*patient["frac_reward_unscored"].recent][-BLOCK:] if value]
+    if not seen:
+        return None
+    step, value = seen[-1]
+    return Finding("Prompts without a reward", f"{scorers(patient.knobs)} scored no completion of {share(value)} of "
+                   f"the prompts at step {step:,}, so they teach nothing", "Have it return a number instead of None.")
 
 
 def _compares_groups(patient: Patient) -> bool:

@@ -21,7 +21,7 @@ from labcore.llm.drawing import next_rows
 from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
 from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
 from labcore.llm.nets.tape import Tape
-from labcore.llm.rewards import Rewards, reward, say_unscored
+from labcore.llm.rewards import Rewards, reward, say_unscored, silent
 from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
@@ -82,6 +82,7 @@ class Batch:
         if whole.rewards.may_lack:
             metrics |= {f"unscored/{name}": float(part.isnan().double().mean()) for name, part in {
                 "reward": whole.rewards.total, **whole.rewards.parts}.items() if name != "gold"}
+            metrics["frac_reward_unscored"] = len(silent(whole.rewards, whole.group_size)) / len(whole.problems)
         if not torch.equal(whole.shaped.nan_to_num(), whole.rewards.total.to(whole.shaped).nan_to_num()):
             metrics["reward/shaped"] = float(shaped.nanmean())
         if self.selective:
@@ -178,7 +179,7 @@ def judged(session: LlmSession, problems: list[Problem], generated: Generated) -
     """What the completions of some problems earn and which are kept, wherever they come from."""
     completions, rewards = generated.completions, reward(session, problems, generated)
     if rewards.may_lack:
-        say_unscored(session, rewards, len(problems))
+        say_unscored(session, rewards, len(completions) // len(problems))
     group_size, shaped = len(completions) // len(problems), _shaped(session, rewards, completions)
     return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped,
                    _kept(session, rewards, completions, shaped, group_size),

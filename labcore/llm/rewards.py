@@ -250,13 +250,19 @@ def _place(problem: Problem, text: str) -> tuple[Hashable, ...]:
     return problem.prompt, tuple(problem.turns), problem.answer, text
 
 
-def say_unscored(session: LlmSession, rewards: Rewards, groups: int) -> None:
+def silent(rewards: Rewards, group_size: int) -> list[int]:
+    """The prompts none of whose completions has a reward, by their places."""
+    return rewards.total.isnan().view(-1, group_size).all(1).nonzero().flatten().tolist()
+
+
+def say_unscored(session: LlmSession, rewards: Rewards, group_size: int) -> None:
     """Have the next record say that groups to learn from got no reward at all, where the step before had none such."""
-    silent = int(rewards.total.isnan().view(groups, -1).all(1).sum())
-    if silent and not session.unscored:
-        session.notes.append(f"No completion of {silent} of {groups} prompts has a reward, so these prompts teach "
-                             "nothing. The reward functions returned None, or the judge gave no number.")
-    session.unscored = bool(silent)
+    groups, count = len(rewards.total) // group_size, len(silent(rewards, group_size))
+    if count and not session.unscored:
+        who = reward_terms.scorers(session.knobs)
+        session.notes.append(f"At step {session.step + 1:,} {who} scored no completion of {count} of {groups} prompts, "
+                             "so these prompts teach nothing: have it return a number instead of None.")
+    session.unscored = bool(count)
 
 
 def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,

@@ -55,6 +55,8 @@ PRESETS = {
         ("grpo", {}, flat(frac_reward_zero_std=0.55), flat(frac_reward_zero_std=0.45)),
         ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=0.7, reward=0.85, exact_match=0.85)),
         ("grpo", {}, flat(frac_reward_zero_std=0.7), flat(frac_reward_zero_std=1.0, reward_std=0.0))],
+    "unscored": [
+        ("grpo", {}, drops("frac_reward_unscored", 0.0, 0.25, 55), drops("frac_reward_unscored", 0.25, 0.0, 40))],
     "entropy_collapse": [
         ("grpo", {"entropy_coef": 0.5}, drops("entropy", 1.0, 0.08, **STUCK), None),
         ("grpo", {}, drops("entropy", 1.0, 0.08, **STUCK), drops("entropy", 1.0, 0.15, **STUCK)),

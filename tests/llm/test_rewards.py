@@ -196,7 +196,10 @@ def test_a_group_without_any_reward_teaches_nothing_and_says_so_once(own):
     silent = [record for record in found if record.metrics["unscored/reward"]]
     assert silent and all(record.metrics["grad_norm"] > 0 for record in silent)
     said = [note for record in found for note in record.notes]
-    assert len(said) <= len(silent) and "has a reward, so these prompts teach nothing" in said[0] and "None" in said[0]
+    share = silent[0].metrics["frac_reward_unscored"]
+    assert 0 < share == silent[0].metrics["unscored/reward"] < 1 and len(said) <= len(silent)
+    assert said[0] == (f"At step {silent[0].step} the reward f scored no completion of {round(8 * share)} of 8 "
+                       "prompts, so these prompts teach nothing: have it return a number instead of None.")
 
 
 def test_held_out_rows_without_any_reward_are_no_news(own, tmp_path):
