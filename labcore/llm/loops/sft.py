@@ -30,8 +30,8 @@ from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 from labcore.tasks.look import answer_of
 
-LAST_ONLY = ("SFT learns only the last answer of conversations with several, because the chat template writes an earlier "
-             "answer differently, for example without its thoughts: set template=chatml to learn all of them.")
+LAST_ONLY = ("SFT learns only the last answer of conversations with several, because the chat template writes an "
+             "earlier answer differently, for example without its thoughts: set template=chatml to learn all of them.")
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
