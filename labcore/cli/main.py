@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -128,6 +128,12 @@ def parser() -> argparse.ArgumentParser:
                         benching, asking, labelling, teaching, publishing, studying):
         commands_of.add_to(add)
 
+    _add_play(add)
+    _add_controls(add)
+    return top
+
+
+def _add_play(add: Callable[..., argparse.ArgumentParser]) -> None:
     play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
     play.add_argument("--episodes", type=int, default=10)
@@ -135,6 +141,9 @@ def parser() -> argparse.ArgumentParser:
     play.add_argument("--best", action="store_true", help="the weights of the best evaluation, not the newest")
     play.add_argument("--json", action="store_true", help="print JSON, with every step of the first episode")
 
+
+def _add_controls(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """The commands that steer a run."""
     for name, help in (("pause", "pause a running run"), ("step", "let a paused run make one step"),
                        ("stop", "stop a run; it keeps its checkpoint")):
         sub = add(name, commands.ask, help)
@@ -153,7 +162,6 @@ def parser() -> argparse.ArgumentParser:
     change = add("set", commands.set_knobs, "change knobs of a running run")
     change.add_argument("run")
     change.add_argument("knobs", nargs="+", metavar="KNOB=VALUE")
-    return top
 
 
 def _add_run(sub: argparse.ArgumentParser) -> None:

@@ -24,12 +24,12 @@ from labcore.catalog import choices
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
-from labcore.errors import Diverged, LabError
+from labcore.errors import Diverged
 from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, memory, optimizers
 from labcore.llm.batch import Completions
+from labcore.llm.context_room import check_room
 from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
-from labcore.llm.fitting import fitted
 from labcore.llm.graphs import Graphs, of_device
 from labcore.llm.kept import kept
 from labcore.llm.nets import compiled, lora, recompute
@@ -48,10 +48,9 @@ from labcore.maths.schedules import SCHEDULES
 from labcore.spec.activity import report
 from labcore.spec.record import Record
 from labcore.spec.run_spec import RunSpec
-from labcore.tasks.held_out import held_out_file, in_words
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, held_of, make_task
-from labcore.tasks.usable import CUT, OWN, OfFile
+from labcore.tasks.usable import CUT
 
 
 @dataclass
@@ -152,10 +151,10 @@ class LlmSession:
     def rendering(self) -> Rendering:
         """How prompts and answers become tokens of the policy."""
         made = Rendering.of(self.tokenizer, self.policy, self.knobs)
-        return replace(made, most=self._prompt_room) if self.knobs.get("long_prompts") == CUT else made
+        return replace(made, most=self.prompt_room) if self.knobs.get("long_prompts") == CUT else made
 
     @property
-    def _prompt_room(self) -> int:
+    def prompt_room(self) -> int:
         """Tokens that a prompt may have beside a completion of the length limit with which the run began."""
         return max(1, self.context - int(self.spec.knobs["max_new_tokens"]))
 
@@ -164,30 +163,6 @@ class LlmSession:
         """Tokens that a prompt and its completion may take together."""
         config = self.policy.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
-
-    def check_room(self) -> None:
-        """Check that the length limit and every prompt of the user's file fit the context together; leave rows out
-        where the run is to, and have the next record say so.
-
-        Raises:
-            LabError: they do not; said before the first step, not when such a prompt is drawn. A limit that is raised
-                during the run cuts the completions at the context's end instead.
-        """
-        if int(self.knobs["max_new_tokens"]) >= self.context:
-            raise LabError(f"max_new_tokens {self.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
-                           f"context of {self.context} tokens: use {self.context - 1} or less.")
-        task = self.task if isinstance(self.task, OfFile) else None
-        if task:
-            task.take(task.every.rows, task.every.held)
-        second = held_out_file(self.spec.knobs) if task else None
-        besides = {in_words(second) if second else OWN: held_of(self.task),
-                   "the labelled pairs": self.labelled}
-        fit = fitted(self.rendering, getattr(self.task, "rows", ()), self._prompt_room, self.knobs, besides)
-        if task:
-            task.take(fit.usable(task.every.rows), fit.usable(task.every.held))
-            self.labelled = fit.usable(self.labelled)
-        for text in (getattr(self.task, "said", ""), *fit.notes(task.left_out if task else {})):
-            self.say_once(text)
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
@@ -220,7 +195,7 @@ class LlmSession:
             checkpoint.read(session, resume)
         else:
             session._take_labels()
-        session.check_room()
+        check_room(session)
         return session
 
     @staticmethod
@@ -289,7 +264,7 @@ class LlmSession:
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
             self.prompt_seed, self.drawn = spec.seed, (UNDRAWN, UNDRAWN)
-        self.check_room()
+        check_room(self)
         return self
 
     def run(self) -> Iterator[Record | None]:
@@ -386,13 +361,6 @@ class LlmSession:
             self.notes.append("No signal: no update. Every advantage of the batch is 0 and so is the gradient of the "
                               "KL term. The policy stays as it is until a batch has signal.")
         self.idle = idle
-
-    def say_last_only(self, conversations: int) -> None:
-        """Have a record say that of some conversations only the last answer is learnt."""
-        if conversations:
-            self.say_once("SFT learns only the last answer of conversations with several, because the chat template "
-                          "writes an earlier answer differently, for example without its thoughts: set "
-                          "template=chatml to learn all of them.")
 
     def export(self, folder: Path) -> None:
         """Write the policy as a Hugging Face folder; with LoRA as one of `peft`, the adapter alone. It has the template

@@ -240,12 +240,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     Raises:
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
     """
-    kind_row, row, task_row = kinds.kind(kind), kinds.algorithm(algorithm_key, kind), kinds.task(task_key, kind)
-    if mix and not mixed.can_be_mixed(row):
-        raise LabError(f"{row.label} has no choices to mix: begin from an algorithm of language models, such as grpo "
-                       "or dpo.")
-    if mix:
-        row = replace(mixed.with_every_knob(algorithm_key), label=mixed.check_name(mix))
+    kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
@@ -254,10 +249,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     given = dict(knobs or {})
     learnt = weights_of(kind_row, model, {key: row.knob(key).check(given[key]) for key in {LORA_RANK} & given.keys()})
     known = {knob.key: knob for knob in knobs_of(row, task_row, learnt)}
-    for key in given:
-        if key not in known:
-            raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
-                           f"{suggestion(key, list(known))}")
+    for key in (key for key in given if key not in known):
+        raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: {suggestion(key, list(known))}")
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
@@ -281,6 +274,15 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     twin = twin or parent is None
     return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
                    mix)
+
+
+def _row(kind: str, algorithm_key: str, mix: str) -> Algorithm:
+    """The algorithm of a new run; with a `mix` it has every knob of its loop and the mix's name."""
+    row = kinds.algorithm(algorithm_key, kind)
+    if mix and not mixed.can_be_mixed(row):
+        raise LabError(f"{row.label} has no choices to mix: begin from an algorithm of language models, such as grpo "
+                       "or dpo.")
+    return replace(mixed.with_every_knob(algorithm_key), label=mixed.check_name(mix)) if mix else row
 
 
 def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[str, Value]:

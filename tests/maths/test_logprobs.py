@@ -122,7 +122,7 @@ def test_the_table_of_a_large_vocabulary_becomes_the_gradient(generator):
     """It is allocated once, and a second backward pass, which would find the gradient in it, is refused."""
     logits = torch.randn(2, WIDE, generator=generator, requires_grad=True)
     chosen, entropies = logprobs_and_entropy(logits, torch.tensor([1, 2]), entropy_grad=False)
-    table = chosen.grad_fn.saved_tensors[0].data_ptr()
+    table = chosen.grad_fn.next_functions[0][0].saved_tensors[0].data_ptr()
     assert torch.autograd.grad(chosen.sum(), logits, retain_graph=True)[0].data_ptr() == table
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad(chosen.sum(), logits)

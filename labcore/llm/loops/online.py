@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -192,12 +192,14 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         rollout = rollout.met_by_sampler(logprobs)
     measured = objective.measures(knobs, rollout, logprobs, ratio, entropy, totals.entropy_floor)
     measured["loss"] = sum(losses)
-    if session.critic is not None:
-        measured["value_loss"] = sum(value_losses)
-        explained = float(explained_variance(*rollout.of_critic, rollout.counted))
-        if isfinite(explained):  # returns that do not vary leave nothing to explain
-            measured["explained_variance"] = explained
-    return measured
+    return measured if session.critic is None else measured | _of_critic(rollout, value_losses)
+
+
+def _of_critic(rollout: Rollout, losses: Sequence[float]) -> dict[str, float]:
+    """What an update logs about the critic, which had these `losses` on the parts of `rollout`."""
+    explained = float(explained_variance(*rollout.of_critic, rollout.counted))
+    measured = {"value_loss": sum(losses)}
+    return measured | {"explained_variance": explained} if isfinite(explained) else measured  # returns may not vary
 
 
 def totals_of(session: LlmSession, rollout: Rollout) -> objective.Totals:

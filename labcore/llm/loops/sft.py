@@ -30,6 +30,9 @@ from labcore.spec.activity import part_of
 from labcore.spec.record import Pictures, Record
 from labcore.tasks.look import answer_of
 
+LAST_ONLY = ("SFT learns only the last answer of conversations with several, because the chat template writes an "
+             "earlier answer differently, for example without its thoughts: set template=chatml to learn all of them.")
+
 
 def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per update, until the steps are done or enough of the sampled completions are right.
@@ -88,7 +91,8 @@ def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any],
     knobs = session.knobs
     problems = next_rows(session, session.task.problems, int(knobs["sequences_per_step"]))
     examples = encode_examples(session.rendering, problems, session.context, session.device)
-    session.say_last_only(examples.last_only)
+    if examples.last_only:
+        session.say_once(LAST_ONLY)
     prompts, answers = examples.prompts, examples.answers
     measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
     session.tokens += total

@@ -145,9 +145,8 @@ def test_an_evaluation_says_how_far_it_is(data):
     made, heard = started(data, "grpo", "prompts", held_out_prompts=4), []
     with listening(lambda *given: heard.append(str(now(*given)))):
         held_out.measured(made)
-    for place, kind in ((0, "sampled"), (-1, "greedy")):
-        words = f"{kind} completions of held-out prompts 1 to 4 of 4, sampling {{}} of 6 tokens"
-        assert heard[place] == words.format(0 if kind == "sampled" else 5)
+    words = "{} completions of held-out prompts 1 to 4 of 4, sampling {} of 6 tokens"
+    assert heard[0] == words.format("sampled", 0) and words.format("greedy", 5) in heard
 
 
 def test_only_pretrained_weights_have_no_interval_by_default(data, tmp_path):
