@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,7 +149,7 @@ def _again(asked: Asked) -> None:
     asked.begun, asked.new = time.time(), True
 
 
-def _try(do, *args: Any) -> None:
+def _try(do: Callable[..., object], *args: Any) -> None:
     try:
         do(*args)
     except LabError as error:

@@ -52,7 +52,7 @@ def param(default: Any, read: Callable[[str], Any] = str, write: Callable[[Any],
     return field(default=default, metadata={"read": read, "write": write, "key": key})
 
 
-def params(page: type) -> dict[str, Param]:
+def params(page: type) -> dict[str, Param[Any]]:
     """The parameters of a page by the names of its dataclass's fields."""
     return {each.name: Param(each.metadata["key"] or each.name, each.default, each.metadata["read"],
                              each.metadata["write"]) for each in fields(page)}
@@ -85,7 +85,7 @@ class Fault:
 # ---- reading and writing, without a browser --------------------------------------------------------------------
 
 
-def parsed(declared: Iterable[Param], said: Mapping[str, str]) -> tuple[dict[str, Any], list[Fault]]:
+def parsed(declared: Iterable[Param[Any]], said: Mapping[str, str]) -> tuple[dict[str, Any], list[Fault]]:
     """The values that an address holds, by key, and what of it cannot be. An empty text that does not fit is none."""
     known = {each.key: each for each in declared}
     values, faults = {}, []
@@ -112,7 +112,7 @@ def written(page: Any) -> dict[str, str]:
     return texts({each: getattr(page, name) for name, each in params(type(page)).items()})
 
 
-def texts(values: Mapping[Param, Any]) -> dict[str, str]:
+def texts(values: Mapping[Param[Any], Any]) -> dict[str, str]:
     """What of some values is no default, as an address holds it."""
     return {each.key: each.write(value) for each, value in values.items() if value != each.default}
 
@@ -140,7 +140,8 @@ def query() -> dict[str, str]:
 
 def get(one: Param[T]) -> T:
     """One parameter of the address; its default where it says none that fits."""
-    return parsed([one], query())[0].get(one.key, one.default)
+    found: T = parsed([one], query())[0].get(one.key, one.default)
+    return found
 
 
 def put(one: Param[T], value: Any, *, default: Any = None) -> None:

@@ -171,7 +171,7 @@ class Draft:
     def values(self) -> dict[str, Value]:
         """Every knob's value. Where defaults have become others, as with other weights or another length limit, knobs
         at their defaults have the new ones."""
-        kept = self.fields["knobs"].setdefault(self.place, {})
+        kept: dict[str, Value] = self.fields["knobs"].setdefault(self.place, {})
         usual = self.fields.setdefault("usual", {}).setdefault(self.place, {})
         for knob in self.declared:
             if knob.key not in kept or (kept[knob.key] == usual.get(knob.key) != knob.default):
@@ -181,7 +181,8 @@ class Draft:
 
     @property
     def steps(self) -> int:
-        return self.fields["steps"].get(self.fields["algorithm"], self.usual_steps)
+        steps: int = self.fields["steps"].get(self.fields["algorithm"], self.usual_steps)
+        return steps
 
     @property
     def usual_steps(self) -> int:
@@ -269,7 +270,7 @@ class Draft:
         link.settle({**link.texts({each: values[each.key] for each in declared}), **_view()})
 
 
-def _choices(kind: Kind, steps: int = 0) -> list[Param]:
+def _choices(kind: Kind, steps: int = 0) -> list[Param[Any]]:
     """What of a draft a link can hold besides its knobs; `steps` is the algorithm's own number of them."""
     task = _some if kind.any_task else link.one_of(kind.tasks)
     return [Param("algorithm", kind.algorithm, link.one_of(kind.algorithms)), Param("mix", "", mixed.check_name),
@@ -285,7 +286,7 @@ def _some(said: str) -> str:
     return said
 
 
-def _knobs(declared: Iterable[Knob]) -> list[Param]:
+def _knobs(declared: Iterable[Knob]) -> list[Param[Any]]:
     return [Param(knob.key, knob.default, knob.parse, str) for knob in declared]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 import streamlit as st
 
@@ -164,7 +165,7 @@ def on(colour: str) -> str:
     return "#FFFFFF" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.2 else "#0E1116"
 
 
-def layout(kind: str, height: int = 300) -> dict:
+def layout(kind: str, height: int = 300) -> dict[str, Any]:
     """Plotly layout of a static picture on a light or dark ground."""
     ink, line = ("#E7EAEE", "#343B44") if kind == "dark" else ("#1B1F24", "#E3E6EA")
     axis = {"gridcolor": line, "zerolinecolor": line, "linecolor": line, "title": {"font": {"size": 13}},

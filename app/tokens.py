@@ -30,12 +30,12 @@ class View:
 
     label: str
     unit: str
-    values: Callable[[dict], list[float | None]]
+    values: Callable[[dict[str, Any]], list[float | None]]
     signed: bool = False
     centre: float = 0.0
 
 
-def _listed(key: str) -> Callable[[dict], list[float | None]]:
+def _listed(key: str) -> Callable[[dict[str, Any]], list[float | None]]:
     return lambda completion: completion.get(key) or []
 
 
@@ -183,4 +183,5 @@ def _arithmetic(completion: dict[str, Any], place: int) -> str:
 
 def _cut(completion: dict[str, Any], place: int) -> str:
     """The side on which the surrogate cuts a token off, or ""; earlier files do not say."""
-    return (completion.get("cut") or [""] * (place + 1))[place]
+    side: str = (completion.get("cut") or [""] * (place + 1))[place]
+    return side

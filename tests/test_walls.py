@@ -133,6 +133,14 @@ def test_each_fault_is_found(source, path):
     assert faults(source, path)
 
 
+def test_the_type_checker_is_strict_on_every_module():
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["mypy"]
+    assert checked["strict"] and set(checked["files"]) == {"labcore", "app", "pages"}
+    excepted = [rule["module"] for rule in checked["overrides"]]
+    named = [name for each in excepted for name in ([each] if isinstance(each, str) else each)]
+    assert not [name for name in named if name.split(".")[0] in (*checked["files"], "*")]
+
+
 def test_pages_say_what_stands_where_and_nothing_else():
     for path in (ROOT / "pages").glob("*.py"):
         text = path.read_text("utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -126,7 +127,7 @@ def _of(run: RunRow, step: int) -> str:
     return f"{title(run)}, step {step:,}"
 
 
-def _has(panel: str):
+def _has(panel: str) -> Callable[[RunRow], bool]:
     return lambda run: panel in run.spec.row.panels
 
 

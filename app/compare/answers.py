@@ -95,7 +95,7 @@ def supported(run: RunRow) -> bool:
     return run.spec.kind == "llm" and bool(steps(run.id))
 
 
-def _task(run: RunRow) -> tuple:
+def _task(run: RunRow) -> tuple[Any, ...]:
     spec = run.spec
     return spec.task, spec.data, *spec.of_task.items()
 

@@ -29,11 +29,11 @@ class Sent:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple, tuple[Any, Lines]] = {}
+        self._made: dict[tuple[Any, ...], tuple[Any, Lines]] = {}
         self._given: dict[str, Lines] = {}
         self._scene: Any = None
-        self._used: set[tuple | str] = set()  # keys of both in this scene, and in the one before
-        self._before: set[tuple | str] = set()
+        self._used: set[tuple[Any, ...] | str] = set()  # keys of both in this scene, and in the one before
+        self._before: set[tuple[Any, ...] | str] = set()
 
     def begin(self, scene: Any) -> None:
         """`scene`, anything that can be compared, is drawn from here on."""
@@ -44,7 +44,7 @@ class Sent:
         self._given = {panel: lines for panel, lines in self._given.items() if panel in kept}
         self._scene, self._before, self._used = scene, self._used, set()
 
-    def lines(self, what: tuple, version: Any, make: Callable[[], Lines]) -> Lines:
+    def lines(self, what: tuple[Any, ...], version: Any, make: Callable[[], Lines]) -> Lines:
         """The lines of `what`, made anew where their version is another one."""
         self._used.add(what)
         if what not in self._made or self._made[what][0] != version:
@@ -60,15 +60,16 @@ class Sent:
 
 
 def sent() -> Sent:
-    return st.session_state.setdefault(SENT, Sent())
+    found: Sent = st.session_state.setdefault(SENT, Sent())
+    return found
 
 
-def version(group: Group) -> tuple:
+def version(group: Group) -> tuple[Any, ...]:
     """Another one whenever a group's lines may be others."""
     return tuple((trace.run, trace.axes["step"].size, trace.breaks) for trace in group.traces)
 
 
-def family_version(chosen: Chosen, group: Group) -> tuple:
+def family_version(chosen: Chosen, group: Group) -> tuple[Any, ...]:
     """The same of the runs that a group's forks began from, and which of its own runs were forked."""
     above = chosen.above
     forked = {parent.run for parent in above.values()}

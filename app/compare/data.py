@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 
@@ -228,7 +229,7 @@ def _shared(traces: Sequence[Trace]) -> list[str]:
     return [axis for axis in EQUAL if begun and all(axis in axes for axes in begun)]
 
 
-def look_of(chosen: Chosen) -> list[dict]:
+def look_of(chosen: Chosen) -> list[dict[str, Any]]:
     """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold.
 
     `short` is the name without a fork's parent; `end`, for which there is little room at the end of the line, leaves

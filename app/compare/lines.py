@@ -162,4 +162,5 @@ def digits(values: np.ndarray, count: int = 6) -> list[float]:
     with np.errstate(divide="ignore"):
         size = np.floor(np.log10(np.abs(values, where=values != 0, out=np.ones(values.shape))))
     scale = 10.0 ** np.clip(count - 1 - size, -300, 300)
-    return (np.round(values * scale) / scale).tolist()
+    rounded: list[float] = (np.round(values * scale) / scale).tolist()
+    return rounded

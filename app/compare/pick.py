@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -71,11 +72,11 @@ def title(run: RunRow) -> str:
 
 def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:
     """Those of the offered that differ from the chosen ones by their seed only; a knob changed mid-run is more."""
-    chosen: dict[tuple, set[int]] = {}  # setting -> its seeds
+    chosen: dict[tuple[Any, ...], set[int]] = {}  # setting -> its seeds
     for source in sources:
         if isinstance(source, RunRow):
             chosen.setdefault(setting(source), set()).add(source.spec.seed)
-    found: dict[tuple, RunRow] = {}
+    found: dict[tuple[Any, ...], RunRow] = {}
     for run in offered if chosen else ():
         of = setting(run)
         if run.step and run.spec.parent is None and run.spec.seed not in chosen.get(of, {run.spec.seed}):
@@ -83,7 +84,7 @@ def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[st
     return [run.id for run in found.values() if not KnobHistory(run.spec, lab().store.events_after(run.id)).changes]
 
 
-def setting(run: RunRow) -> tuple:
+def setting(run: RunRow) -> tuple[Any, ...]:
     """What runs have in common that differ by their seed only, but for what was changed mid-run."""
     spec = run.spec
     return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent, spec.mix,

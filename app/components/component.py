@@ -55,7 +55,7 @@ class Component:
         return published(self.name, b"\n".join(path.read_bytes() for path in self.files))
 
     @cached_property
-    def _registered(self) -> Callable:
+    def _registered(self) -> Callable[..., Any]:
         loader = f"""
 export default async function (component) {{
   const module = await import(new URL("app/static/{self.script}", document.baseURI));

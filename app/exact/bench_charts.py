@@ -28,9 +28,10 @@ def figure(found: Mapping[str, Any], key: str, unit: str, ideal: float | None, k
     drawn = go.Figure()
     for place, label in enumerate(labels):
         own = [row for row in rows if row["label"] == label]
-        middle, below, above = ([each(row[key]) for row in own] for each in (
-            lambda v: v[0], lambda v: v[0] - v[1] if v[1] is not None else 0, lambda v: v[2] - v[0] if v[2] is not None
-            else 0))
+        numbers = [row[key] for row in own]
+        middle = [mean for mean, _, _ in numbers]
+        below = [0 if low is None else mean - low for mean, low, _ in numbers]
+        above = [0 if high is None else high - mean for mean, _, high in numbers]
         error = {"type": "data", "array": above, "arrayminus": below, "symmetric": False, "thickness": 1.3, "width": 3}
         marker = {"size": 9, "symbol": SYMBOLS[place % len(SYMBOLS)],
                   "color": theme.palette(kind)[place % len(theme.palette(kind))]}

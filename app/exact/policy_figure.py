@@ -54,7 +54,7 @@ def shown(prompt: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, An
 
 def label(row: Mapping[str, Any]) -> str:
     """A completion as text, with a sign where it ended by itself."""
-    return row["text"] + (END if row["ended"] else "")
+    return f"{row['text']}{END if row['ended'] else ''}"
 
 
 def colour(key: str, kind: str) -> str:

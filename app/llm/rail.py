@@ -71,7 +71,8 @@ def _values(run: RunRow) -> Values:
     kept = st.session_state.setdefault("rail:values", {})
     if kept.get(run.id, (None,))[0] != run.step:
         kept[run.id] = run.step, newest(run)
-    return kept[run.id][1]
+    values: Values = kept[run.id][1]
+    return values
 
 
 def newest(run: RunRow) -> Values:

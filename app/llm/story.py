@@ -91,7 +91,7 @@ def groups_of(samples: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _of_batch(group: dict[str, Any]) -> dict[str, Any]:
     """A group of the batch as if it were watched: equal answers are one, with the mean of their advantages."""
-    found: dict[Key, list[dict]] = {}
+    found: dict[Key, list[dict[str, Any]]] = {}
     for completion in group["completions"]:
         found.setdefault(key_of(completion), []).append(completion)
     return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
@@ -120,7 +120,7 @@ def _total(logprobs: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(logprobs) else None
 
 
-def _mean(completions: list[dict], key: str) -> float | None:
+def _mean(completions: list[dict[str, Any]], key: str) -> float | None:
     found = [each[key] for each in completions if each.get(key) is not None]
     return sum(found) / len(found) if found else None
 
@@ -150,7 +150,7 @@ def spread(group: dict[str, Any]) -> float:
     if not count:
         return 0.0
     mean = sum(reward * times for reward, times in rewards) / count
-    return (sum(times * (reward - mean) ** 2 for reward, times in rewards) / count) ** 0.5
+    return float((sum(times * (reward - mean) ** 2 for reward, times in rewards) / count) ** 0.5)
 
 
 def _movement(group: dict[str, Any]) -> float:

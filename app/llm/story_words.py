@@ -70,7 +70,7 @@ def sentence(group: dict[str, Any]) -> str:
     return " ".join(filter(None, (judged(sampled, count), _right(answers) or _favoured(sampled))))
 
 
-def judged(sampled: list[dict], count: int) -> str:
+def judged(sampled: list[dict[str, Any]], count: int) -> str:
     """How many answers are right, or that nothing tells them apart."""
     rewards = {answer["reward"] for answer in sampled}
     if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
@@ -85,7 +85,7 @@ def judged(sampled: list[dict], count: int) -> str:
     return f"{many} of {count} answers {'is' if right == 1 else 'are'} right."
 
 
-def _right(answers: list[dict]) -> str:
+def _right(answers: list[dict[str, Any]]) -> str:
     """What the update does to the right answers together, and to the wrong ones that were sampled.
 
     The right ones are those among the samples that the verifier accepts; where it accepts none, those that are followed
@@ -114,7 +114,7 @@ def _together(logprobs: Iterable[float]) -> float:
     return most + log(sum(exp(each - most) for each in found))
 
 
-def _favoured(sampled: list[dict]) -> str:
+def _favoured(sampled: list[dict[str, Any]]) -> str:
     """Where no right answer is known: what becomes of the likeliest of the answers with the highest reward."""
     known = [answer for answer in sampled if answer["reward"] is not None and answer["after"] is not None]
     if len({answer["reward"] for answer in known}) < 2:
@@ -123,7 +123,7 @@ def _favoured(sampled: list[dict]) -> str:
     return f"After the update the answer with the highest reward {_of(best)}."
 
 
-def _of_pair(group: dict[str, Any], chosen: dict, rejected: dict) -> str:
+def _of_pair(group: dict[str, Any], chosen: dict[str, Any], rejected: dict[str, Any]) -> str:
     """What the update does to a pair: the margin, and both sides."""
     if chosen["after"] is None:
         return f"The margin is {_plain(group.get('margin_before'))} before the update."
@@ -155,5 +155,5 @@ def _plain(value: float | None) -> str:
     return "–" if value is None else number(value, 2)
 
 
-def _of_role(answers: list[dict], role: str) -> dict | None:
+def _of_role(answers: list[dict[str, Any]], role: str) -> dict[str, Any] | None:
     return next((answer for answer in answers if answer.get("role") == role), None)

@@ -115,13 +115,13 @@ def _share(band: Band, samples: Sequence[Sample]) -> float:
                  / sum(each.times for each in samples), 5)
 
 
-def _mean(answers: Sequence[dict], key: str) -> float | None:
+def _mean(answers: Sequence[dict[str, Any]], key: str) -> float | None:
     """The mean over the samples that have it."""
     known = [(answer[key], answer["count"]) for answer in answers if answer[key] is not None]
     return sum(value * count for value, count in known) / sum(count for _, count in known) if known else None
 
 
-def _change(answers: Sequence[dict]) -> float | None:
+def _change(answers: Sequence[dict[str, Any]]) -> float | None:
     """How much likelier the updates made the samples of some answers, in the mean, nats."""
     known = [(answer["logprob_after"] - answer["logprob_before"], answer["count"]) for answer in answers
              if answer["logprob_after"] is not None and answer["logprob_before"] is not None]
@@ -143,7 +143,7 @@ def sentence(group: Group, found: Sequence[Band]) -> str:
     return f"{said} After the update the mean log-prob{told}.".strip()
 
 
-def _named(band: Band, answers: Sequence[dict]) -> str:
+def _named(band: Band, answers: Sequence[dict[str, Any]]) -> str:
     if band.exact is not None:
         return f"{band.label} one{'s' * (sum(answer['count'] for answer in answers) != 1)}"
     return f"answers {'' if band.label == UNSCORED else 'with '}{band.label}"

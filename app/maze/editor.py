@@ -75,10 +75,10 @@ def show(draft: Draft) -> None:
         _files(draft, maze)
 
 
-def _tools(draft: Draft) -> dict:
+def _tools(draft: Draft) -> dict[str, Any]:
     """What is painted, and undo. Returns the brush: its sign, and the pay of each sign that has one."""
     own = {"G": CELL_REWARDS["goal"], "T": CELL_REWARDS["trap"], "R": CELL_REWARDS["reward"]}
-    brush = st.session_state.setdefault("maze_brush", {"sign": "#", **own})
+    brush: dict[str, Any] = st.session_state.setdefault("maze_brush", {"sign": "#", **own})
 
     def chosen() -> None:
         brush["sign"] = st.session_state["brush"]
@@ -160,7 +160,8 @@ Place = tuple[str, str]  # a task, and the text of the maze where it is `own`
 
 def _history(draft: Draft) -> tuple[list[Place], list[Place]]:
     """What can be undone and what can be redone, the latest last."""
-    return st.session_state.setdefault(f"maze_history:{draft.scope}", ([], []))
+    history: tuple[list[Place], list[Place]] = st.session_state.setdefault(f"maze_history:{draft.scope}", ([], []))
+    return history
 
 
 def _here(draft: Draft) -> Place:

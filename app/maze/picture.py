@@ -131,4 +131,4 @@ def _choice(field: str, title: str, options: dict[str, str], help: str | None = 
 
     st.segmented_control(title, list(options), format_func=options.__getitem__, default=shown.value, required=True,
                          key=shown.key, on_change=chosen, help=help, label_visibility="collapsed")
-    return shown.value
+    return str(shown.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -123,7 +123,7 @@ def badge(slot: int) -> str:
     return f'<span class="rl-letter" style="background:{colour};color:{on(colour)}">{LETTERS[slot]}</span>'
 
 
-def _stage(slot: int, model: Model, to) -> None:
+def _stage(slot: int, model: Model, to: Callable[[str], None]) -> None:
     """A slider along the run's training, from untrained weights to its newest checkpoint, which stays the newest."""
     stages = [each.name for each in offered(model.run)]
     present = model.pinned.name if model.step is None and not model.stage else model.name

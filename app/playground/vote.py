@@ -104,7 +104,7 @@ def _badged(names: list[str]) -> dict[str, str]:
             for name, title in zip(names, titles(names), strict=True)}
 
 
-def _state(of: tuple) -> dict[str, Any]:
+def _state(of: tuple[Any, ...]) -> dict[str, Any]:
     """Where this tab is in the vote. Other models or settings begin anew, and never with the questions of before."""
     state = st.session_state.get(STATE)
     if state is None or state["of"] != of:
@@ -114,8 +114,8 @@ def _state(of: tuple) -> dict[str, Any]:
     return state
 
 
-def _ballot(question: dict[str, Any], sides: list[tuple[str, dict]], badged: dict[str, str], about: dict[str, Any],
-            ballots: int) -> None:
+def _ballot(question: dict[str, Any], sides: list[tuple[str, dict[str, Any]]], badged: dict[str, str],
+            about: dict[str, Any], ballots: int) -> None:
     """The two answers; after the vote who wrote them, as `badged` says, and the verifier's verdicts."""
     state = st.session_state[STATE]
     choice = state["choice"]
@@ -134,7 +134,7 @@ def _ballot(question: dict[str, Any], sides: list[tuple[str, dict]], badged: dic
                       on_click=_next, args=(ballots, _where(state)), width="stretch")
 
 
-def _card(place: int, model: str, badged: str, answer: dict, choice: int | str | None) -> str:
+def _card(place: int, model: str, badged: str, answer: dict[str, Any], choice: int | str | None) -> str:
     cut = ' <span class="rl-muted">(cut)</span>' if answer["truncated"] else ""
     line = ""
     if choice is not None:
@@ -148,12 +148,12 @@ def _card(place: int, model: str, badged: str, answer: dict, choice: int | str |
             f"<code>{readable(answer['text'])}</code>{cut}{line}</div>")
 
 
-def _where(state: dict[str, Any]) -> tuple:
+def _where(state: dict[str, Any]) -> tuple[Any, ...]:
     """Which question is on the page: a key that is hit twice before the page is drawn again counts once."""
     return state["of"], state["seed"], state["round"]
 
 
-def _vote(choice: int | str, where: tuple, prompt: votes.Prompt, sides: list[tuple[str, dict]],
+def _vote(choice: int | str, where: tuple[Any, ...], prompt: votes.Prompt, sides: list[tuple[str, dict[str, Any]]],
           about: dict[str, Any]) -> None:
     """Keep the vote, the first on its question; only then are the names shown."""
     state = st.session_state[STATE]
@@ -172,7 +172,7 @@ def _vote(choice: int | str, where: tuple, prompt: votes.Prompt, sides: list[tup
     state["choice"] = choice
 
 
-def _next(ballots: int, where: tuple) -> None:
+def _next(ballots: int, where: tuple[Any, ...]) -> None:
     state = st.session_state[STATE]
     if _where(state) != where:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,8 @@ def groups_of(entries: Iterable[Entry]) -> list[str]:
 
 def picked() -> list[str]:
     """The ids of the selected runs."""
-    return st.session_state.setdefault(PICKED, [])
+    picked: list[str] = st.session_state.setdefault(PICKED, [])
+    return picked
 
 
 def pick(run_ids: Iterable[str]) -> None:
@@ -133,7 +134,7 @@ def said(sentence: str | None, undo: Iterable[str] = (), error: bool = False) ->
     st.session_state[SAID] = (sentence, tuple(undo), error) if sentence else None
 
 
-def done(do, *args: Any) -> None:
+def done(do: Callable[..., object], *args: Any) -> None:
     """A button's callback: do it, read the list anew, and say in words what went wrong if it did."""
     said(None)
     st.session_state[STALE] = True

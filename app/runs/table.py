@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -86,7 +87,7 @@ def _pixels(value: object) -> int:
 
 
 def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, deleted: bool,
-           opened: Callable[[], None]) -> dict:
+           opened: Callable[[], None]) -> dict[str, Any]:
     """How each column is shown; `pixels` as `widths` gives them."""
     column, wide = st.column_config, pixels.get
     tags = sorted({tag for entry in entries for tag in entry.tags})

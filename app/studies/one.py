@@ -19,6 +19,7 @@ from labcore.errors import LabError
 from labcore.files.paths import max_runs, read_only
 from labcore.jobs import jobs
 from labcore.runs import sweep
+from labcore.spec.run_spec import RunSpec
 from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
 from labcore.studies import plan, recorded
 from labcore.studies.plan import Runs
@@ -93,7 +94,7 @@ def _start(study: Study, runs: Runs) -> None:
                          query_params=link.written(place))
 
 
-def _launch(specs: list) -> None:
+def _launch(specs: list[RunSpec]) -> None:
     try:
         plan.queue(lab().store, specs)
         lab().launcher.wake()
@@ -188,6 +189,7 @@ def _own(study: Study, runs: Runs) -> Result | None:
     known = st.session_state.setdefault(KNOWN, {})
     if known.get("runs") != (study.key, finished):
         known |= {"runs": (study.key, finished), "result": result(lab().store, study, runs)}
-    return known["result"]
+    found: Result | None = known["result"]
+    return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import jobs
-from app.held import held
+from app.held import Held, held
 from app.session import Draft
 from app.tokens import literal
 from labcore.errors import LabError
@@ -92,7 +92,7 @@ def _choose(draft: Draft, there: Sequence[str]) -> None:
         options = [NONE, *there] if chosen in (NONE, *there) else [NONE, chosen, *there]
         shown = held(f"map:{draft.scope}:{draft.task_row.data}:{role}", chosen, of=tuple(options))
 
-        def changed(role: str = role, shown=shown) -> None:
+        def changed(role: str = role, shown: Held = shown) -> None:
             taken = {**names, role: shown.taken() or NONE}
             draft.values["fields"] = ",".join(f"{name}={own}" for name, own in taken.items() if own != NONE)
 

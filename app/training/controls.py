@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pkgutil import resolve_name
+from typing import Any
 
 import streamlit as st
 
@@ -124,7 +125,7 @@ def _seen(target: Target, knob: Knob) -> set[float]:
     return seen
 
 
-def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict:
+def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict[str, Any]:
     """Arguments that every widget shares; `unit`: the label says it, since the value does not.
 
     The caller gives the value as the widget's default: see `app.held`.

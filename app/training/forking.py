@@ -69,7 +69,7 @@ def wish_with(run_id: str, knob: str, value: Value, before: int) -> None:
 
 def asked() -> bool:
     """Whether the dialog waits for the page to be drawn; says so once."""
-    return st.session_state.pop(ASKED, False)
+    return bool(st.session_state.pop(ASKED, False))
 
 
 def show(beside: RunRow | None) -> None:
@@ -172,7 +172,8 @@ def _values(scope: str, base: RunSpec, marked: Change | None, found: Wish) -> di
             st.session_state[key][marked.knob] = marked.before
         if found.knob in base.knobs:
             st.session_state[key][found.knob] = found.value
-    return st.session_state[key]
+    values: dict[str, Value] = st.session_state[key]
+    return values
 
 
 def _knobs(target: controls.Target, knobs: list[Knob], step: int, first: str) -> None:

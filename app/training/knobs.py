@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -71,7 +72,8 @@ def model_label(key: str) -> str:
     return f"{key} {MODELS[key].parameters}" if key in MODELS else naming.model(key)
 
 
-def _pick(draft: Draft, field: str, title: str, options: list[str], words, value: str = "", **more) -> None:
+def _pick(draft: Draft, field: str, title: str, options: list[str],
+          words: Callable[[str], str], value: str = "", **more: Any) -> None:
     value = value or draft.fields[field]
     shown = held(f"{field}:{draft.scope}", value, of=tuple(options))
     if value not in options:
@@ -173,7 +175,7 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
 def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
     """The session's knob values of a going run, brought up to what changed elsewhere since the last look."""
     seen = st.session_state.setdefault(f"seen:{run.id}", dict(current))
-    values = st.session_state.setdefault(f"values:{run.id}", dict(current))
+    values: dict[str, Value] = st.session_state.setdefault(f"values:{run.id}", dict(current))
     for key, value in current.items():
         if value != seen.get(key):
             values[key] = seen[key] = value

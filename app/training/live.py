@@ -47,7 +47,7 @@ def _every(state: str) -> float | None:
 
 def feed_of(run: RunRow) -> Feed:
     """The session's feed of a run, brought up to date from the store."""
-    feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
+    feed: Feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
     if not feed.steps and not active(run):
         feed.take(_rows(run.id, run.step, run.ended), [])
     feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))

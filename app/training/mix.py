@@ -6,7 +6,7 @@ The card is there as soon as a choice is not the named algorithm's.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -133,7 +133,7 @@ def _name(draft: Draft) -> None:
                   args=(draft, True))
 
 
-def _text(draft: Draft, title: str, take) -> None:
+def _text(draft: Draft, title: str, take: Callable[[str], object]) -> None:
     box = held(f"mix:name:{draft.scope}", draft.fields["mix"])
 
     def changed() -> None:
@@ -146,7 +146,7 @@ def _text(draft: Draft, title: str, take) -> None:
     st.text_input(title, box.value, max_chars=mixed.LONGEST, key=box.key, on_change=changed)
 
 
-def _or_error(do) -> None:
+def _or_error(do: Callable[[], object]) -> None:
     """Every fault is one sentence on the page."""
     try:
         do()

@@ -67,7 +67,8 @@ def _pages() -> Pages:
 
 
 def _page() -> Page:
-    return st.session_state.setdefault("drawings", Page())
+    page: Page = st.session_state.setdefault("drawings", Page())
+    return page
 
 
 def every(usual: float) -> float:

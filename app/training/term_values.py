@@ -21,13 +21,13 @@ SAID = 3  # metrics beside a term
 DURING_UPDATES = ("ratio/max",)  # a token's number is of the policy after them: side by side they would not agree
 
 
-def _k1(completion: dict) -> list[float | None]:
+def _k1(completion: dict[str, Any]) -> list[float | None]:
     """log π − log π_ref of each token."""
     return [new - ref for new, ref in zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [],
                                           strict=False)]
 
 
-def _own_ratio(completion: dict) -> list[float | None]:
+def _own_ratio(completion: dict[str, Any]) -> list[float | None]:
     """The ratio as the algorithm takes it: of the whole sequence where it does."""
     return completion.get("own_ratio") or completion.get("ratio") or []
 

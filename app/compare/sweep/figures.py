@@ -19,6 +19,7 @@ from app.status import STATES
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import Metric
 from labcore.compare.best import Standing
+from labcore.compare.statistics import Mean
 from labcore.compare.table import Group
 from labcore.compare.traces import Trace
 from labcore.spec.run_spec import RunSpec
@@ -106,7 +107,10 @@ def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Stan
               for column in range(grid.columns)] for row in range(grid.rows)]
     found = [mean.mean for line in means for mean in line if mean] or [0.0]
     middle = min(found) + 0.45 * (max(found) - min(found))
-    bright = (lambda mean: mean.mean < middle) if metric.better == "lower" else (lambda mean: mean.mean > middle)
+
+    def bright(mean: Mean) -> bool:
+        return mean.mean < middle if metric.better == "lower" else mean.mean > middle
+
     figure = go.Figure(go.Heatmap(
         z=[[mean and mean.mean for mean in line] for line in means],
         text=[[_coloured(_cell(mean, metric), "#14171B" if mean and bright(mean) else "#FFFFFF") for mean in line]
@@ -159,7 +163,8 @@ def _dots(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Sta
 
 
 def _value(grid: Grid, groups: Sequence[Group], label: str) -> Value:
-    return next(group.config[grid.knobs[0].key] for group in groups if group.label == label)
+    found: Value = next(group.config[grid.knobs[0].key] for group in groups if group.label == label)
+    return found
 
 
 def _value_axis(figure: go.Figure, metric: Metric, which: str) -> None:

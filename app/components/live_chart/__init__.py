@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -12,7 +13,8 @@ from app.components.plotly import CURVES, Chart
 CHART = Chart(Path(__file__).parent, *CURVES)
 
 
-def live_chart(data: dict, key: str, on_resync: Callable[[], None], on_marker: Callable[[str, int], None]) -> None:
+def live_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
+               on_marker: Callable[[str, int], None]) -> None:
     """Mount the grid. `data` is what `app.training.feed.payload` makes.
 
     `on_resync` is called when rows were missed; `on_marker` gets the run and the event of a knob's marker whose words

@@ -18,7 +18,8 @@ CLIP = Component(HERE)
 @cache
 def content() -> dict[str, Any]:
     """The recording; see `docs/record_clip.py`."""
-    return json.loads((HERE / "clip.json").read_text(encoding="utf-8"))
+    clip: dict[str, Any] = json.loads((HERE / "clip.json").read_text(encoding="utf-8"))
+    return clip
 
 
 def spec() -> RunSpec:

@@ -58,7 +58,7 @@ def signal(group: Item) -> float:
 
 def _size(completion: Item) -> float:
     """The mean size of its tokens' advantages."""
-    found = completion.get("advantages") or [completion.get("advantage") or 0.0]
+    found: list[float] = completion.get("advantages") or [completion.get("advantage") or 0.0]
     return sum(map(abs, found)) / len(found)
 
 
@@ -211,7 +211,7 @@ def _facts(group: Item) -> str:
 
 def _rows(group: Item, knobs: Mapping[str, Value]) -> list[dict[str, Any]]:
     """Its different completions, the largest advantage first, then the best reward; equal ones are one row."""
-    same: dict[tuple, list[int]] = {}
+    same: dict[tuple[Any, ...], list[int]] = {}
     for place, each in enumerate(group["completions"]):
         key = (each["text"], bool(each.get("truncated")), credit.earned(each), each.get("advantage"))
         same.setdefault(key, []).append(place)

@@ -21,7 +21,8 @@ GROUPED = ("group_mean", "group_standardised", "batch_standardised", "leave_one_
 
 def earned(completion: Mapping[str, Any]) -> float | None:
     """The reward that the advantage is made from: after shaping, with a KL that is in it."""
-    return completion.get("earned", completion.get("reward"))
+    reward: float | None = completion.get("earned", completion.get("reward"))
+    return reward
 
 
 def rewards_of(group: Mapping[str, Any]) -> list[float]:
@@ -49,10 +50,11 @@ def baseline(group: Mapping[str, Any], completion: Mapping[str, Any], knobs: Map
     if kind in GROUPED:
         return mean(rewards)
     if ADVANTAGE[kind].critic:
-        return (completion.get("values") or [None])[0]
+        first: float | None = (completion.get("values") or [None])[0]
+        return first
     simple = ADVANTAGE[kind].level == "sequence" and knobs.get("normalisation", "none") == "none"
     if simple and kind in ("batch_mean", "greedy_baseline", "moving_average") and completion["advantage"] is not None:
-        return reward - completion["advantage"]
+        return reward - float(completion["advantage"])
     return None
 
 

@@ -13,6 +13,7 @@ from app.llm import reward_parts
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
 from app.llm.story_words import percent
+from app.theme import number
 from labcore.catalog.knob import Value
 
 Knobs = Mapping[str, Value]
@@ -47,7 +48,7 @@ def inside(kind: str, item: cards.Item, place: int, when: str, knobs: Knobs) -> 
     if kind == "pairs":
         sides = [_side(item[role], role, GIVEN[kind], lambda i, role=role: arithmetic.of_side(item[role], i))
                  for role in ("chosen", "rejected")]
-        return _shown(sides, _plainly(arithmetic.of_pair(item, knobs)), f"margin {tokens.number(item['margin'], 3)}")
+        return _shown(sides, _plainly(arithmetic.of_pair(item, knobs)), f"margin {number(item['margin'], 3)}")
     if kind == "examples":
         return _shown([_side(item, "", GIVEN[kind], lambda i: arithmetic.of_example(item, i, knobs))], [], "")
     whole = item["completions"][place]
@@ -61,8 +62,8 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     """A completion's reward, what it is compared with, and how the updates changed its probability."""
     reward, against = credit.earned(completion), credit.baseline(group, completion, knobs)
     made = reward_parts.said(completion)
-    parts = [] if reward is None else [f"reward {tokens.number(reward, 3)}" + (f" ({made})" if made else "")]
-    parts += [] if against is None else [f"baseline {tokens.number(against, 3)}"]
+    parts = [] if reward is None else [f"reward {number(reward, 3)}" + (f" ({made})" if made else "")]
+    parts += [] if against is None else [f"baseline {number(against, 3)}"]
     if completion.get("slope") and not arithmetic.has_met(completion):
         parts.append("kept after the step, without what its updates met")
     if completion.get("left_out"):
@@ -80,7 +81,7 @@ def _moved(before: float, after: float) -> str:
     ('probability 37 % → 61 % by the step', 'log-prob −20.0 → −21.5 nats by the step')
     """
     if max(before, after) < SMALL:
-        return f"log-prob {tokens.number(before, 1)} → {tokens.number(after, 1)} nats by the step"
+        return f"log-prob {number(before, 1)} → {number(after, 1)} nats by the step"
     first, last = (percent(exp(min(0.0, value))) for value in (before, after))
     return f"probability {first} → {last} by the step"
 

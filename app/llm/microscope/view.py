@@ -73,7 +73,7 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _inside(of: tuple, completion: int, when: str, knobs: tuple[tuple[str, Value], ...], _item: cards.Item,
+def _inside(of: tuple[Any, ...], completion: int, when: str, knobs: tuple[tuple[str, Value], ...], _item: cards.Item,
             ) -> dict[str, Any]:
     """`payload.inside`, once for a completion of a file: of hundreds of tokens it takes a while."""
     return payload.inside(of[-2], _item, completion, when, dict(knobs))
