@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from labcore.catalog import cartpole, choices, maze
+from labcore.catalog.families import credit
 from labcore.catalog.llm import algorithms, online, tasks
 from labcore.deep.session import DeepSession
 from labcore.envs import maze_presets
@@ -58,7 +59,7 @@ def test_an_algorithm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_choice_is_one_function_and_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = evaluated("member", choices)
+    chosen = evaluated("member", credit)
     monkeypatch.setattr(advantages, chosen.key, None, raising=False)  # taken away again at the end
     exec(BLOCKS["choice"], vars(advantages))
     family = replace(choices.ADVANTAGE, members=(*choices.ADVANTAGE.members, chosen))

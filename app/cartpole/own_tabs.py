@@ -128,5 +128,5 @@ def _has(panel: str):
     return lambda run: panel in run.spec.row.panels
 
 
-TABS = {"Surrogate": (surrogate, _has("surrogate")), "Value": (value, _has("explained_variance")),
+TABS = {"Surrogate": (surrogate, _has("surrogate_clip")), "Value": (value, _has("explained_variance")),
         "Variance": (variance, _has("gradient_variance"))}

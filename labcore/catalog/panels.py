@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from labcore.catalog.choices import SURROGATE
+
 Family = Literal["reward", "divergence", "entropy", "clip", "critic", "gradient", "system"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
@@ -55,15 +57,9 @@ _PANELS = (
     Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
     Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),
     Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
-    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised"), "gradient"),
-    Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
-    Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
-    Panel("surrogate_geometric", "Surrogates", ("surrogate/geometric_clip", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
-    Panel("surrogate_gamma", "Surrogates", ("surrogate/gamma_weight", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
+    *(Panel(f"surrogate_{member.key}", "Surrogates", (
+        *(metric.key for metric in member.logs), "surrogate/cpi", "surrogate/kl_penalised"), "gradient")
+      for member in SURROGATE if member.needs_ratio),
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
     Panel("unscored", "Not scored", ("unscored/reward",), "clip", small=True, prefix="unscored/"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),

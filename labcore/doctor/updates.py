@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from labcore.catalog import inactive
+from labcore.catalog import choices, inactive
+from labcore.catalog.conditions import ONE_UPDATE
 from labcore.catalog.metrics import METRICS
 from labcore.doctor.finding import Finding, Severity
 from labcore.doctor.patient import Patient, number, share
@@ -39,7 +40,8 @@ FEW = 5  # rows
 LOSSES = ("loss", "policy_loss", "value_loss", "grad_norm", "kl", "entropy", "reward")  # NaN in them ends all learning
 STEP_SIZE = ("learning_rate", "updates_per_batch", "epochs", "mini_batches")  # knobs: lower ones make smaller steps
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
-_CLIPS = ("clip_low", "clip_range", "gate_positive", "ratio_cap")
+# Knobs of what acts on the ratio.
+_CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
 
 
 def not_finite(patient: Patient) -> Finding | None:
@@ -81,7 +83,7 @@ def clip_cannot_act(patient: Patient) -> Finding | None:
     if patient.knobs:
         if not _one_update(patient):
             return None
-        evidence = inactive.ONE_UPDATE
+        evidence = ONE_UPDATE
     elif patient["clip_frac/region"].count < ENOUGH or any(patient["clip_frac/region"].last(40)):
         return None
     else:
@@ -114,7 +116,7 @@ def _seems_on_policy(patient: Patient) -> bool:
 
 def _one_update(patient: Patient) -> bool:
     """Whether each batch gets one update, by an algorithm that has something to clip."""
-    return any(key in patient.declared and inactive.reason(key, patient.knobs) == inactive.ONE_UPDATE
+    return any(key in patient.declared and inactive.reason(key, patient.knobs) == ONE_UPDATE
                for key in _CLIPS)
 
 
