@@ -53,12 +53,16 @@ def _written(values: tuple[float, ...]) -> str:
     return ",".join(f"{value:.4g}" for value in values)
 
 
+# A field for each knob.
+_Knobs: Any = make_dataclass("_Knobs", [(key, float | None, param(None, knob.parse)) for key, knob in KNOBS.items()],
+                             frozen=True)
+
+
 @dataclass(frozen=True)
-class Fixed:
+class Place(_Knobs):
     """None: what the run says, else the lab's default. `rho` is the ratio looked at, `a` the size of the advantage.
 
-    `shown` are the curves, `focus` the one that is explained, `close` that the ratios near 1 are drawn large. A knob of
-    a surrogate that is drawn is a field too.
+    `shown` are the curves, `focus` the one that is explained, `close` that the ratios near 1 are drawn large.
     Below: the small policy's rewards, `pair` (for two different tokens) and π_old; then the methods' step size and
     epochs, TRPO's δ, the step of the plain policy gradient, and the method along which the line goes.
     """
@@ -80,8 +84,6 @@ class Fixed:
     along: str = param("clip", link.one_of(METHODS))
 
 
-Place: type[Fixed] = make_dataclass("Place", [
-    (key, float | None, param(None, knob.parse)) for key, knob in KNOBS.items()], bases=(Fixed,), frozen=True)
 GRABBED = tuple(each.name for each in fields(Place) if each.name not in ("run", "at"))
 
 

@@ -70,6 +70,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("OpenRLHF", name="group_norm"))),
     Advantage("batch_standardised", "reward − group mean, over the batch's standard deviation",
               r"\frac{R - \bar R_g}{s + \epsilon}", "sequence", group=True, scaled=True, against="group", exact=True,
+              worked=lambda of: Worked("(R − mean R) / (std R of the batch + 10⁻⁴)",
+                                       "({reward} − {mean:b}) / ({batch_std} + 0.0001)"),
               bias="Direction: the batch's standard deviation depends on the same rewards that it divides.",
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "batch"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import exp
 from typing import Any
 
 from labcore.catalog.choice import Caution, Choice, Family, Letter, Pairs, PreferenceLoss, There
@@ -70,8 +71,9 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
                           "mismatched_kl"), (
     _difference("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", **_OWN,
                 any_divergence=True, elsewhere=(_dpo(_DPO_KL), There("OpenRLHF")),
-                worked=lambda of: Worked("−log σ", "−log(σ({margin}))",
-                                         "both sides are pushed with weight 1 − σ = {push:%}")),
+                worked=lambda of: Worked("−log σ(β(c − r))", "−log σ({margin})",
+                                         "both sides are pushed with weight 1 − σ = {push:%}",
+                                         {"push": 1 / (1 + exp(min(of["margin"], 500)))})),
     _difference("cdpo", "cDPO: the logistic loss with smoothed labels",
                 r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)", **_OWN,
                 knobs=(LABEL_SMOOTHING,), any_divergence=True, cautions=(_AS_DPO,), elsewhere=(
