@@ -57,7 +57,7 @@ def _optimizer(*prefixes: str) -> Rules:
     """The numbers of Adam and the schedule; the last of `prefixes` is the critic's where there are two."""
     def at(option: str, value: Any, plan: Plan) -> dict[str, Any]:
         return {f"--{prefix}{option}": value for prefix in (
-            prefixes[:1] if plan.get("advantage") != "gae" else prefixes)}
+            prefixes if plan.critic else prefixes[:1])}
 
     betas = given(lambda plan, value: at("adam.betas", plan.betas, plan))
     return {"schedule": given(lambda plan, value: at("lr_scheduler", plan.scheduler, plan)),
@@ -204,8 +204,7 @@ def settings(plan: Plan) -> dict[str, Any]:
         return found | columns | _chat(plan) | {
             "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
             "--train.max_epochs": plan.episodes}
-    critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan[
-        "advantage"] == "gae" else {}
+    critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan.critic else {}
     return found | critic | _chat(plan) | {
         "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",

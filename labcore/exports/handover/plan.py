@@ -94,6 +94,11 @@ class Plan:
         return float(min(filter(None, bounds), default=0.0))
 
     @property
+    def critic(self) -> bool:
+        """Whether the run trains a critic."""
+        return any(each.critic for each in choices.chosen(choices.ADVANTAGE, self.spec.knobs))
+
+    @property
     def scheduler(self) -> str:
         """The learning rate schedule under the name that transformers has for it."""
         schedule = str(self["schedule"])

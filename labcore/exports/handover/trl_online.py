@@ -35,7 +35,7 @@ def _per_update(plan: Plan, _: Any) -> dict[str, Any]:
 
 
 def _whitened(plan: Plan, value: Any) -> Line:
-    if plan["advantage"] != "gae":  # the run whitens only what comes from a critic
+    if not plan.critic:  # the run whitens only what comes from a critic
         return Line("", value, {}, built_in=True)
     return Line("", value, {"scale_rewards": "batch" if value else "none"},
                 note="by the rewards' spread, not the advantages'")

@@ -48,7 +48,7 @@ _BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if
 
 def _of(plan: Plan, actor: str, critic: str) -> list[str]:
     """The settings of the policy, and of the critic where there is one."""
-    return [actor, critic] if plan["advantage"] == "gae" else [actor]
+    return [actor, critic] if plan.critic else [actor]
 
 
 def _of_models(key: str, note: str = "") -> Rule:
@@ -60,7 +60,7 @@ def _of_models(key: str, note: str = "") -> Rule:
 def _optimizer(*places: str) -> Rules:
     """The numbers of AdamW and the schedule, at `places`; the last one is the critic's where there are two."""
     def at(key: str, value: Any, plan: Plan) -> dict[str, Any]:
-        return {f"{place}.{key}": value for place in (places[:1] if plan.get("advantage") != "gae" else places)}
+        return {f"{place}.{key}": value for place in (places if plan.critic else places[:1])}
 
     def betas(plan: Plan, value: Any) -> Line:
         usual = plan.betas == (0.9, 0.999)
@@ -198,8 +198,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     if plan.loop == "sft":
         return found | common | {
             "model.path": "$MODEL", **plain, "data.train_files": "train.parquet", "trainer.seed": plan.spec.seed}
-    critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan[
-        "advantage"] == "gae" else {}
+    critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan.critic else {}
     return found | common | critic | {
         "actor_rollout_ref.model.path": "$MODEL", **plain,
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
