@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+# What charts are about: those of one family share a hue.
+ChartFamily = Literal["reward", "divergence", "entropy", "clip", "critic", "gradient", "system"]
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -13,7 +16,8 @@ class Metric:
     `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
     ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
     where neither is (an entropy, a learning rate). `short` names its line among those of one chart. `kind` is the kind
-    of run that alone logs it.
+    of run that alone logs it. `chart` gives it a chart of its own, in a family of charts, which every run that logs it
+    has; without one it is drawn where `panels` names it.
     """
 
     key: str
@@ -28,6 +32,7 @@ class Metric:
     better: Literal["higher", "lower", ""] = ""
     short: str = ""
     kind: str = ""
+    chart: ChartFamily | None = None
 
     @property
     def line(self) -> str:

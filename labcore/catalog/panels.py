@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from labcore.catalog.choices import SURROGATE
+from labcore.catalog.metric import ChartFamily
+from labcore.catalog.metrics import METRICS
 
-Family = Literal["reward", "divergence", "entropy", "clip", "critic", "gradient", "system"]
-FAMILIES: tuple[Family, ...] = get_args(Family)
+FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Panel:
     key: str
     title: str
     metrics: tuple[str, ...]
-    family: Family
+    family: ChartFamily
     small: bool = False
     groups: bool = False
     held_out: tuple[str, ...] = ()
@@ -110,6 +111,9 @@ _PANELS = (
     Panel("env_speed", "Speed", ("env_steps_per_second",), "system"),
 )
 
-PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
-NAMED = frozenset(metric for panel in _PANELS for metric in panel.metrics)
+# The charts of single metrics, which are declared with these.
+OWN = tuple(Panel(metric.key.replace("/", "_"), metric.label, (metric.key,), metric.chart)
+            for metric in METRICS.values() if metric.chart)
+PANELS: dict[str, Panel] = {panel.key: panel for panel in (*_PANELS, *OWN)}
+NAMED = frozenset(metric for panel in PANELS.values() for metric in panel.metrics)
 SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel.metrics)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from labcore.catalog import reward_terms
 from labcore.catalog.choices import REWARD, chosen
 from labcore.catalog.knob import Value
-from labcore.catalog.panels import PANELS
+from labcore.catalog.panels import OWN, PANELS
 
 
 def masked(knobs: Mapping[str, Value]) -> bool:
@@ -37,6 +37,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
     "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
+    **{panel.key: lambda knobs: False for panel in OWN},  # where it is logged
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,
 }
 

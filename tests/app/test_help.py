@@ -17,7 +17,7 @@ RESERVED = {"C", "R"}
 
 
 def test_every_page_is_told_in_a_line():
-    assert {page for page, *_ in help.PAGES} | {"help"} == {path.stem for path in (ROOT / "pages").glob("*.py")}
+    assert {page.key for page in help.PAGES} == {path.stem for path in (ROOT / "pages").glob("*.py")}
 
 
 def test_no_shortcut_that_a_button_declares_is_missing():
