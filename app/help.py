@@ -13,6 +13,7 @@ from app import link
 from app.held import held
 from app.lab import lab
 from app.link import Param
+from app.page_list import PAGES
 from app.shortcuts import shortcuts
 from app.theme import symbol
 from labcore.catalog.knob import Knob, shown
@@ -25,26 +26,6 @@ from labcore.sinks.choice import SETTING as LOG
 from labcore.spec.run_spec import every_knob
 from labcore.store.dialects import shown as place
 from labcore.workers.executors import choice
-
-# (page, its name, what it is for)
-PAGES = (
-    ("home", "Home", "A recorded run, and where to start."),
-    ("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to grab, with the exact value "
-     "beside every estimate."),
-    ("surrogate", "Surrogate explorer", "PPO's objective and its relatives against the ratio, with a run's tokens; "
-     "TRPO, PPO and a too large step on a policy where all is exact."),
-    ("lessons", "Lessons", "A claim, your prediction, a short run, and a verdict computed from its numbers."),
-    ("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration to "
-     "PPO."),
-    ("cartpole", "CartPole", "Networks learn to act, in CartPole or any Gymnasium world with discrete actions."),
-    ("llm", "LLM lab", "Train a language model by SFT, DPO or reinforcement, and turn its knobs while it learns."),
-    ("exact", "Exact", "The same algorithms on problems so small that every completion is known: estimates beside the "
-     "truth, and the way to the optimum π*."),
-    ("compare", "Compare", "Runs over each other: which is better, at what cost, with what evidence. Sweeps, too."),
-    ("studies", "Studies", "What papers claim, tested here: ten sweeps with their cost, and a verdict by a rule."),
-    ("playground", "Playground", "Ask up to three checkpoints the same question; vote, and train on your votes."),
-    ("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, make room."),
-)
 
 FIND = Param("find", "")
 WORDS = (
@@ -85,10 +66,11 @@ In the maze the arrow keys move the cursor and Enter paints or asks. Tab reaches
 
 def pages() -> None:
     """Each page in a line, with its link."""
-    for page, title, words in PAGES:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
-            st.page_link(f"../pages/{page}.py", label=title, width=110)
-            st.html(f'<span style="font-size:14px">{html.escape(words)}</span>', width="stretch")
+    for page in PAGES:
+        if page.words:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
+                st.page_link(page.script, label=page.title, width=110)
+                st.html(f'<span style="font-size:14px">{html.escape(page.words)}</span>', width="stretch")
 
 
 def keyboard() -> None:

@@ -10,6 +10,7 @@ import streamlit as st
 from app import listing, session
 from app.components.recorded_clip import content, recorded_clip, spec
 from app.lab import lab
+from app.page_list import PAGES
 from app.status import STATES, duration, failed_at_once
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
@@ -27,16 +28,14 @@ HERO = """<div class="rl-hero"><h1>Watch a language model learn by reinforcement
 <p>A small transformer learns on your own machine, live. Move a knob while it runs, and see which token, which group and
 which term of the equation made the curve turn.</p></div>"""
 
-# (title, icon, words, (page, label) of what is behind it)
+# (title, icon, words); the list of pages says which are behind it
 DOORS = (
     ("Learn", ":material/school:", "Entropy, KL and estimators as pictures you can grab; claims to predict and check; "
-     "values and policies in worlds you can see.",
-     (("foundations", "Foundations"), ("lessons", "Lessons"), ("maze", "Maze"), ("cartpole", "CartPole"))),
+     "values and policies in worlds you can see."),
     ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself; or "
-     "train one so small that every number is known exactly.",
-     (("llm", "LLM lab"), ("exact", "Exact"), ("playground", "Playground"))),
+     "train one so small that every number is known exactly."),
     ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "
-     "sweeps and forks.", (("compare", "Compare"), ("studies", "Studies"), ("runs", "All runs"))),
+     "sweeps and forks."),
 )
 
 
@@ -79,13 +78,14 @@ def _run_live() -> None:
 def doors() -> None:
     """Three ways in."""
     with st.container(key="doors"):
-        for column, (title, icon, words, links) in zip(st.columns(len(DOORS)), DOORS, strict=True):
+        for column, (title, icon, words) in zip(st.columns(len(DOORS)), DOORS, strict=True):
             with column.container(border=True, height="stretch", gap="xsmall"):
                 st.markdown(f"**{icon} {title}**")
                 st.caption(words)
                 with st.container(horizontal=True, gap="small"):
-                    for page, label in links:
-                        st.page_link(f"../pages/{page}.py", label=label, icon=":material/arrow_forward:")
+                    for page in PAGES:
+                        if page.door == title:
+                            st.page_link(page.script, label=page.named or page.title, icon=":material/arrow_forward:")
 
 
 def go_on() -> None:

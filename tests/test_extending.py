@@ -1,10 +1,15 @@
-"""docs/extending.md does what it says: its code blocks, run as they stand, add an algorithm, a choice, a task, a maze
-and a method for it, and a deep method.
+"""docs/extending.md does what it says: its code blocks, run as they stand, add an algorithm, a choice of each family, a
+task, a metric, a page, a maze and a method for it, and a deep method.
+
+What is added to a lab is written into a copy of it, in so few files, and `extended_lab.py` drives the copy.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -17,6 +22,7 @@ import pytest
 import torch
 
 from labcore.catalog import cartpole, choices, maze
+from labcore.catalog.families import credit
 from labcore.catalog.llm import algorithms, online, tasks
 from labcore.deep.session import DeepSession
 from labcore.envs import maze_presets
@@ -30,7 +36,7 @@ from labcore.tabular.td_learner import Tables
 from labcore.tabular.walks import Step
 
 DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
-BLOCKS = dict(re.findall(r"```python (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
+BLOCKS = dict(re.findall(r"```(?:python|js) (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
 FEW = {"prompts_per_step": 2, "group_size": 4, "sft_steps": 0}
 
 
@@ -57,8 +63,72 @@ def test_an_algorithm_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(isfinite(value) for record in records for value in record.metrics.values())
 
 
-def test_a_choice_is_one_function_and_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = evaluated("member", choices)
+# What is added to a lab: by kind the files, each with the places at which blocks of the page are written into it:
+# before a line, as the last item of a table by its name, or at the end ("").
+_FAMILIES = "labcore/catalog/families"
+ADDED = {
+    "an advantage": {f"{_FAMILIES}/credit.py": {"ADVANTAGE": "member"}, "labcore/maths/advantages.py": {"": "choice"}},
+    "a surrogate": {
+        f"{_FAMILIES}/surrogates.py": {"SURROGATE = Family(": "surrogate_knob", "SURROGATE": "surrogate"},
+        "labcore/maths/surrogates.py": {"": "surrogate_function"},
+        "app/components/surrogate_explorer/twin_tempered.js": {"": "surrogate_twin"}},
+    "an estimate of the KL": {f"{_FAMILIES}/kl.py": {"KL_ESTIMATOR": "kl"}, "labcore/maths/kl.py": {"": "kl_function"}},
+    "a normalisation": {f"{_FAMILIES}/credit.py": {"NORMALISATION": "normalisation"},
+                        "labcore/maths/normalisation.py": {"": "normalisation_function"}},
+    "a preference loss": {f"{_FAMILIES}/preferences.py": {"PREFERENCE_LOSS": "loss"},
+                          "labcore/maths/preferences.py": {"": "loss_function"}},
+    "a task": {"labcore/catalog/llm/tasks.py": {"TASKS": "row"}, "labcore/tasks/reverse.py": {"": "task"}},
+    "a metric with a chart": {
+        "labcore/catalog/metrics.py": {"_ALL": "metric"},
+        "labcore/llm/objective.py": {"    return {key: float(value) for key": "metric_logged"}},
+    "a page": {"app/page_list.py": {"PAGES": "page_line"}, "pages/credits.py": {"": "page"}},
+}
+
+
+def written(text: str, place: str, block: str) -> str:
+    """A file with a block in its place: at its end, before a line, or as the last item of the table of that name."""
+    if not place:
+        return f"{text.rstrip()}\n\n\n{block}" if text else block
+    if (start := text.find(f"\n{place}")) < 0:
+        raise AssertionError(f"there is no {place}")
+    if place.isidentifier():
+        closing = re.compile(r"\n(    )?\){1,2}\n").search(text, start + 1).start() + 1
+        indented = "".join(f"    {line}" for line in block.rstrip().splitlines(keepends=True))
+        return f"{text[:closing]}{indented},\n{text[closing:]}"
+    indent = " " * (len(place) - len(place.lstrip()))
+    indented = "".join(f"{indent}{line}" for line in block.splitlines(keepends=True))
+    return f"{text[:start + 1]}{indented}{'' if indent else chr(10)}{text[start + 1:]}"
+
+
+def test_how_many_files_an_addition_takes() -> None:
+    assert {kind: len(files) for kind, files in ADDED.items()} == dict.fromkeys(ADDED, 2) | {"a surrogate": 3}
+
+
+def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: Path) -> None:
+    root = Path(__file__).parents[1]
+    for folder in ("labcore", "app", "pages"):
+        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "static"))
+    (tmp_path / "app" / "static").mkdir()
+    for name in ("extended_lab", "app/conftest", "app/asking", "app/seeding"):
+        copied = tmp_path / "tests" / f"{name}.py"
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / "tests" / f"{name}.py", copied)
+    for files in ADDED.values():
+        for name, places in files.items():
+            file = tmp_path / name
+            text = file.read_text(encoding="utf-8") if file.exists() else ""
+            for place, block in places.items():
+                text = written(text, place, BLOCKS[block])
+            file.write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "pytest", "tests/extended_lab.py", "-q", "-p", "no:cacheprovider",
+                           "-p", "no:xdist", "--rootdir", tmp_path], cwd=tmp_path, capture_output=True, text=True,
+                          check=False, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_an_added_baseline_is_not_moved_by_one_lucky_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = evaluated("member", credit)
     monkeypatch.setattr(advantages, chosen.key, None, raising=False)  # taken away again at the end
     exec(BLOCKS["choice"], vars(advantages))
     family = replace(choices.ADVANTAGE, members=(*choices.ADVANTAGE.members, chosen))

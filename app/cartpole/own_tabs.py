@@ -131,5 +131,5 @@ def _has(panel: str) -> Callable[[RunRow], bool]:
     return lambda run: panel in run.spec.row.panels
 
 
-TABS = {"Surrogate": (surrogate, _has("surrogate")), "Value": (value, _has("explained_variance")),
+TABS = {"Surrogate": (surrogate, _has("surrogate_clip")), "Value": (value, _has("explained_variance")),
         "Variance": (variance, _has("gradient_variance"))}

@@ -13,7 +13,8 @@ from app import naming
 from app.lab import titled
 from app.status import duration
 from app.theme import number
-from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.metric import Metric
+from labcore.catalog.metrics import METRICS
 from labcore.compare import statistics
 from labcore.compare.best import BEST, Standing
 from labcore.compare.budget import CLOSE, FINAL

@@ -14,6 +14,7 @@ from app.session import runs_of, show_error, show_run
 from app.tokens import literal
 from app.training import forking, reward_line
 from app.training.feed import Feed
+from labcore.catalog.choices import REWARD, chosen
 from labcore.catalog.knob import Value, shown
 from labcore.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.errors import LabError
@@ -23,8 +24,6 @@ from labcore.runs.titles import title as title_of
 from labcore.spec.run_spec import RunSpec, knobs_of
 from labcore.store.rows import RunRow
 
-# Reward sources that log gold beside their own, without a reward model.
-OTHERS = ("order_only", "own_function", "judge")
 WORST_CASE = "worst_case_ensemble"
 STRONGER = 3  # times β, where it is not below what the task takes
 
@@ -53,7 +52,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 def fits(run: RunRow) -> bool:
     """Whether the rewards of a run are those of a proxy."""
-    return bool(chain.scorers(run.spec)) or run.spec.knobs.get("reward_source") in OTHERS
+    return bool(chain.scorers(run.spec)) or any(
+        source.proxy and not source.scorer for source in chosen(REWARD, run.spec.knobs))
 
 
 def nearest(there: list[int], step: int) -> int:

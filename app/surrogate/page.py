@@ -13,9 +13,11 @@ from app.held import held
 from app.lab import in_words, lab
 from app.naming import to_choose
 from app.surrogate import tokens
-from app.surrogate.place import KNOBS, SHOWN, USUAL_BETA, Place, grab
+from app.surrogate.place import KNOBS, SHOWN, SURROGATES, USUAL_BETA, Place, grab
 from app.surrogate.tokens import Tokens
 from app.tokens import literal
+from labcore.catalog import choices
+from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.store.rows import RunRow
 
@@ -51,14 +53,25 @@ def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
     lab_own = {key: float(knob.default) for key, knob in KNOBS.items()}
     usual = {**lab_own, **FREE, **(_of_tokens(shown) if shown else {})}
     said = {name: value for name in usual if (value := getattr(place, name)) is not None and value != usual[name]}
-    return {"usual": usual, "said": said, "step": shown.step if shown else None,
+    dials = [_dial(knob, [name for name, needed in SURROGATES.items() if key in needed])
+             for key, knob in KNOBS.items()]
+    return {"usual": usual, "said": said, "drawn": list(SURROGATES), "dials": dials,
+            "step": shown.step if shown else None,
             "tokens": [[dot.ratio, dot.advantage] for dot in shown.thinned] if shown else [],
             "count": len(shown.dots) if shown else 0}
 
 
+def _dial(knob: Knob, keys: list[str]) -> dict[str, Any]:
+    """A knob of some surrogates as a slider: over the range that usually works, where it declares one."""
+    low, high = knob.safe or (knob.low or 0.0, knob.high if knob.high is not None else 2 * float(knob.default) or 1.0)
+    log = knob.scale == "log" and low > 0
+    return {"name": knob.key, "label": knob.title, "keys": keys, "low": low, "high": high, "log": log,
+            **({} if log else {"step": (high - low) / 100})}
+
+
 def _of_tokens(shown: Tokens) -> dict[str, Any]:
     """What a run says: its knobs, its surrogate, and the usual size of its advantages."""
-    more = [] if shown.surrogate in SHOWN else [shown.surrogate]
+    more = [shown.surrogate] if shown.surrogate in SURROGATES.keys() - {*SHOWN} else []
     return {**shown.knobs, "focus": shown.surrogate, "a": float(f"{shown.usual:.3g}"), "close": True,
             "rho": round(1 + 1.5 * shown.knobs.get("clip_high", FREE["rho"] - 1), 6), "shown": [*SHOWN, *more],
             **({"delta": shown.delta} if shown.delta else {})}
@@ -92,6 +105,10 @@ def _step_of(place: Place, run: RunRow) -> Tokens | None:
     except LabError as error:
         st.info(in_words(error), icon=":material/info:")
         return None
+    own = run.spec.knobs.get(choices.SURROGATE.key)
+    if own is not None and own not in SURROGATES:
+        st.caption(f"The surrogate of this run, {choices.SURROGATE[str(own)].label}, cannot be drawn here: its tokens "
+                   "stand on the unclipped one.")
     if len(steps := tokens.steps_of(run)) > 1:
         at = held("surrogate:at", shown.step, tuple(steps))
         st.select_slider("Step", steps, at.value, key=at.key, width=260,

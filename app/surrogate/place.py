@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, make_dataclass
 from typing import Any
 
 from app import link
+from app.components.surrogate_explorer import is_drawn
 from app.link import param
 from app.training.clock import AT
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
-from labcore.catalog.llm.knobs import CRITIC, GAMMA_WEIGHT, GATE_NEGATIVE, GATE_POSITIVE, ONLINE, RATIO_CAP
+from labcore.catalog.llm.knobs import ONLINE
 from labcore.errors import LabError
 
 PAGE = "../pages/surrogate.py"
 
-# The knobs of all surrogates of a ratio, and β. Their defaults are those of the lab.
-_KNOBS = {knob.key: knob for knob in (*ONLINE, *CRITIC, RATIO_CAP, GATE_POSITIVE, GATE_NEGATIVE, *GAMMA_WEIGHT)}
-_WITH_RATIO = tuple(choice for choice in choices.SURROGATE.members if choice.needs_ratio)
-KNOBS: dict[str, Knob] = {key: _KNOBS[key] for key in dict.fromkeys(
-    ("beta", *(key for choice in _WITH_RATIO for key in choice.needs)))}
+_DRAWN = tuple(choice for choice in choices.SURROGATE if choice.needs_ratio and is_drawn(choice.key))
+# The knobs of all surrogates that are drawn, and β. Their defaults are those of the lab.
+KNOBS: dict[str, Knob] = {knob.key: knob for knob in (
+    *(knob for knob in ONLINE if knob.key == "beta"), *(knob for choice in _DRAWN for knob in choice.knobs))}
 USUAL_BETA = 0.5  # the lab's own default is 0, which is no penalty
-SURROGATES = ("cpi", "clip", "kl_penalised", *(choice.key for choice in _WITH_RATIO if choice.key != "clip"))
+# By the surrogates that are drawn, their knobs; the two beside the choices are what the clip is compared with.
+SURROGATES: dict[str, tuple[str, ...]] = {"cpi": (), "clip": (), "kl_penalised": ("beta",)} | {
+    choice.key: choice.needs for choice in _DRAWN}
 SHOWN = ("cpi", "clip", "kl_penalised", "bounded_clip", "detached_weight", "soft_gate")
 METHODS = ("trpo", "vpg", *SURROGATES)
 TOKENS = 3  # of the small policy
@@ -51,8 +53,13 @@ def _written(values: tuple[float, ...]) -> str:
     return ",".join(f"{value:.4g}" for value in values)
 
 
+# A field for each knob.
+_Knobs: Any = make_dataclass("_Knobs", [(key, float | None, param(None, knob.parse)) for key, knob in KNOBS.items()],
+                             frozen=True)
+
+
 @dataclass(frozen=True)
-class Place:
+class Place(_Knobs):
     """None: what the run says, else the lab's default. `rho` is the ratio looked at, `a` the size of the advantage.
 
     `shown` are the curves, `focus` the one that is explained, `close` that the ratios near 1 are drawn large.
@@ -67,18 +74,6 @@ class Place:
     rho: float | None = param(None, link.number(0, 1e6))
     a: float | None = param(None, link.number(0.01, 1e6))
     close: bool | None = param(None, link.switch)
-    beta: float | None = param(None, KNOBS["beta"].parse)
-    clip_low: float | None = param(None, KNOBS["clip_low"].parse)
-    clip_high: float | None = param(None, KNOBS["clip_high"].parse)
-    clip_delta: float | None = param(None, KNOBS["clip_delta"].parse)
-    dual_clip: float | None = param(None, KNOBS["dual_clip"].parse)
-    ratio_cap: float | None = param(None, KNOBS["ratio_cap"].parse)
-    gate_positive: float | None = param(None, KNOBS["gate_positive"].parse)
-    gate_negative: float | None = param(None, KNOBS["gate_negative"].parse)
-    gamma_power_positive: float | None = param(None, KNOBS["gamma_power_positive"].parse)
-    gamma_rate_positive: float | None = param(None, KNOBS["gamma_rate_positive"].parse)
-    gamma_power_negative: float | None = param(None, KNOBS["gamma_power_negative"].parse)
-    gamma_rate_negative: float | None = param(None, KNOBS["gamma_rate_negative"].parse)
     rewards: tuple[float, ...] = param((0.8, 0.5, 0.2), _numbers(-2, 2, TOKENS), _written)
     pair: float = param(1.0, link.number(0, 2))
     old: tuple[float, ...] = param((0.3, 0.2, 0.5), _policy, _written)

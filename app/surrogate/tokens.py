@@ -49,7 +49,7 @@ def has_ratio(run: RunRow) -> bool:
     surrogate = run.spec.knobs.get("surrogate")
     if surrogate is not None:
         return choices.SURROGATE[str(surrogate)].needs_ratio
-    return "surrogate" in run.spec.row.panels
+    return any(panel.startswith(f"{choices.SURROGATE.key}_") for panel in run.spec.row.panels)
 
 
 def steps_of(run: RunRow) -> list[int]:

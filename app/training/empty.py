@@ -14,7 +14,7 @@ from app.tokens import readable
 from app.training import mix, step_time
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import losses_of
+from labcore.catalog.choices import PAIRS, PREFERENCE_LOSS, chosen
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
@@ -26,9 +26,6 @@ from labcore.files.paths import read_only
 from labcore.tasks.look import answer_of
 from labcore.tasks.task import Pair, make_task
 
-# Preference losses that are not of the margin alone.
-_EACH_SIDE = {"kto", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"}
-_CHOSEN_TOO = {"orpo", "sft"}
 LONGEST = 60  # characters of a text of the user's file
 
 CSS = """
@@ -128,11 +125,14 @@ def _compared(with_reference: bool) -> tuple[str, str]:
 
 def trained(values: Mapping[str, Value]) -> str:
     """What a preference loss trains, and whether anything is sampled for it, in words."""
-    losses = losses_of(values)
-    what = ("Each side is trained by itself" if set(losses) & _EACH_SIDE else "The margin between the sides and the "
-            "chosen side are trained" if set(losses) & _CHOSEN_TOO else "Only the margin between the sides is trained")
-    each_step = values["pairs"] == "policy_each_step"
-    return f"{what}; {'the next pairs are sampled' if each_step else 'nothing is sampled'}."
+    losses = {loss.trains for loss in chosen(PREFERENCE_LOSS, values)}
+    what = ("Each side is trained by itself" if "sides" in losses else "The margin between the sides and the "
+            "chosen side are trained" if losses != {"margin"} else "Only the margin between the sides is trained")
+    return f"{what}; {'the next pairs are sampled' if _each_step(values) else 'nothing is sampled'}."
+
+
+def _each_step(values: Mapping[str, Value]) -> bool:
+    return any(source.each_step for source in chosen(PAIRS, values))
 
 
 def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
@@ -141,7 +141,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
     asked, right, wrong = map(_cut, example)
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{wrong} <span class="rl-muted">✗</span>'
     pairs = ("Pairs are made", "The reference model answers; of two answers the better one is chosen.")
-    if values.get("pairs") == "policy_each_step":
+    if _each_step(values):
         pairs = ("Pairs are made", "The policy answers at every step; of two answers the better one is chosen.")
     taught, until = "Prompts with the right answers.", "Until its sampled answers reach the target."
     if task.pairs and task.verifiable and row.loop == "reward_model":

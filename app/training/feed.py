@@ -9,7 +9,8 @@ from typing import Any
 
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.catalog.knob import Value, shown
-from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.metric import Metric
+from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS, Panel
 from labcore.catalog.right import named, right
 from labcore.catalog.switched import with_switched

@@ -13,6 +13,8 @@ from types import MappingProxyType
 
 from app.theme import symbol
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.choice import Surrogate
+from labcore.catalog.choices import SURROGATE
 from labcore.catalog.knob import Knob
 from labcore.catalog.panels import PANELS
 
@@ -47,9 +49,7 @@ QUANTITIES = (
     Term("loss", "Loss", "L", ("L",), own=("loss", "policy_loss")),
     Term("critic_loss", "Critic loss", "L^V", ("L^V",), own=("value_loss",)),
     Term("ratio", "Probability ratio of new to old policy", "ρ", (r"\rho", "s_i", "s_{i,t}", "w_i"), view="ratio",
-         ranges=True, about=("clip_frac/region", "surrogate/soft_gate", "ratio/max")),
-    Term("gate", "Gate, by the sign of the advantage", "τ", (r"\tau",), view="ratio",
-         about=("surrogate/soft_gate", "ratio/max")),
+         ranges=True, about=("clip_frac/region", "ratio/max")),
     Term("advantage", "Advantage", "Â", (r"\hat A", "A_t"), view="advantage", ranges=True,
          about=("frac_reward_zero_std", "explained_variance")),
     Term("k3", "KL estimate k3", "k_3", ("k_3",), own=("kl",), view="k3"),
@@ -80,17 +80,23 @@ QUANTITIES = (
     Term("limit", "Length limit", "L_{max}", ("L_{max}",), about=("completions/mean_length",), knob="max_new_tokens"),
 )
 
+def _moved_by(surrogate: Surrogate) -> tuple[str, ...]:
+    """The metrics that tell of a surrogate's own letters."""
+    return ("clip_frac/region",) if surrogate.cut else ("ratio/max", *(metric.key for metric in surrogate.logs))
+
+
+# The letters that only one surrogate has.
+LETTERS = tuple(Term(f"{member.key}_{place}", letter.label, letter.written, (letter.written,),
+                     about=_moved_by(member), view="ratio")
+                for member in SURROGATE for place, letter in enumerate(member.letters) if letter.label)
+
 # What a knob acts on: metrics, and the number of a token.
 ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
+    **{knob.key: (_moved_by(member), "ratio") for member in SURROGATE for knob in member.knobs},
     "beta": (("rewards/margins", "kl", "kl/step"), "k3"),
     "clip_low": (("clip_frac/low", "clip_frac/region"), "ratio"),
     "clip_high": (("clip_frac/high", "clip_frac/region"), "ratio"),
     "clip_range": (("clip_frac/region",), "ratio"),
-    "ratio_cap": (("clip_frac/region",), "ratio"),
-    "gate_positive": (("ratio/max", "surrogate/soft_gate"), "ratio"),
-    "gate_negative": (("ratio/max", "surrogate/soft_gate"), "ratio"),
-    **{f"gamma_{part}_{side}": (("ratio/max", "surrogate/gamma_weight"), "ratio")
-       for part in ("power", "rate") for side in ("positive", "negative")},
     "entropy_coef": (("entropy", "entropy/action"), "entropy"),
     "group_size": (("frac_reward_zero_std",), "advantage"),
     "gamma": (("explained_variance", "value_error"), "advantage"),
@@ -152,7 +158,8 @@ def _known(row: Algorithm) -> dict[str, Term]:
     knobs = [_of_knob(knob) for knob in row.knobs if knob.symbol and knob.key not in ELSEWHERE]
     keys = {knob.key for knob in row.knobs}
     taken = {spelling for term in knobs for spelling in term.written}
-    others = [term for term in QUANTITIES if not taken & set(term.written) and (term.knob in keys or term.panel(row))]
+    others = [term for term in (*LETTERS, *QUANTITIES)
+              if not taken & set(term.written) and (term.knob in keys or term.panel(row))]
     return {term.key: term for term in (*knobs, *others)}
 
 

@@ -20,7 +20,8 @@ Effect = Literal["live", "next batch", "restart"]
 
 LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
-           r"\omega": "ω", r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ", r"\Delta": "Δ"}
+           r"\zeta": "ζ", r"\kappa": "κ", r"\nu": "ν", r"\xi": "ξ", r"\phi": "φ", r"\chi": "χ", r"\omega": "ω",
+           r"\theta": "θ", r"\psi": "ψ", r"\Psi": "Ψ", r"\Delta": "Δ"}
 MOST_LISTED = 9  # names in a sentence
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8, and so JSON and the store, has none
 

@@ -6,51 +6,11 @@ Names follow TRL where it has one. A mean ends in `/mean…`, a share in `_frac`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
+from labcore.catalog import choices
 from labcore.catalog.knob import suggestion
+from labcore.catalog.metric import Metric
 from labcore.errors import LabError, quoted
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One logged number.
-
-    `about` separates what the run learnt ("training": equal for equal seeds) from what the machine did
-    ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
-    where neither is (an entropy, a learning rate). `short` names its line among those of one chart. `kind` is the kind
-    of run that alone logs it.
-    """
-
-    key: str
-    label: str
-    unit: str
-    help: str
-    symbol: str = ""
-    healthy: str = ""
-    scale: Literal["linear", "rate", "symlog"] = "linear"
-    digits: int = 3
-    about: Literal["training", "machine"] = "training"
-    better: Literal["higher", "lower", ""] = ""
-    short: str = ""
-    kind: str = ""
-
-    @property
-    def line(self) -> str:
-        """What its line is called in a chart of several: the label, or what follows its last comma."""
-        return self.short or self.label.rpartition(", ")[2]
-
-    @property
-    def axis(self) -> str:
-        """What stands at an axis: the label and its unit, once where they are the same word."""
-        return self.label if self.unit in ("", self.label.lower()) else f"{self.label}, {self.unit}"
-
-    @property
-    def inline(self) -> str:
-        """The label within a sentence: "exact match", "KL to the reference"."""
-        return self.label if self.label[1:2].isupper() else self.label[0].lower() + self.label[1:]
-
 
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
@@ -179,18 +139,7 @@ _ALL = (
            "0.05 the ratios are wrong from the start.", digits=4, better="lower"),
     Metric("surrogate/cpi", "Surrogate, unclipped", "advantage", "Mean of ratio × advantage: conservative policy "
            "iteration's objective.", r"L^{CPI}"),
-    Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped and the clipped "
-           "term.", r"L^{CLIP}", "At or below the unclipped one."),
-    Metric("surrogate/detached_weight", "Surrogate, capped weight", "advantage × nats", "Mean of the capped ratio as a "
-           "fixed weight, times advantage and log-probability.", r"L^{CISPO}"),
-    Metric("surrogate/soft_gate", "Surrogate, soft gate", "advantage", "Mean of the smoothly gated ratio times "
-           "advantage.", r"L^{SAPO}"),
-    Metric("surrogate/bounded_clip", "Surrogate, bounded clip", "advantage", "Mean of the clipped term, bounded where "
-           "the advantage is negative too.", r"L^{DUAL}", "At or below the unclipped one, but for the bound."),
-    Metric("surrogate/geometric_clip", "Surrogate, geometric mean", "advantage", "Mean of the geometric mean of "
-           "clipped token ratios times advantage.", r"L^{GMPO}"),
-    Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the reshaped sequence "
-           "ratio as a fixed weight, times advantage and log-probability.", r"L^{VESPO}"),
+    *(metric for family in choices.FAMILIES for member in family for metric in member.logs),
     Metric("surrogate/kl_penalised", "Surrogate, KL-penalised", "advantage", "Unclipped surrogate minus β × KL to the "
            "old policy.", r"L^{KLPEN}"),
     Metric("completions/mean_length", "Completion length", "tokens", "Mean completion length, the end token "

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
-Family = Literal["reward", "divergence", "entropy", "clip", "critic", "gradient", "system"]
-FAMILIES: tuple[Family, ...] = get_args(Family)
+from labcore.catalog.choices import SURROGATE
+from labcore.catalog.metric import ChartFamily
+from labcore.catalog.metrics import METRICS
+
+FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Panel:
     key: str
     title: str
     metrics: tuple[str, ...]
-    family: Family
+    family: ChartFamily
     small: bool = False
     groups: bool = False
     held_out: tuple[str, ...] = ()
@@ -55,15 +58,9 @@ _PANELS = (
     Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
     Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),
     Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
-    Panel("surrogate", "Surrogates", ("surrogate/clip", "surrogate/cpi", "surrogate/kl_penalised"), "gradient"),
-    Panel("surrogate_weight", "Surrogates", ("surrogate/detached_weight", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
-    Panel("surrogate_gate", "Surrogates", ("surrogate/soft_gate", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
-    Panel("surrogate_geometric", "Surrogates", ("surrogate/geometric_clip", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
-    Panel("surrogate_gamma", "Surrogates", ("surrogate/gamma_weight", "surrogate/cpi", "surrogate/kl_penalised"),
-          "gradient"),
+    *(Panel(f"surrogate_{member.key}", "Surrogates", (
+        *(metric.key for metric in member.logs), "surrogate/cpi", "surrogate/kl_penalised"), "gradient")
+      for member in SURROGATE if member.needs_ratio),
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
     Panel("unscored", "Not scored", ("unscored/reward", "frac_reward_unscored"), "clip", small=True,
           prefix="unscored/"),
@@ -115,6 +112,9 @@ _PANELS = (
     Panel("env_speed", "Speed", ("env_steps_per_second",), "system"),
 )
 
-PANELS: dict[str, Panel] = {panel.key: panel for panel in _PANELS}
-NAMED = frozenset(metric for panel in _PANELS for metric in panel.metrics)
+# The charts of single metrics, which are declared with these.
+OWN = tuple(Panel(metric.key.replace("/", "_"), metric.label, (metric.key,), metric.chart)
+            for metric in METRICS.values() if metric.chart)
+PANELS: dict[str, Panel] = {panel.key: panel for panel in (*_PANELS, *OWN)}
+NAMED = frozenset(metric for panel in PANELS.values() for metric in panel.metrics)
 SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel.metrics)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.metric import Metric
+from labcore.catalog.metrics import METRICS
 from labcore.catalog.task import Task
 
 _CHECKS = {"exact": "Exact match", "numeric": "Same number", "math": "Equal as mathematics",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from labcore.catalog import reward_terms
-from labcore.catalog.choices import REWARD
+from labcore.catalog.choices import REWARD, chosen
 from labcore.catalog.knob import Value
-from labcore.catalog.panels import PANELS
+from labcore.catalog.panels import OWN, PANELS
 
 
 def masked(knobs: Mapping[str, Value]) -> bool:
@@ -21,6 +21,10 @@ def _ensemble(knobs: Mapping[str, Value]) -> bool:
     return source in REWARD.names and REWARD[source].scorer and "," in str(knobs["reward_model"])
 
 
+def _parts(knobs: Mapping[str, Value]) -> bool:
+    return any(source.parts for source in chosen(REWARD, knobs)) or len(reward_terms.of(knobs)) > 1
+
+
 def _selective(knobs: Mapping[str, Value]) -> bool:
     return bool(knobs.get("overlong_filter")) or knobs.get("selection", "everything") != "everything"
 
@@ -28,11 +32,12 @@ def _selective(knobs: Mapping[str, Value]) -> bool:
 SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
     "selection": _selective,
-    "parts": lambda knobs: knobs.get("reward_source") == "correct_and_format" or len(reward_terms.of(knobs)) > 1,
+    "parts": _parts,
     "unscored": lambda knobs: False,  # where it is logged
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
     "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
+    **{panel.key: lambda knobs: False for panel in OWN},  # where it is logged
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,
 }
 

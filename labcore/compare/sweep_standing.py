@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labcore.catalog.metrics import METRICS, Metric
+from labcore.catalog.metric import Metric
+from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.compare import ranking
 from labcore.compare.ranking import Axis, Effect, Ends, Setting, Values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from labcore.catalog.choices import RATIO, SURROGATE, chosen
 from labcore.doctor.finding import Finding
 from labcore.doctor.patient import Patient, number, share
 from labcore.doctor.signal import closer
@@ -31,7 +32,8 @@ def length_bias(patient: Patient) -> Finding | None:
 
 def _by_length(patient: Patient) -> dict[str, Any]:
     """The knob that takes the length out; none where ratio or surrogate are one number for all of a completion."""
-    by_token = patient.knobs.get("ratio") in ("token", "none") and patient.knobs.get("surrogate") != "geometric_clip"
+    whole = any(each.whole for each in chosen(SURROGATE, patient.knobs))
+    by_token = not whole and any(each.level == "token" for each in chosen(RATIO, patient.knobs))
     return patient.fix("aggregation", "constant_length") if by_token else {}
 
 

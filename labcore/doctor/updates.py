@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from labcore.catalog import inactive
+from labcore.catalog import choices, inactive
+from labcore.catalog.conditions import ONE_UPDATE
 from labcore.catalog.metrics import METRICS
 from labcore.doctor.finding import Finding, Severity
 from labcore.doctor.patient import Patient, number, share
@@ -40,7 +41,8 @@ LOSSES = ("loss", "policy_loss", "value_loss", "grad_norm", "kl", "entropy", "re
 _UPDATES = ("updates_per_batch", "epochs", "mini_batches")
 STEP_SIZE = ("learning_rate", *_UPDATES)  # knobs: lower ones make smaller steps
 _ONE = (("updates_per_batch", 2), ("epochs", 2))
-_CLIPS = ("clip_low", "clip_high", "clip_range", "gate_positive", "gate_negative", "ratio_cap")
+# Knobs of what acts on the ratio.
+_CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
 
 
 def not_finite(patient: Patient) -> Finding | None:
@@ -82,7 +84,7 @@ def clip_cannot_act(patient: Patient) -> Finding | None:
     if patient.knobs:
         if not _one_update(patient) or patient.usual(*_UPDATES, *_CLIPS):
             return None
-        evidence = inactive.ONE_UPDATE
+        evidence = ONE_UPDATE
     elif patient["clip_frac/region"].count < ENOUGH or any(patient["clip_frac/region"].last(40)):
         return None
     else:
@@ -115,7 +117,7 @@ def _seems_on_policy(patient: Patient) -> bool:
 
 def _one_update(patient: Patient) -> bool:
     """Whether each batch gets one update, by an algorithm that has something to clip."""
-    return any(key in patient.declared and inactive.reason(key, patient.knobs) == inactive.ONE_UPDATE
+    return any(key in patient.declared and inactive.reason(key, patient.knobs) == ONE_UPDATE
                for key in _CLIPS)
 
 

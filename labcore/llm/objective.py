@@ -56,7 +56,7 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     for weight in token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor}):
         token_losses = token_losses * weight
     if knobs["kl_placement"] == "loss":
-        token_losses = token_losses + knobs["beta"] * _kl(knobs, tensors)
+        token_losses = token_losses + knobs["beta"] * kl_of(knobs, tensors)
     token_losses = token_losses - knobs["entropy_coef"] * entropy
     aggregate = member(choices.AGGREGATION, knobs["aggregation"])
     return call(aggregate, knobs, {"token_losses": token_losses, "completion_mask": rollout.counted,
@@ -69,7 +69,7 @@ def ratio_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
     return found
 
 
-def _kl(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
+def kl_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
     """The KL estimate of each token; where it is weighed by a ratio, by the one that is chosen. (B, T) nats"""
     if choices.ratio_of(knobs).key != knobs["ratio"]:
         tensors = {**tensors, "ratio": call(member(choices.RATIO, knobs["ratio"]), knobs, tensors)}

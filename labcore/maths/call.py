@@ -16,7 +16,7 @@ from labcore.catalog.choice import Family
 
 
 @cache
-def member(family: Family, key: str) -> Callable[..., Any]:
+def member(family: Family[Any], key: str) -> Callable[..., Any]:
     """The function that the choice `key` of `family` names.
 
     Raises:
@@ -27,7 +27,7 @@ def member(family: Family, key: str) -> Callable[..., Any]:
 
 
 @cache
-def cut_of(family: Family, key: str) -> Callable[..., Any] | None:
+def cut_of(family: Family[Any], key: str) -> Callable[..., Any] | None:
     """The function that says what the choice `key` of `family` cuts off; None where it cuts nothing off.
 
     Raises:

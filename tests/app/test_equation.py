@@ -61,8 +61,8 @@ ENTROPY = ["knob_entropy_coef", "entropy"]
     ("vespo", ["loss", "length", "ratio", "advantage", "logprob", *ENTROPY, "knob_gamma_power_positive",
                "knob_gamma_rate_positive", "knob_gamma_power_negative", "knob_gamma_rate_negative",
                "knob_group_size"]),
-    ("sapo", ["loss", "length", "gate", "ratio", "advantage", *ENTROPY, "knob_gate_positive", "knob_gate_negative",
-              "knob_group_size"])])
+    ("sapo", ["loss", "length", "soft_gate_0", "ratio", "advantage", *ENTROPY, "knob_gate_positive",
+              "knob_gate_negative", "knob_group_size"])])
 def test_the_terms_of_an_equation(algorithm, found):
     assert [term.key for term in terms.of(KINDS["llm"].algorithms[algorithm])] == found
 

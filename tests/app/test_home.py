@@ -7,6 +7,7 @@ import pytest
 
 from app import home, listing
 from app.components.recorded_clip import HERE, content, spec
+from app.page_list import PAGES
 from labcore.spec.record import Record
 from labcore.spec.run_spec import make
 from labcore.store.rows import NO_PLACE
@@ -56,8 +57,9 @@ def test_how_long_the_run_takes_is_measured_here_or_said_of_where_it_was_recorde
 
 def test_each_door_leads_somewhere(page):
     there = links(page())
-    assert {label for _, _, _, links in home.DOORS for _, label in links} <= set(there)
-    assert [title for title, *_ in home.DOORS] == ["Learn", "Play", "Compare"]
+    doors = [title for title, *_ in home.DOORS]
+    assert doors == ["Learn", "Play", "Compare"] and {each.door for each in PAGES} == {*doors, ""}
+    assert {each.named or each.title for each in PAGES if each.door} <= set(there)
 
 
 @pytest.mark.parametrize("state", ["finished", "stopped", "failed"])

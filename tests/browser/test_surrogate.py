@@ -25,7 +25,8 @@ pytestmark = pytest.mark.browser
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 COMPONENTS = Path(__file__).parents[2] / "app" / "components"
 SCRIPTS = ["foundations/grab.js", "foundations/distribution.js", "surrogate_explorer/surrogate_maths.js",
-           "surrogate_explorer/surrogate_policy.js"]
+           "surrogate_explorer/surrogate_policy.js",
+           *(f"surrogate_explorer/{path.name}" for path in (COMPONENTS / "surrogate_explorer").glob("twin_*.js"))]
 # No ratio of the grid is a bound of one of these, where the gradient has no single value.
 SETTINGS = [{"beta": 0.5}, {"beta": 2.0, "clip_low": 0.33, "clip_high": 0.28, "dual_clip": 1.7, "ratio_cap": 1.3,
                             "gate_positive": 3.0, "gate_negative": 0.4, "gamma_rate_positive": 1.5},

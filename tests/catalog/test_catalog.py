@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, NO_LOSS, PREFERENCE_LOSS
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, NO_LOSS, PREFERENCE_LOSS, SURROGATE
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
 from labcore.catalog.knob import Knob, suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -308,7 +308,8 @@ def test_a_panel_draws_metrics_of_one_kind(key):
     panel = PANELS[key]
     drawn = [METRICS[name] for name in panel.metrics]
     assert panel.key == key and panel.title and drawn
-    assert key in SWITCHED or any(key in algorithm(name, of).panels for of, name in ROWS)
+    of_mixes = {f"surrogate_{choice.key}" for choice in SURROGATE}
+    assert key in {*SWITCHED, *of_mixes} or any(key in algorithm(name, of).panels for of, name in ROWS)
     assert len({metric.about for metric in drawn}) == 1
     assert len({metric.unit.split(" ")[0] for metric in drawn}) == 1  # "share of groups" beside "share of completions"
     beside = [METRICS[name] for name in panel.held_out]

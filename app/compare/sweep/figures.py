@@ -17,7 +17,7 @@ from app.compare.sweep.grid import Grid, title
 from app.compare.sweep.multiples import Look
 from app.status import STATES
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import Metric
+from labcore.catalog.metric import Metric
 from labcore.compare.best import Standing
 from labcore.compare.statistics import Mean
 from labcore.compare.table import Group

@@ -12,7 +12,7 @@ from typing import Any
 from app import theme
 from app.compare.lines import Line, Lines
 from app.compare.sweep.grid import Grid, words
-from labcore.catalog.metrics import Metric
+from labcore.catalog.metric import Metric
 
 Look = Mapping[str, Any]  # of a group: label, short, note, colour by theme, dash
 ROW, TALLEST = 150, 640  # pixels of a row of small charts, and of all of them

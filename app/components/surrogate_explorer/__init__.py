@@ -33,6 +33,11 @@ class Explorer(Component):
 EXPLORER = Explorer()
 
 
+def is_drawn(surrogate: str) -> bool:
+    """Whether a surrogate has a twin in JavaScript, by which it can be drawn and dragged."""
+    return (HERE / f"twin_{surrogate}.js").is_file()
+
+
 def surrogate_explorer(data: dict[str, Any], key: str, on_grab: Callable[[dict[str, Any]], None]) -> None:
     """Mount it. `data` is what `app.surrogate.page.payload` makes.
 

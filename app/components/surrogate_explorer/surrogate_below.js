@@ -1,8 +1,8 @@
 // The small policy: what can be grabbed of it, where the methods' steps go, and J, KL and the surrogates along one.
 
 const STRAIGHT = { trpo: ["-ink", ""], vpg: ["-ink", "3 4"] }; // methods of one step
-const nameOf = (key) => ({ trpo: "TRPO", vpg: "One large step", clip: "PPO" })[key] ?? NAMES[key];
-const lookOf = (key) => STRAIGHT[key] ?? COLOURS[key];
+const nameOf = (key) => ({ trpo: "TRPO", vpg: "One large step", clip: "PPO" })[key] ?? titleOf(key);
+const lookOf = (picture, key) => STRAIGHT[key] ?? curveOf(picture, key);
 const NAMED = ["trpo", "vpg", "clip"]; // beside their steps, besides the chosen one
 const ALPHAS = Array.from({ length: 61 }, (_, i) => i / 30);
 
@@ -36,8 +36,8 @@ function below(picture, parent) {
 }
 
 // Each method's way from θ_old with J and KL at its end. The surrogates are those that are drawn above.
-function methods({ now }) {
-  const keys = ["trpo", "vpg", ...Object.keys(SURROGATES).filter((key) => now.shown.includes(key) || key === now.along || key === "clip")];
+function methods({ now, data }) {
+  const keys = ["trpo", "vpg", ...data.drawn.filter((key) => now.shown.includes(key) || key === now.along || key === "clip")];
   const start = valueOf(now, now.old);
   return keys.map((key) => {
     const path = pathOf(key, now, now, now), policy = softmax(path.at(-1)), chosen = key === now.along;
@@ -74,7 +74,7 @@ function rewardBars(picture, parent) {
 
 function drawLine(picture, gains, kls, found) {
   const { now } = picture, { path } = found.find(({ chosen }) => chosen);
-  const keys = Object.keys(SURROGATES).filter((key) => !SURROGATES[key].weighs && now.shown.includes(key));
+  const keys = picture.data.drawn.filter((key) => !SURROGATES[key].weighs && now.shown.includes(key));
   const drawn = lineOf(now, path.at(-1), now, keys, ALPHAS), points = (values) => ALPHAS.map((alpha, i) => [alpha, values[i]]);
   const x = { label: "α: θ_old + α (θ_new − θ_old)", low: 0, high: 2 };
   const limit = 4 * Math.max(0.05, ...drawn.value.map(Math.abs));
@@ -92,7 +92,7 @@ function drawLine(picture, gains, kls, found) {
   }
   note(gains, gains.x(1) + 4, gains.top + 11, "θ_new", { class: "rl-f-unit" });
   for (const key of keys) {
-    const [colour, dash] = COLOURS[key];
+    const [colour, dash] = curveOf(picture, key);
     line(gains, points(drawn[key]).map(([a, y]) => [a, drawable(y, gains.y)]), { class: `rl-s${colour} rl-su-line`, "stroke-dasharray": dash, "data-line": key });
   }
   line(gains, points(drawn.value), { class: "rl-su-true", "data-line": "J" });
@@ -108,7 +108,7 @@ function stepTable(picture, parent) {
   node.tHead.innerHTML = "<tr><th>Step from π_old</th><th>J after it</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rowOf = (key) => {
-    const [colour, dash] = lookOf(key), cells = Array.from({ length: 5 }, () => el("td"));
+    const [colour, dash] = lookOf(picture, key), cells = Array.from({ length: 5 }, () => el("td"));
     const swatch = shape("svg", { width: 26, height: 8, "aria-hidden": true },
       shape("line", { class: `rl-s${colour}`, x1: 0, x2: 26, y1: 4, y2: 4, "stroke-dasharray": dash }));
     const name = el("button", { type: "button" });

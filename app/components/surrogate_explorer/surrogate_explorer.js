@@ -56,36 +56,24 @@ const INTRO = "π = softmax(θ) over three tokens writes two of them, without a 
   + "two tokens' r, plus w if they differ. All is summed exactly, nothing is sampled. Drag π_old and the rewards; ε, β, c and τ are those above.";
 
 // What is explained: shading, dots and words are those of this one.
-const focusChoice = (picture) => choice(picture, { label: "Explain", options: Object.keys(SURROGATES)
-  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, NAMES[key]]),
+const focusChoice = (picture) => choice(picture, { label: "Explain", options: picture.data.drawn
+  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, titleOf(key)]),
 read: () => picture.now.focus, write: (key) => write(picture, "focus", key) });
 
-// The knobs of the surrogates that are drawn.
+// The size of A, and the knobs of the surrogates that are drawn: each as the first twin that has it wants it, else as
+// the lab declares it.
 function knobsOf(picture) {
-  const of = (name, label, keys, more) => ({ ...dial(picture, name, { label, ...more }),
+  const { drawn, dials, usual } = picture.data;
+  const own = Object.assign({}, ...drawn.map((key) => SURROGATES[key].dials?.(picture) ?? {}).reverse());
+  const of = (name, keys, more) => ({ ...dial(picture, name, more),
     seen: () => keys.some((key) => key === picture.now.focus || picture.now.shown.includes(key)) });
-  const clips = ["clip", "bounded_clip", "geometric_clip"], { usual, said } = picture.data;
-  const most = (name, high) => ({ low: 0, high: Math.max(high, 2 * (said[name] ?? usual[name])) });
-  const epsilon = (name) => (usual[name] < NARROW ? { low: 0, high: Math.max(4 * usual[name], 0.01), step: usual[name] < 0.01 ? 1e-4 : 0.001 }
-    : { ...most(name, 1), step: 0.01 });
-  return [
-    of("a", "Size of A", Object.keys(SURROGATES), { low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
-    of("clip_low", "ε_low", clips, epsilon("clip_low")), of("clip_high", "ε_high", clips, epsilon("clip_high")),
-    of("beta", "β of the KL penalty", ["kl_penalised"], { ...most("beta", 3), step: 0.01 }),
-    of("dual_clip", "Dual clip c, 0: none", ["bounded_clip"], { ...most("dual_clip", 6), step: 0.1 }),
-    of("clip_delta", "Two-sided δ, 0: none", ["bounded_clip"], { ...most("clip_delta", 6), step: 0.1 }),
-    of("ratio_cap", "CISPO ε_max", ["detached_weight"], { ...most("ratio_cap", 8), step: 0.1 }),
-    of("gate_positive", "SAPO τ, A > 0", ["soft_gate"], { low: 0.1, high: 10, log: true }),
-    of("gate_negative", "SAPO τ, A < 0", ["soft_gate"], { low: 0.1, high: 10, log: true }),
-    of("gamma_power_positive", "VESPO k, A > 0", ["gamma_weight"], { ...most("gamma_power_positive", 6), step: 0.1 }),
-    of("gamma_rate_positive", "VESPO λ, A > 0", ["gamma_weight"], { ...most("gamma_rate_positive", 6), step: 0.1 }),
-    of("gamma_power_negative", "VESPO k, A < 0", ["gamma_weight"], { ...most("gamma_power_negative", 6), step: 0.1 }),
-    of("gamma_rate_negative", "VESPO λ, A < 0", ["gamma_weight"], { ...most("gamma_rate_negative", 6), step: 0.1 })];
+  return [of("a", drawn, { label: "Size of A", low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
+    ...dials.map(({ name, keys, ...declared }) => of(name, keys, { ...declared, ...own[name] }))];
 }
 
 function topWords(picture, [positive, negative, counted]) {
   const { now } = picture, ratio = Math.max(now.rho, 1e-4);
-  const of = (advantage) => `${NAMES[now.focus]} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
+  const of = (advantage) => `${titleOf(now.focus)} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
   positive.textContent = of(now.a);
   negative.textContent = of(-now.a);
   counted.textContent = tokenWords(picture);

@@ -67,7 +67,7 @@ function curves(picture, chart, what, { advantage, range, grid, tokens, unit }) 
   for (const edge of [...bounds(now), 1]) upright(chart, edge, edge === 1 ? "rl-su-one" : "rl-su-edge");
   line(chart, [[range[0], 0], [range[1], 0]], { class: "rl-f-axis" });
   for (const [key, values] of found) {
-    const [colour, dash] = COLOURS[key];
+    const [colour, dash] = curveOf(picture, key);
     line(chart, grid.map((ratio, i) => [ratio, drawable(values[i], chart.y)]), { class: `rl-s${colour} rl-su-${
       key === now.focus ? "focus" : "line"}`, "stroke-dasharray": dash, "data-curve": key });
   }

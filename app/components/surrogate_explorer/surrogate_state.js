@@ -1,12 +1,9 @@
 // What can be grabbed, by the names of the link's fields. `usual` is where the page begins, `said` what the link holds,
 // `mine` what this hand has changed since; the server hears of it once the hand rests, and keeps it in the link.
 
-const NAMES = { cpi: "Unclipped", clip: "PPO's clip", kl_penalised: "KL penalty", bounded_clip: "Dual clip",
-  detached_weight: "CISPO", soft_gate: "SAPO", geometric_clip: "GMPO", gamma_weight: "VESPO" };
-const NOTES = { cpi: "L<sup>CPI</sup>", clip: "L<sup>CLIP</sup>", kl_penalised: "L<sup>KLPEN</sup>", bounded_clip: "and δ",
-  detached_weight: "weight × A", soft_gate: "gate", geometric_clip: "one token", gamma_weight: "weight × A" };
-const COLOURS = { cpi: ["5", "6 4"], clip: ["1", ""], kl_penalised: ["3", ""], bounded_clip: ["2", "2 3"],
-  detached_weight: ["4", "8 3"], soft_gate: ["6", ""], geometric_clip: ["4", ""], gamma_weight: ["2", "8 3 2 3"] };
+const titleOf = (key) => SURROGATES[key].name;
+// The colour and the dash of a curve; a twin without a colour gets one by its place.
+const curveOf = (picture, key) => SURROGATES[key].colour ?? [String(1 + picture.data.drawn.indexOf(key) % 6), "1 3"];
 
 const BELOW = new Set(["rewards", "pair", "old", "rate", "epochs", "delta", "leap", "along"]); // the small policy's
 
@@ -51,4 +48,11 @@ const dial = (picture, name, { label, ...more }) => slider(picture, { label, rea
 const inShort = (value) => (Number.isFinite(value) ? Number(value.toPrecision(3)).toString().replace("-", "−") : "–");
 const signed = (value) => (value > 0 ? "+" : "") + at3(value);
 const sized = (value) => (value > 0 ? "+" : "") + inShort(value);
-const bounds = ({ clip_low: low, clip_high: high }) => [1 - low, 1 + high];
+
+// Ranges of sliders: at least up to `high`, and twice what is set; of an ε finely where it is small.
+const most = ({ data: { usual, said } }, name, high) => ({ low: 0, high: Math.max(high, 2 * (said[name] ?? usual[name])), step: 0.1 });
+const epsilon = (picture, name) => {
+  const usual = picture.data.usual[name];
+  return usual < NARROW ? { low: 0, high: Math.max(4 * usual, 0.01), step: usual < 0.01 ? 1e-4 : 0.001 }
+    : { ...most(picture, name, 1), step: 0.01 };
+};

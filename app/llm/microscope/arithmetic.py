@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import exp, expm1, log1p
+from collections.abc import Mapping
+from math import exp
 from typing import Any
 
-from app.llm.microscope import credit
-from app.llm.microscope.lines import Line, agrees, bracketed, less, plain, times
+from app.llm.microscope import credit, words
+from app.llm.microscope.lines import Line, agrees, bracketed, less, plain
 from app.llm.story_words import percent
-from labcore.catalog.choices import SURROGATE, ratio_of
+from labcore.catalog import choices
+from labcore.catalog.choice import KL
 from labcore.catalog.knob import Value
 
 MET, AFTER = "update", "after"  # as the last update met the token, and after all updates of the step
@@ -18,10 +19,11 @@ Token = Mapping[str, Any]  # the numbers of one token by their names
 
 
 def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
-    """The completion's numbers at one of the two moments; after the updates where the file has no other."""
+    """The completion's numbers at one of the two moments; after the updates where the file has no other. `rho` is the
+    ratio of the surrogate: that of the token, or of the whole sequence."""
     met = completion.get("met") if when == MET else None
     found = {**completion, **(met or {})}
-    return found | {"ratio": found.get("own_ratio") or found.get("ratio")}
+    return found | {"rho": found.get("own_ratio") or found.get("ratio")}
 
 
 def has_met(completion: Mapping[str, Any]) -> bool:
@@ -59,18 +61,12 @@ def _logprob(one: Token) -> list[Line]:
 
 
 def _ratio(one: Token, knobs: Knobs) -> list[Line]:
-    kind, apart = ratio_of(knobs).key, one.get("apart", 0.0)
-    if kind == "none" or one.get("ratio") is None:
+    chosen = choices.ratio_of(knobs)
+    if chosen.sign == "1" or one.get("rho") is None:
         return []
-    new, old = one["logprobs"], one["old_logprobs"]
-    ways = {"token": ("exp(log π − log π_old)", f"exp({less(new, old)})", new - old),
-            "sequence_sum": ("exp(Σ (log π − log π_old))", f"exp({plain(apart)})", apart)}
-    mean = ("exp(1/T Σ (log π − log π_old))", f"exp({plain(apart)} / {one.get('length')})",
-            apart / max(1, one.get("length", 1)))
-    formula, worked, power = ways.get(kind, mean)
-    shown = agrees(exp(min(power, 50.0)), one["ratio"])
-    return [Line("Ratio", "ρ", formula if shown else "", worked if shown else "", plain(one["ratio"]),
-                 "of the whole completion" if kind.startswith("sequence") else "", ("ratio",), "ratio")]
+    of = words.numbers(knobs, logprobs=one["logprobs"], old_logprobs=one["old_logprobs"], apart=one.get("apart"),
+                       length=one.get("length"))
+    return words.lines(chosen, of, one["rho"], Line("Ratio", "ρ", terms=("ratio",), source="ratio"))
 
 
 # ---- the surrogate ---------------------------------------------------------------------------------------------
@@ -78,13 +74,10 @@ def _ratio(one: Token, knobs: Knobs) -> list[Line]:
 
 def _surrogate(one: Token, knobs: Knobs) -> list[Line]:
     """S with its branches, and its gradient."""
-    kind, advantage, value = str(knobs["surrogate"]), one["advantages"], one.get("objective")
-    branches, formula, worked, found, note = WORKED.get(kind, _unknown)(one, knobs, advantage)
-    shown = found is not None and (value is None or agrees(found, value))
-    result = found if value is None else value
-    return [*(branches if shown else []),
-            Line("Surrogate", "S", formula if shown else "", worked if shown else "", plain(result),
-                 note if shown else SURROGATE[kind].label, ("ratio", "advantage"), "surrogate"),
+    of = words.numbers(knobs, logprobs=one["logprobs"], ratio=one.get("rho"), advantage=one["advantages"],
+                       cut=float(bool(one.get("cut"))))
+    line = Line("Surrogate", "S", terms=("ratio", "advantage"), source="surrogate")
+    return [*words.lines(choices.SURROGATE[str(knobs["surrogate"])], of, one.get("objective"), line),
             *_gradient(one, knobs)]
 
 
@@ -103,84 +96,41 @@ def _gradient(one: Token, knobs: Knobs) -> list[Line]:
     return [Line("Gradient", "∂S/∂log π", "", "", plain(slope), note, ("ratio", "advantage"), still=slope == 0)]
 
 
-Worked = tuple[list[Line], str, str, float | None, str]  # branches, formula, with numbers, what comes out, note
-
-
-def _clip(one: Token, knobs: Knobs, advantage: float) -> Worked:
-    ratio, low, high = one["ratio"], 1 - float(knobs["clip_low"]), 1 + float(knobs["clip_high"])
-    kept = min(max(ratio, low), high)
-    free, clipped = ratio * advantage, kept * advantage
-    cut, inside = bool(one.get("cut")), low <= ratio <= high
-    bounds = ("knob_clip_low", "knob_clip_high")
-    branches = [
-        Line("Unclipped", "ρÂ", "", times(ratio, advantage), plain(free), "" if inside else "active branch"
-             if not cut else "", ("ratio", "advantage"), active=not cut and not inside),
-        Line("Clipped", "clip(ρ) Â", f"clip(ρ, {low:.4g}, {high:.4g}) Â", times(kept, advantage), plain(clipped),
-             "active branch: its gradient is 0" if cut else "", ("ratio", "advantage", *bounds), active=cut, still=cut)]
-    note = "ρ is inside the clip range: both branches are the same" if inside else ""
-    return branches, "min(unclipped, clipped)", f"min({plain(free)}, {plain(clipped)})", min(free, clipped), note
-
-
-def _weight(one: Token, knobs: Knobs, advantage: float) -> Worked:
-    cap, logprob = float(knobs["ratio_cap"]), one["logprobs"]
-    kept = min(one["ratio"], cap)
-    note = f"the ratio is capped at {cap:g}; its gradient stays" if one["ratio"] > cap else "the weight has no gradient"
-    return [], f"min(ρ, {cap:g}) Â log π", times(kept, advantage, logprob), kept * advantage * logprob, note
-
-
-def _score(one: Token, knobs: Knobs, advantage: float) -> Worked:
-    return [], "Â log π", times(advantage, one["logprobs"]), advantage * one["logprobs"], "only its gradient matters"
-
-
-def _gate(one: Token, knobs: Knobs, advantage: float) -> Worked:
-    tau, ratio = float(knobs["gate_positive" if advantage > 0 else "gate_negative"]), one["ratio"]
-    gate = 1 / (1 + exp(-max(-50.0, min(50.0, tau * (ratio - 1)))))
-    return ([], "4/τ σ(τ(ρ − 1)) Â", f"4/{tau:g} × σ({tau:g} × ({less(ratio, 1.0)})) × {bracketed(advantage)}",
-            4 / tau * gate * advantage, "")
-
-
-def _unknown(one: Token, knobs: Knobs, advantage: float) -> Worked:
-    return [], "", "", None, ""
-
-
-WORKED: Mapping[str, Callable[[Token, Knobs, float], Worked]] = {
-    "clip": _clip, "detached_weight": _weight, "score_function": _score, "soft_gate": _gate}
-
-
 # ---- the rest of the loss --------------------------------------------------------------------------------------
 
 
-def estimates(logprob: float, ref_logprob: float) -> dict[str, float]:
-    """The three estimates of the KL to the reference of a token, nats.
-
-    >>> {key: round(value, 4) for key, value in estimates(-1.0, -1.5).items()}
-    {'k1': 0.5, 'k2': 0.125, 'k3': 0.1065}
-    """
-    apart = logprob - ref_logprob
-    return {"k1": apart, "k2": apart ** 2 / 2, "k3": expm1(min(-apart, 50.0)) + apart}
+def estimate(chosen: KL, one: Token) -> float | None:
+    """An estimate of the KL to the reference of a token, nats: by its arithmetic, else as it was recorded."""
+    if one.get("ref_logprobs") is None:
+        return None
+    found = words.number(chosen, words.numbers({}, logprobs=one["logprobs"], ref_logprobs=one["ref_logprobs"]))
+    return one.get("kl_estimate") if found is None else found
 
 
 def _kl(one: Token, knobs: Knobs) -> list[Line]:
-    """k1, k2 and k3 to the reference; the one that the run uses says what becomes of it."""
+    """The estimates to the reference that declare their arithmetic, and the one that the run uses with what becomes of
+    it."""
     if one.get("ref_logprobs") is None:
         return []
-    new, ref = one["logprobs"], one["ref_logprobs"]
-    found, apart, used = estimates(new, ref), new - ref, str(knobs.get("kl_estimator", ""))
-    ways = {"k1": ("log π − log π_ref", less(new, ref)), "k2": ("½ (log π − log π_ref)²", f"½ × {bracketed(apart)}²"),
-            "k3": ("π_ref/π − 1 − log(π_ref/π)", f"exp({plain(-apart)}) − 1 − {bracketed(-apart)}")}
-    return [Line(f"KL, {key}", f"k{key[1]}", *ways[key], plain(found[key]),
-                 _kl_use(key, found[key], knobs) if used.removeprefix("ratio_") == key else "",
-                 (key,) if key != "k2" else (), "kl_estimator" if used.removeprefix("ratio_") == key else "")
-            for key in ways]
+    chosen = [each.key for each in choices.chosen(choices.KL_ESTIMATOR, knobs)]
+    of = words.numbers({}, logprobs=one["logprobs"], ref_logprobs=one["ref_logprobs"])
+    found = []
+    for each in choices.KL_ESTIMATOR:
+        value, used = estimate(each, one), each.key in chosen
+        if value is not None and (used or each.worked):
+            line = Line(f"KL, {each.key}", each.sign.replace("_", ""), terms=(each.key,),
+                        note=_kl_use(each, value, knobs) if used else "", source="kl_estimator" if used else "")
+            found += words.lines(each, of, value, line)
+    return found
 
 
-def _kl_use(key: str, value: float, knobs: Knobs) -> str:
+def _kl_use(chosen: KL, value: float, knobs: Knobs) -> str:
     """What the run does with its estimate."""
     beta, where = float(knobs.get("beta", 0.0)), knobs.get("kl_placement", "off")
     if not beta or where == "off":
         return "measured, not in the loss"
-    if where == "loss" and knobs.get("kl_estimator") == key:
-        return f"in the loss: β × {key} = {plain(beta)} × {plain(value)} = {plain(beta * value)}"
+    if where == "loss":
+        return f"in the loss: β × {chosen.key} = {plain(beta)} × {plain(value)} = {plain(beta * value)}"
     return f"in the {where}, β = {plain(beta)}"
 
 
@@ -189,13 +139,15 @@ WEIGHED = {"top_entropy_share": 1, "off_policy_threshold": 0, "importance_cap": 
 
 def _loss(one: Token, knobs: Knobs) -> list[Line]:
     """The token's term of the loss, before tokens are aggregated; none where further weights take part in it."""
-    value, kind = one.get("objective"), str(knobs.get("kl_estimator", ""))
+    value = one.get("objective")
     weighed = any(knobs.get(key, off) != off for key, off in WEIGHED.items())
-    if value is None or weighed or kind == "ratio_k3" or knobs.get("adaptive_kl_target"):
+    if value is None or weighed or knobs.get("adaptive_kl_target"):
         return []
     beta = float(knobs.get("beta", 0.0)) if knobs.get("kl_placement") == "loss" else 0.0
     bonus = float(knobs.get("entropy_coef", 0.0))
-    kl = estimates(one["logprobs"], one["ref_logprobs"])[kind] if beta else 0.0
+    kl = estimate(choices.KL_ESTIMATOR[str(knobs["kl_estimator"])], one) if beta else 0.0
+    if kl is None:
+        return []
     formula, worked = "−S", f"−{bracketed(value)}"
     if beta:
         formula, worked = f"{formula} + β KL", f"{worked} + {plain(beta)} × {bracketed(kl)}"
@@ -232,18 +184,13 @@ def of_side(side: Mapping[str, Any], place: int) -> list[Line]:
     return [*found, *_rest(one)]
 
 
-# The SFT losses by their choice: formula, with its numbers, what comes out, note; of a log-prob.
-SUPERVISED: Mapping[str, Callable[[float], tuple[str, str, float, str]]] = {
-    "nll": lambda logprob: ("−log π", f"−{bracketed(logprob)}", -logprob, ""),
-    "dft": lambda logprob: ("−π log π", times(-exp(logprob), logprob), -exp(logprob) * logprob, "π has no gradient")}
-
-
 def of_example(example: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]:
     """A token of an answer that SFT learns."""
     one = token(example, place)
-    formula, worked, result, note = SUPERVISED[str(knobs.get("sft_loss", "nll"))](one["logprobs"])
-    return [*_logprob(one), Line("Token's loss", "ℓ", formula, worked, plain(result), note, ("loss", "logprob"),
-                                 "sft_loss"), *_rest(one)]
+    line = Line("Token's loss", "ℓ", terms=("loss", "logprob"), source="sft_loss")
+    chosen = choices.SFT_LOSS[str(knobs.get("sft_loss", choices.SFT_LOSS.names[0]))]
+    return [*_logprob(one), *words.lines(chosen, words.numbers(knobs, logprobs=one["logprobs"]), None, line),
+            *_rest(one)]
 
 
 def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
@@ -264,18 +211,9 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
     margin = pair["margin"]
     found.append(Line("Margin", "β(c − r)", "", f"{plain(beta)} × ({less(*gained)})", plain(margin), "", (
         "knob_beta", "chosen", "rejected")))
-    if knobs.get("preference_loss") == "sigmoid" and knobs.get("divergence", "reverse_kl") == "reverse_kl":
-        odds = 1 / (1 + exp(-max(-500.0, min(500.0, margin))))
-        found.append(Line("Loss", "−log σ", "", f"−log σ({plain(margin)})", plain(_softplus(-margin)),
-                          f"both sides are pushed with weight 1 − σ = {percent(1 - odds)}", ("loss",),
-                          "preference_loss"))
+    usual = choices.DIVERGENCE.names[0]  # of another one the loss is not of this margin
+    if knobs.get("divergence", usual) == usual:
+        line = Line("Loss", "ℓ", terms=("loss",), source="preference_loss")
+        for loss in choices.chosen(choices.PREFERENCE_LOSS, knobs)[:1]:
+            found += words.lines(loss, words.numbers(knobs, margin=margin), None, line) if loss.worked else []
     return found
-
-
-def _softplus(value: float) -> float:
-    """log(1 + e^x) without overflow.
-
-    >>> round(_softplus(0.0), 4), _softplus(800.0)
-    (0.6931, 800.0)
-    """
-    return max(value, 0.0) + log1p(exp(-abs(value)))

@@ -14,6 +14,7 @@ from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
 from app.llm.story_words import percent
 from app.theme import number
+from labcore.catalog.choices import KL_ESTIMATOR
 from labcore.catalog.knob import Value
 
 Knobs = Mapping[str, Value]
@@ -122,14 +123,15 @@ def _packed(line: Line, shapes: dict[Line, int]) -> list[Any]:
 def _values(completion: Mapping[str, Any], order: Sequence[str]) -> dict[str, list[float]]:
     """The numbers that colour tokens."""
     new, ref = completion.get("logprobs"), completion.get("ref_logprobs")
-    found = {key: completion[key] for key in order if completion.get(key)}
+    found = {key: values for key in order if (values := completion.get("rho" if key == "ratio" else key))}
     if "share" in found:
         found["share"] = [100 * value for value in found["share"]]
     if new and "loss" in order:
         found["loss"] = [-value for value in new]
     if new and ref:
         found |= {"apart": [a - b for a, b in zip(new, ref, strict=True)],
-                  "k3": [arithmetic.estimates(a, b)["k3"] for a, b in zip(new, ref, strict=True)]}
+                  "k3": [arithmetic.estimate(KL_ESTIMATOR["k3"], {"logprobs": a, "ref_logprobs": b})
+                         for a, b in zip(new, ref, strict=True)]}
     return {key: found[key] for key in order if key in found}
 
 

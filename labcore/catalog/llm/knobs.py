@@ -1,8 +1,10 @@
-"""The knobs of language-model algorithms: those that several loops have, then each loop's own."""
+"""The knobs of each loop of language models, in the order of the page. Those of single choices are declared with them,
+in `labcore.catalog.families`."""
 
 from __future__ import annotations
 
 from labcore.catalog import choices
+from labcore.catalog.families import preferences, rewards, surrogates
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.optimizer import OPTIMIZER
 
@@ -74,31 +76,11 @@ PROMPT = (
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 
-REWARDS = (
-    Knob("reward_function", "Your rewards", "", "The rewards that own_function adds up: Python functions from the "
-         "lab's folder rewards or from --reward on the command line, and also the task's verifier, the reward model "
-         "and the judge.", advanced=True, forkable=True,
-         pick="labcore.tasks.own_reward:offered"),
-    Knob("reward_weights", "Weights of your rewards", "", "A number for each of your rewards, in their order, for "
-         "example 1 0.5. Higher: that reward counts for more. 0: it is only logged. Empty: 1 each.", "next batch",
-         advanced=True),
-    Knob("judge_url", "Judge URL", "", "The address of a language model that grades answers, in the form of OpenAI's "
-         "API, for example http://localhost:8000/v1. The lab sends requests to it only if RL_LAB_JUDGE_URL or --judge "
-         "names it. Its key is read from RL_LAB_JUDGE_KEY.", advanced=True, forkable=True),
-    Knob("judge_model", "Judge model", "", "The name of the model at that address.", advanced=True, forkable=True),
-    Knob("judge_instruction", "Instruction of the judge", "", "Instruction for the judge. It replies with a grade from "
-         "0 to 10; the reward is a tenth of the grade. Empty: how correct and helpful the answer is.", advanced=True,
-         forkable=True),
-)
-
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
          "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat"),
     LEARNING_RATE.with_default(7e-4),
-    Knob("clip_low", "Clip, low side", 0.2, "Higher: tokens with negative advantage may lose more probability per "
-         "batch. Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}"),
-    Knob("clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy "
-         "lasts longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}"),
+    surrogates.CLIP_LOW, surrogates.CLIP_HIGH,
     Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer zero-variance "
          "groups, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G"),
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
@@ -121,45 +103,20 @@ ONLINE = (
          "the lowest, or the mean less their variance; own_function: a weighted sum of Python functions of your own "
          "and other rewards; judge: the grade that a language model behind a URL gives.",
          choices=choices.REWARD.names, advanced=True),
-    Knob("reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-         "checkpoints; or the folder or hub id of a Hugging Face model with one score. For an ensemble several of "
-         "them, with commas between.", advanced=True, forkable=True),
-    Knob("uncertainty_weight", "Weight of the uncertainty", 2.0, "What uncertainty_weighted_ensemble multiplies the "
-         "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
-         "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True),
-    *REWARDS,
-    Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
-         "Higher: being right counts for more. Lower: the form does.", "next batch", 0.0, 100.0, (0.0, 2.0),
-         advanced=True),
-    Knob("format_weight", "Weight of format", 1.0, "What correct_and_format weighs the form with: 1 where the answer "
-         "ended by itself and is as long as the right one, else 0. Higher: the form counts for more. Lower: being "
-         "right does.", "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
-    Knob("reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to "
-         "learn from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True),
+    rewards.SCORER, rewards.UNCERTAINTY_WEIGHT, *rewards.OWN_FUNCTION, *rewards.JUDGE, *rewards.NAMED_WEIGHTS,
+    rewards.REWARD_NOISE,
     Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
          "a penalty for the last tokens before the length limit; length_cost: every token costs; clipped: neither very "
          "high nor very low rewards.",
          choices=choices.SHAPING.names, advanced=True),
-    Knob("overlong_buffer", "Overlong buffer", 1, "How many tokens before the length limit the overlong penalty "
-         "begins. Higher: begins earlier. Lower: only the longest answers are penalised.", "next batch", 0, 4096,
-         (0, 4), unit="tokens", advanced=True),
-    Knob("overlong_penalty", "Overlong penalty", 1.0, "The largest overlong penalty. Higher: shorter answers, even "
-         "wrong ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True),
-    Knob("length_cost", "Length cost", 0.01, "What length_cost takes off the reward for each token. Higher: shorter "
-         "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
-         unit="reward/token", advanced=True),
-    Knob("reward_clip", "Reward clip", 1.0, "The largest size of a reward that clipped lets through. Higher: rare "
-         "large rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward",
-         advanced=True),
+    *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP,
     Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
          "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
          "that ended by themselves.",
          choices=choices.SELECTION.names, advanced=True),
     Knob("overlong_filter", "Overlong filtering", False, "On: completions cut at the length limit are left out of the "
          "loss, but stay in their group's baseline. Off: they count.", "next batch", advanced=True),
-    Knob("resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of "
-         "groups that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.",
-         "next batch", 0, 64, (0, 4), unit="rounds", advanced=True),
+    rewards.RESAMPLE_ROUNDS,
     Knob("advantage", "Advantage", "group_standardised", "What a completion's reward is compared with: the better "
          "the baseline, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True),
     Knob("normalisation", "Normalisation of advantages", "none", "How advantages are brought to one scale once "
@@ -176,13 +133,7 @@ ONLINE = (
          "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
          "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
-    Knob("dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of tokens with negative advantage with, "
-         "where clip does not. Lower: one such token cannot dominate an update. Higher: only extreme ratios are "
-         "bounded. 0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True),
-    Knob("clip_delta", "Two-sided clip δ", 0.0, "The same bound as TRL has it: on the unclipped ratio. Use more than "
-         "1 + ε_high. Lower: one token with negative advantage cannot dominate an update. Higher: only extreme ratios "
-         "are bounded. 0: off.",
-         "live", 0.0, 1e6, (0.0, 10.0), advanced=True),
+    surrogates.DUAL_CLIP, surrogates.CLIP_DELTA,
     Knob("top_entropy_share", "Share of high-entropy tokens", 1.0, "Only this share of an update's tokens, those "
          "where the policy is least sure, has a policy gradient. Lower: only the forking tokens (highest entropy) "
          "count; 0.2 is usual. Higher: routine tokens count too. 1: off.", "live", 0.01, 1.0, (0.2, 1.0), unit="share",
@@ -213,48 +164,6 @@ ONLINE = (
     DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
-GAMMA = Knob(
-    "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
-    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma")
-RATIO_CAP = Knob(
-    "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
-    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}")
-GATE_POSITIVE = Knob(
-    "gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for tokens with positive "
-    "advantage as their ratio leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0, (0.5, 2.0),
-    r"\tau_{+}")
-GATE_NEGATIVE = Knob(
-    "gate_negative", "Gate, negative advantages", 1.05, "The same for tokens with negative advantage. Higher: "
-    "steadier, they fall more slowly; a little above the other is usual. Lower: they may fall further per batch.",
-    "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}")
-GAMMA_WEIGHT = (
-    Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a completion with positive "
-         "advantage falls as it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
-         "k_{+}"),
-    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
-         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
-    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same for completions with negative advantage. "
-         "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}"),
-    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for completions with negative advantage. "
-         "Higher: those that became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0),
-         r"\lambda_{-}"),
-)
-
-CRITIC = (
-    GAMMA,
-    Knob("gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic "
-         "(steady, biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda"),
-    Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
-         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
-    Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
-         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
-    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
-         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
-    Knob("whiten_rewards", "Whiten rewards", False, "On: rewards of tokens, the KL's included, get standard deviation "
-         "1 in each batch before the critic's advantages are made; their mean stays. Off: they stay as they are.",
-         "live", advanced=True),
-)
-
 PREFERENCE = (
     Knob("beta", "Inverse temperature", 1.0, "Higher: stays closer to the reference. Lower: separates the pairs "
          "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
@@ -281,28 +190,11 @@ PREFERENCE = (
          advanced=True),
     Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True),
-    Knob("label_smoothing", "Label smoothing", 0.1, "Share of pairs whose labels are believed to be flipped. Higher: "
-         "margins stay smaller, wrong labels do less harm. Lower: trusts every label.", "next batch", 0.0, 0.49,
-         (0.0, 0.3), r"\varepsilon", "share", advanced=True),
-    Knob("exo_epsilon", "EXO smoothing", 1e-3, "The rejected side's share of the preference that EXO fits. Higher: "
-         "margins stay smaller. Lower: separates the pairs more strongly.", "next batch", 1e-6, 0.49, (1e-4, 0.1),
-         r"\varepsilon_l", "share", scale="log", advanced=True),
-    Knob("discopop_tau", "DiscoPOP temperature", 0.05, "Over which margins DiscoPOP goes from the logistic to the "
-         "exponential loss. Higher: a smooth mixture. Lower: a sudden change.", "next batch", 1e-3, 10.0, (0.02, 0.5),
-         r"\tau_w", scale="log", advanced=True),
-    Knob("target_margin", "Target margin", 0.5, "By how much the chosen side has to win. Higher: separates the pairs "
-         "more strongly. Lower: a smaller lead is enough.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma",
-         advanced=True),
-    Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
-         "strongly. Lower: undesired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_D",
-         advanced=True),
-    Knob("undesirable_weight", "Weight of undesired completions", 1.0, "Higher: undesired completions are lowered more "
-         "strongly. Lower: desired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_U",
-         advanced=True),
+    preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
+    *preferences.SIDE_WEIGHTS,
     Knob("divergence", "Divergence", "reverse_kl", "By which divergence the policy is held to the reference: it "
          "decides how the two sides' log-ratios are compared.", choices=choices.DIVERGENCE.names, advanced=True),
-    Knob("divergence_alpha", "Order of the α-divergence", 0.5, "Higher: nearer to the reverse KL, which is 1. Lower: "
-         "nearer to the forward KL, which is 0.", "next batch", 0.0, 4.0, (0.0, 1.0), advanced=True),
+    preferences.DIVERGENCE_ALPHA,
     Knob("ld_alpha", "Weight of the longer side's tail", 1.0, "What the tokens count by which one side of a pair is "
          "longer (LD-DPO), where a loss compares both sides: the losses sft and kto and ORPO's SFT term count every "
          "token. Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",

@@ -7,7 +7,6 @@ inheritance between them.
 
 from __future__ import annotations
 
-from labcore.catalog.llm.knobs import CRITIC, GAMMA, GAMMA_WEIGHT, GATE_NEGATIVE, GATE_POSITIVE, RATIO_CAP
 from labcore.catalog.llm.row import BOUNDS, CLIP, online_panels, row
 
 ROWS = (
@@ -31,7 +30,7 @@ ROWS = (
         defaults={"beta": 0.02, "advantage": "batch_mean", "ratio": "none", "surrogate": "score_function",
                   "kl_estimator": "k1", "kl_placement": "reward", "aggregation": "sequence_mean_token_sum"},
         models=("policy", "reference"),
-        panels=online_panels("reward", "kl", "grad_norm", less=("clip", "surrogate"))),
+        panels=online_panels("reward", "kl", "grad_norm")),
     row("rloo", "RLOO", "online",
         summary="The baseline of each completion is the mean reward of the others in its group: unbiased, no critic.",
         latex=r"L = -\frac1B\sum_i\Big[\min\big(\rho_i\hat A_i,\ \operatorname{clip}(\rho_i, 1-\varepsilon_{low}, "
@@ -54,7 +53,7 @@ ROWS = (
         watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far. "
               "The number of tokens is random and correlated with the terms, so the token mean is a biased estimate.",
         paper="Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155",
-        extra_knobs=CRITIC, without=("normalisation",),
+        without=("normalisation",),
         defaults={"beta": 0.02, "advantage": "gae", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "updates_per_batch": 2, "mini_batches": 2, "group_size": 1,
                   "prompts_per_step": 128},
@@ -101,10 +100,10 @@ ROWS = (
               r"\quad g = 1\ldots G",
         watch="The share of capped tokens: these still learn, with the capped weight. The loss is not near 0 on "
               "policy.",
-        paper="MiniMax 2025, arXiv:2506.13585", without=CLIP, extra_knobs=(RATIO_CAP,),
+        paper="MiniMax 2025, arXiv:2506.13585", without=CLIP,
         defaults={"surrogate": "detached_weight", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"),
-        panels=online_panels("reward", "clip", "zero_variance", less=("surrogate",), more=("surrogate_weight",))),
+        panels=online_panels("reward", "clip", "zero_variance")),
     row("sapo", "SAPO", "online",
         summary="A smooth gate in place of the clip: a token's gradient fades as its ratio leaves 1, and never drops "
                 "to zero at once.",
@@ -113,10 +112,10 @@ ROWS = (
               r",\quad \tau = \tau_{+}\ \text{if}\ \hat A_i > 0\ \text{else}\ \tau_{-},\quad g = 1\ldots G",
         watch="The largest ratio: nothing cuts it off, the gate only weakens its pull. The loss is not near 0 on "
               "policy.",
-        paper="Gao et al. 2025, arXiv:2511.20347", without=CLIP, extra_knobs=(GATE_POSITIVE, GATE_NEGATIVE),
+        paper="Gao et al. 2025, arXiv:2511.20347", without=CLIP,
         defaults={"surrogate": "soft_gate", "kl_placement": "off"},
         models=("policy", "reference"),
-        panels=online_panels("reward", "ratio", "zero_variance", less=("clip", "surrogate"), more=("surrogate_gate",))),
+        panels=online_panels("reward", "ratio", "zero_variance")),
     row("remax", "ReMax", "online",
         summary="The baseline of each completion is the reward of the greedy completion of its prompt: no critic, no "
                 "group.",
@@ -138,7 +137,7 @@ ROWS = (
               r"\quad i = 1\ldots P\,G\end{gathered}",
         watch="The baseline is one number for all prompts: easy prompts look good, hard ones bad. Long answers weigh "
               "more.",
-        paper="Hu et al. 2025, arXiv:2501.03262", extra_knobs=(GAMMA,), without=("normalisation",),
+        paper="Hu et al. 2025, arXiv:2501.03262", without=("normalisation",),
         defaults={"beta": 0.01, "advantage": "reward_to_go_whitened", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
@@ -152,7 +151,7 @@ ROWS = (
         defaults={"advantage": "one", "ratio": "none", "surrogate": "score_function", "kl_placement": "off",
                   "aggregation": "token_mean", "selection": "best_of_group"},
         models=("policy", "reference"),
-        panels=online_panels("reward", "entropy", "kl", less=("clip", "surrogate"), more=("selection",))),
+        panels=online_panels("reward", "entropy", "kl", more=("selection",))),
     row("reinforce_average", "REINFORCE, moving average", "online",
         summary="REINFORCE with the mean of all rewards of earlier steps as its baseline: no group, one completion a "
                 "prompt.",
@@ -166,7 +165,7 @@ ROWS = (
                   "kl_estimator": "k1", "kl_placement": "reward", "aggregation": "sequence_mean_token_sum",
                   "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"),
-        panels=online_panels("reward", "kl", "grad_norm", less=("clip", "surrogate"))),
+        panels=online_panels("reward", "kl", "grad_norm")),
     row("reinforce_pp_baseline", "REINFORCE++-baseline", "online",
         summary="REINFORCE++ with groups: reward minus the group's mean, then whitened over the tokens of the whole "
                 "batch; the KL is in the loss.",
@@ -214,7 +213,7 @@ ROWS = (
         paper="Zhao et al. 2025, arXiv:2507.20673", without=BOUNDS,
         defaults={"surrogate": "geometric_clip", "kl_placement": "off", "clip_low": 0.4, "clip_high": 0.4},
         models=("policy", "reference"),
-        panels=online_panels("reward", "clip", "ratio", less=("surrogate",), more=("surrogate_geometric",))),
+        panels=online_panels("reward", "clip", "ratio")),
     row("vespo", "VESPO", "online",
         summary="No clip: the ratio of the whole sequence is a fixed weight of log π, reshaped so that it fades "
                 "smoothly on both sides of 1.",
@@ -224,11 +223,10 @@ ROWS = (
               r"\quad g = 1\ldots G",
         watch="The largest ratio: a completion far from the policy that sampled it has next to no weight. The loss is "
               "not near 0 on policy. The ratio to choose is that of the KL ratio_k3 alone, of tokens as in TRL.",
-        paper="Shen et al. 2026, arXiv:2602.10693", without=CLIP, extra_knobs=GAMMA_WEIGHT,
+        paper="Shen et al. 2026, arXiv:2602.10693", without=CLIP,
         defaults={"surrogate": "gamma_weight", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"),
-        panels=online_panels("reward", "ratio", "zero_variance", less=("clip", "surrogate"),
-                             more=("surrogate_gamma",))),
+        panels=online_panels("reward", "ratio", "zero_variance")),
     row("bnpo", "BNPO, Beta-normalised", "online",
         summary="Divides by a Beta density at the group's mean instead of its standard deviation: fitted anew to every "
                 "batch so that the gradient has the least variance.",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, REWARD_MODEL, SFT
@@ -14,7 +15,9 @@ from labcore.catalog.llm.upkeep import UPKEEP
 
 KNOBS = {"online": ONLINE, "preference": PREFERENCE, "reward_model": REWARD_MODEL, "sft": SFT}
 
-ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", "surrogate", "length", "truncated")
+SURROGATE = "surrogate"  # stands for the chart of the surrogate that a row chooses
+ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", SURROGATE, "length",
+                 "truncated")
 LAST_PANELS = ("grad_norm", "loss", "speed", "memory")
 BOUNDS = ("clip_delta", "dual_clip")  # what the clip may have on top of its two sides
 CLIP = ("clip_low", "clip_high", *BOUNDS)
@@ -22,16 +25,30 @@ CLIP = ("clip_low", "clip_high", *BOUNDS)
 
 def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = MappingProxyType({}),
         extra_knobs: tuple[Knob, ...] = (), without: tuple[str, ...] = (), plain: tuple[str, ...] = (),
-        **rest: Any) -> Algorithm:
-    """A row whose knobs are its loop's (and `extra_knobs`), less `without`, with `defaults` of its own. Those of
-    `plain` are no advanced ones of this row."""
+        panels: tuple[str, ...], **rest: Any) -> Algorithm:
+    """A row whose knobs are its loop's, those that its choices bring along and `extra_knobs`, less `without`, with
+    `defaults` of its own. Those of `plain` are no advanced ones of this row."""
+    known = {knob.key: knob for knob in (*KNOBS[loop], *UPKEEP[loop])}
+    chosen = {key: knob.default for key, knob in known.items()} | dict(defaults)
+    brought = [knob for family in choices.FAMILIES for choice in choices.chosen(family, chosen)
+               for knob in choice.brings]
+    known |= {knob.key: knob for knob in (*brought, *extra_knobs) if knob.key not in known}
     knobs = tuple(replace(knob.with_default(defaults.get(knob.key, knob.default)),
                           advanced=knob.advanced and knob.key not in plain)
-                  for knob in (*KNOBS[loop], *UPKEEP[loop], *extra_knobs) if knob.key not in without)
-    return Algorithm(key, label, loop, knobs=knobs, **rest)
+                  for knob in known.values() if knob.key not in without)
+    return Algorithm(key, label, loop, knobs=knobs, panels=_filled(panels, chosen), **rest)
 
 
-def online_panels(*story: str, less: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The panels of an online algorithm: those that tell its `story`, then all others, `less` some, with `more`."""
-    others = (*(panel for panel in ONLINE_PANELS if panel not in less), *more, *LAST_PANELS)
-    return (*story, *(panel for panel in others if panel not in story))
+def _filled(panels: tuple[str, ...], chosen: Mapping[str, Value]) -> tuple[str, ...]:
+    """The panels with the chart of the chosen surrogate in its place; without a clip, without the chart of that."""
+    if "surrogate" not in chosen:
+        return panels
+    surrogate = choices.SURROGATE[str(chosen["surrogate"])]
+    own = {SURROGATE: (f"{SURROGATE}_{surrogate.key}",) if surrogate.logs else (),
+           "clip": ("clip",) if surrogate.cut else ()}
+    return tuple(key for panel in panels for key in own.get(panel, (panel,)))
+
+
+def online_panels(*story: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The panels of an online algorithm: those that tell its `story`, then all others, with `more`."""
+    return (*story, *(panel for panel in (*ONLINE_PANELS, *more, *LAST_PANELS) if panel not in story))

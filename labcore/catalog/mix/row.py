@@ -10,11 +10,11 @@ from functools import cache, lru_cache
 
 from labcore.catalog import choices, inactive, kinds
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choice import Choice
+from labcore.catalog.choice import Advantage
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.row import SURROGATE
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import LOOPS
-from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, quoted
 
 LONGEST = 40
@@ -63,6 +63,9 @@ def with_every_knob(algorithm: str) -> Algorithm:
         if row.loop == base.loop:
             for knob in row.knobs:
                 known.setdefault(knob.key, knob.with_default(_WITHOUT.get(knob.key, knob.default)))
+    for family in choices.FAMILIES:
+        for knob in choices.own_knobs(family).values() if family.key in known else ():
+            known.setdefault(knob.key, knob)
     return replace(base, knobs=tuple(known.values()))
 
 
@@ -100,7 +103,7 @@ def _models(loop: str, values: Mapping[str, Value]) -> tuple[str, ...]:
     return ("policy", *(["reference"] if _with_reference(values) else []))
 
 
-def _advantage(values: Mapping[str, Value]) -> Choice:
+def _advantage(values: Mapping[str, Value]) -> Advantage:
     return choices.ADVANTAGE[str(values["advantage"])]
 
 
@@ -108,8 +111,8 @@ def _with_reference(values: Mapping[str, Value]) -> bool:
     return any(choices.PREFERENCE_LOSS[name].reference for name in choices.losses_of(values))
 
 
-def _surrogate(panel: str) -> Callable[[Mapping[str, Value]], bool]:
-    return lambda values: f"surrogate/{values['surrogate']}" in PANELS[panel].metrics
+def _surrogate(key: str) -> Callable[[Mapping[str, Value]], bool]:
+    return lambda values: values["surrogate"] == key
 
 
 def _ratio(values: Mapping[str, Value]) -> bool:
@@ -121,7 +124,7 @@ _ONLINE: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "zero_variance": lambda values: _advantage(values).group or int(values["group_size"]) > 1,
     "clip": lambda values: bool(choices.SURROGATE[str(values["surrogate"])].cut),
     "ratio": _ratio,
-    **{panel: _surrogate(panel) for panel in PANELS if panel.startswith("surrogate")},
+    **{f"{SURROGATE}_{member.key}": _surrogate(member.key) for member in choices.SURROGATE if member.logs},
     "selection": lambda values: values["selection"] != "everything",
     "rounds": lambda values: choices.SELECTION[str(values["selection"])].refills,
     "explained_variance": lambda values: _advantage(values).critic,

@@ -23,10 +23,12 @@ from labcore.exports.handover.plan import (
     bounds,
     built_in,
     choice,
+    choices_of,
     given,
     lines,
     missing,
     only_with,
+    pairs_of,
     requirement,
     switch,
     to,
@@ -35,7 +37,7 @@ from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packag
 
 VERSION = "0.11.2"
 COMMANDS = {"online": "train_ppo_ray", "preference": "train_dpo", "reward_model": "train_rm", "sft": "train_sft"}
-ON = object()  # a switch: it stands for itself, without a value
+ON = True  # a switch: it stands for itself, without a value
 
 _FP32 = "OpenRLHF trains in bfloat16 or float16, and keeps float32 only in the optimizer"
 _DTYPE = given(lambda plan, value: {"--ds.param_dtype": "bf16"}, lambda plan, value: "" if value == "bf16" else _FP32)
@@ -55,7 +57,7 @@ def _optimizer(*prefixes: str) -> Rules:
     """The numbers of Adam and the schedule; the last of `prefixes` is the critic's where there are two."""
     def at(option: str, value: Any, plan: Plan) -> dict[str, Any]:
         return {f"--{prefix}{option}": value for prefix in (
-            prefixes[:1] if plan.get("advantage") != "gae" else prefixes)}
+            prefixes if plan.critic else prefixes[:1])}
 
     betas = given(lambda plan, value: at("adam.betas", plan.betas, plan))
     return {"schedule": given(lambda plan, value: at("lr_scheduler", plan.scheduler, plan)),
@@ -71,26 +73,17 @@ _NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p 
 _ESTIMATOR = "--algo.advantage.estimator"
 _OF_GROUP = ("rloo", "reinforce_baseline", "group_norm", "dr_grpo")  # they refuse groups of one completion
 _OWN_BASELINE = (None, "gae", "reinforce")  # nothing is subtracted before rewards are clipped
-# For each advantage its estimator, and what is different there.
-_ADVANTAGES = {
-    "gae": ("gae", ""), "leave_one_out": ("rloo", ""), "group_standardised": ("group_norm", ""),
-    "group_mean": ("dr_grpo", ""), "batch_mean": ("flash_reinforce", ""), "reward_to_go_whitened": ("reinforce", ""),
-    "batch_standardised": ("reinforce_baseline", "advantages are whitened over the batch's tokens, not divided by the "
-                           "spread of its rewards"),
-    "greedy_baseline": ("rloo", "the baseline is the mean of the others in the group, not the reward of a greedy "
-                        "completion"),
-    "moving_average": ("flash_reinforce", "the baseline is the mean of this batch, not of all earlier ones"),
-    "beta_normalised": ("group_norm", "divided by the group's standard deviation: no equivalent of BNPO's Beta "
-                        "density"),
-    "parts_standardised": ("group_norm", "the rewards are summed before they are compared: no equivalent of GDPO")}
 
 
 def _estimator(plan: Plan, advantage: str) -> str | None:
     """OpenRLHF's estimator; None where it has nothing like the run's advantage."""
     alone = plan["group_size"] == 1
     if whitening.whitens(plan):
-        return "reinforce" if advantage in whitening.OF_BATCH or alone else "reinforce_baseline"
-    found, _ = _ADVANTAGES.get(advantage, (None, ""))
+        return "reinforce" if whitening.against(plan) == "batch" or alone else "reinforce_baseline"
+    there = choices.ADVANTAGE[advantage].there("OpenRLHF")
+    found = there.name if there else ""
+    if not found:
+        return None
     return "flash_reinforce" if found in _OF_GROUP and alone else found
 
 
@@ -102,16 +95,16 @@ def _advantage(plan: Plan, value: Any) -> Line:
     found = _estimator(plan, value)
     if whitening.whitens(plan):
         return whitening.advantage(value, "group" if found in _OF_GROUP else "batch", "OpenRLHF")
-    if found is None:
-        return Line("", value, {}, note="OpenRLHF has no advantage of 1: to imitate the best completions, use "
-                    "train_sft" if value == "one" else f"see {_ESTIMATOR}")
-    own, note = _ADVANTAGES[value]
-    return Line("", value, {_ESTIMATOR: found}, note=note if found == own else "the mean of the batch is the baseline")
+    there = choices.ADVANTAGE[str(value)].there("OpenRLHF")
+    if found is None or there is None or found == there.name:
+        return choices_of(choices.ADVANTAGE, "OpenRLHF", f"see {_ESTIMATOR}", _ESTIMATOR)(plan, value)
+    return Line("", value, {_ESTIMATOR: found}, note="the mean of the batch is the baseline")
 
 
 def _of_gspo(plan: Plan) -> str:
     """How GSPO's loss is aggregated there; empty for another loss."""
-    return "sequence_mean_token_mean" if plan["ratio"] in ("sequence_mean", "sequence_mean_token") else ""
+    there = choices.RATIO[str(plan["ratio"])].there("OpenRLHF")
+    return there.aggregates if there else ""
 
 
 _ONLINE: Rules = {
@@ -138,59 +131,20 @@ _ONLINE: Rules = {
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
     "whiten_rewards": switch(missing("OpenRLHF whitens no rewards of tokens"), False),
     "normalisation": _normalised, "advantage": _advantage,
-    "ratio": choice({
-        "token": ({"--actor.policy_loss_type": "ppo"}, ""), "sequence_mean": ({"--actor.policy_loss_type": "gspo"}, ""),
-        "sequence_mean_token": ({"--actor.policy_loss_type": "gspo"}, "the same gradient as long as all tokens of a "
-                                "completion have one advantage"),
-        "none": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens, which are 1 while a batch is used once"),
-        "sequence_sum": ({"--actor.policy_loss_type": "ppo"}, "ratios of tokens: the same gradient as long as a batch "
-                         "is used once"),
-    }, "see --actor.policy_loss_type"),
-    "surrogate": choice({
-        "clip": ({}, ""), "bounded_clip": ({}, ""),
-        "detached_weight": ({}, "OpenRLHF clips, and has no capped weight"),
-        "soft_gate": ({}, "OpenRLHF clips, and has no soft gate"),
-        "geometric_clip": ({}, "OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent of GMPO"),
-        "gamma_weight": ({}, "OpenRLHF clips: no equivalent of VESPO"),
-    }, "always clipped: the same as long as a batch is used once"),
-    "ratio_cap": missing("OpenRLHF clips, and has no capped weight"),
-    **dict.fromkeys(("gate_positive", "gate_negative"), missing("OpenRLHF clips, and has no soft gate")),
-    **dict.fromkeys(("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
-                    missing("OpenRLHF clips: no equivalent of VESPO")),
-    "shaping": choice({
-        "none": ({}, ""), "overlong": ({}, "set by the buffer and the penalty"),
-        "length_cost": ({}, "no such reward: write it into score() below"),
-        "clipped": ({}, ""),  # by --reward.clip_range
-    }, "see --reward"),
+    "ratio": choices_of(choices.RATIO, "OpenRLHF", "see --actor.policy_loss_type"),
+    "surrogate": choices_of(choices.SURROGATE, "OpenRLHF", "it clips the ratio"),
+    "shaping": choices_of(choices.SHAPING, "OpenRLHF", "write it into score() below"),
     "reward_clip": only_with("shaping", "clipped", given(
         lambda plan, value: {"--reward.clip_range": (-value, value)}, lambda plan, value: "" if _estimator(
             plan, plan["advantage"]) in _OWN_BASELINE else
         "clipped after the baseline is subtracted, not before")),
-    "overlong_buffer": only_with("shaping", "overlong", to("--reward.overlong_buffer_len")),
-    "overlong_penalty": only_with("shaping", "overlong", to("--reward.overlong_penalty_factor")),
-    "selection": choice({
-        "everything": ({}, ""),
-        "informative": ({"--algo.dynamic_filtering_enable": ON, "--algo.dynamic_filtering_range": (0.0, 1.0)},
-                        "groups whose mean reward lies between 0 and 1 are kept"),
-        "best_of_group": ({}, "OpenRLHF trains on all completions: keep the best of each prompt and use train_sft"),
-        "not_truncated": ({}, "OpenRLHF trains on truncated completions too"),
-    }, "see --algo.dynamic_filtering_enable"),
+    "selection": choices_of(choices.SELECTION, "OpenRLHF", "see --algo.dynamic_filtering_enable"),
     "overlong_filter": switch(missing("OpenRLHF trains on truncated completions too"), False),
-    "resample_rounds": only_with("selection", "informative", missing("OpenRLHF samples until its batch is full")),
     **REWARD_RULES,
-    "kl_estimator": choice({
-        **{key: ({"--algo.kl.estimator": key}, "") for key in ("k1", "k2", "k3")},
-        "ratio_k3": ({"--algo.kl.estimator": "k3", "--algo.kl.unbiased_gradient": ON}, ""),
-    }, "see --algo.kl.estimator"),
+    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "OpenRLHF", "see --algo.kl.estimator"),
     "kl_placement": choice({"loss": ({"--algo.kl.use_loss": ON}, ""), "reward": ({}, ""), "off": ({}, "")}, ""),
-    "aggregation": aggregated(_of_gspo, "policy_loss_type gspo", choice({
-        "sequence_mean_token_mean": ({"--actor.loss_agg_mode": "seq-mean-token-mean"}, ""),
-        "token_mean": ({"--actor.loss_agg_mode": "token-mean"}, ""),
-        "constant_length": ({"--actor.loss_agg_mode": "token-mean"}, "divided by the tokens that there are, not by a "
-                            "constant"),
-        "sequence_mean_token_sum": ({"--actor.loss_agg_mode": "token-mean"}, "smaller by the mean length, which Adam "
-                                    "hardly feels"),
-    }, "see --actor.loss_agg_mode")),
+    "aggregation": aggregated(_of_gspo, "policy_loss_type gspo", choices_of(
+        choices.AGGREGATION, "OpenRLHF", "see --actor.loss_agg_mode")),
     "gamma": to("--algo.advantage.gamma"), "gae_lambda": to("--algo.advantage.lambd"),
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
@@ -200,33 +154,23 @@ _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "pairs_per_step": to("--train.batch_size"),
-    "preference_loss": choice({
-        "sigmoid": ({}, ""), "cdpo": ({}, "set by label_smoothing"), "ipo": ({"--model.ipo_enable": ON}, ""),
-        "ipo_mean": ({"--model.ipo_enable": ON}, "of summed log-ratios, not of their means per token"),
-        "sigmoid_norm": ({}, "DPO of summed log-ratios: OpenRLHF does not divide by the length"),
-    }, "no equivalent in OpenRLHF, whose train_dpo has DPO, cDPO and IPO: it trains DPO instead"),
+    "preference_loss": choices_of(choices.PREFERENCE_LOSS, "OpenRLHF", "OpenRLHF's train_dpo has DPO, cDPO and IPO: it "
+                                  "trains DPO instead"),
     "second_loss": choice({choices.NO_LOSS: ({}, ""), "sft": ({}, "switched on by its weight, second_weight")},
                           "no equivalent in OpenRLHF, which adds nothing but the SFT loss"),
     "second_weight": only_with("second_loss", "sft", to(
         "--model.nll_loss_coef", note="OpenRLHF weights all completions equally, the lab all tokens")),
-    "label_smoothing": only_with("preference_loss", "cdpo", to("--model.label_smoothing")),
-    **dict.fromkeys(("exo_epsilon", "discopop_tau", "target_margin", "desirable_weight", "undesirable_weight"),
-                    built_in()),
-    "divergence": choice({"reverse_kl": ({}, "")}, "no equivalent in OpenRLHF: it takes the reverse KL"),
-    "divergence_alpha": only_with("divergence", "alpha", missing("no equivalent in OpenRLHF: it takes the reverse KL")),
+    "divergence": choices_of(choices.DIVERGENCE, "OpenRLHF", "it takes the reverse KL"),
     "ld_alpha": acting(choice({1.0: ({}, "")}, "no equivalent in OpenRLHF: all tokens count the same"), "ld_alpha"),
     "pair_weighting": choice({False: ({}, "")}, "no equivalent in OpenRLHF: all pairs count the same"),
-    "pairs": choice({
-        "dataset": ({}, ""), "reference_once": ({}, ""),
-        "policy_each_step": ({}, "the pairs are sampled once, before training: OpenRLHF has no online DPO"),
-    }, "see the data below"),
+    "pairs": pairs_of("OpenRLHF has no online DPO"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
     **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
-    "sft_loss": choice({"nll": ({}, "")}, "no equivalent in OpenRLHF, whose tokens all count the same"),
+    "sft_loss": choices_of(choices.SFT_LOSS, "OpenRLHF", "all tokens count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
     **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
@@ -234,10 +178,7 @@ _RM: Rules = {
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
     **LABELS, "margin": switch(given(lambda plan, value: {"--model.margin_loss_enable": ON}), 0.0),
     "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),
-    "pairs": choice({
-        "dataset": ({}, ""), "reference_once": ({}, ""),
-        "policy_each_step": ({}, "the pairs are sampled once, before training"),
-    }, "see the data below"),
+    "pairs": pairs_of(),
     "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
 
@@ -248,7 +189,7 @@ def _per_update(plan: Plan) -> int:
 
 def mapped(plan: Plan) -> list[Line]:
     """What becomes of each knob of the run in OpenRLHF."""
-    return lines(plan, RULES[plan.loop])
+    return lines(plan, RULES[plan.loop], "OpenRLHF")
 
 
 def settings(plan: Plan) -> dict[str, Any]:
@@ -263,8 +204,7 @@ def settings(plan: Plan) -> dict[str, Any]:
         return found | columns | _chat(plan) | {
             "--model.model_name_or_path": "$MODEL", "--data.dataset": "train.jsonl",
             "--train.max_epochs": plan.episodes}
-    critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan[
-        "advantage"] == "gae" else {}
+    critic = {"--critic.max_norm": plan["max_grad_norm"], "--critic.num_gpus_per_node": "$GPUS"} if plan.critic else {}
     return found | critic | _chat(plan) | {
         "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",

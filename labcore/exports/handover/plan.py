@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from labcore.catalog import choices
+from labcore.catalog.choice import Family
 from labcore.catalog.inactive import reason
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
@@ -93,6 +94,11 @@ class Plan:
         return float(min(filter(None, bounds), default=0.0))
 
     @property
+    def critic(self) -> bool:
+        """Whether the run trains a critic."""
+        return any(each.critic for each in choices.chosen(choices.ADVANTAGE, self.spec.knobs))
+
+    @property
     def scheduler(self) -> str:
         """The learning rate schedule under the name that transformers has for it."""
         schedule = str(self["schedule"])
@@ -143,19 +149,37 @@ def fits(spec: RunSpec) -> bool:
     return spec.kind == "llm" and spec.row.loop in _BATCHES
 
 
-def lines(plan: Plan, rules: Rules) -> list[Line]:
-    """What becomes of each knob of the run, in the catalog's order; of a mix without those of choices not taken."""
+def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
+    """What becomes of each knob of the run in `tool`, in the catalog's order; of a mix without those of choices not
+    taken. Knobs of a choice are the affair of its declaration, unless `rules` have one."""
     found = []
     for knob in knobs_of(plan.spec.row, plan.spec.task_row):
         if plan.spec.mix and idle(plan.spec.algorithm, knob.key, plan.spec.knobs):
             continue
         value = plan[knob.key]
-        line = rules[knob.key](plan, value) if knob.key in rules else UNKNOWN
+        line = rules[knob.key](plan, value) if knob.key in rules else _of_choice(plan, knob.key, value, tool)
         found.append(replace(line, knob=knob.key, value=value))
     return found
 
 
 UNKNOWN = Line("", 0, {}, note="nothing is known of it there: look for it in the tool's documentation")
+
+
+def _of_choice(plan: Plan, knob: str, value: Any, tool: str) -> Line:
+    """What becomes of a choice's own knob: what the declarations of the chosen ones say, or the note on why there is
+    nothing like them."""
+    families = [family for family in choices.FAMILIES if knob in choices.own_knobs(family)]
+    if not families:
+        return UNKNOWN
+    asking = [each for family in families for each in choices.chosen(family, plan.spec.knobs) if knob in each.needs]
+    known = [there for each in asking if (there := each.there(tool))]
+    for there in known:
+        if knob in there.knobs:
+            setting = there.knobs[knob]
+            return Line("", value, {setting: value} if isinstance(setting, str) else setting(value))
+    notes = [note for there in known if (note := there.lacks.get(knob, there.note))]
+    rule = missing(notes[0] if notes else f"no equivalent in {tool}") if asking else built_in()
+    return rule(plan, value)
 
 
 def to(*names: str, note: str = "") -> Rule:
@@ -187,6 +211,30 @@ def choice(table: Mapping[Chosen, tuple[Mapping[str, Any], str]], otherwise: str
     def rule(plan: Plan, value: Any) -> Line:
         settings, note = table.get(value, ({}, otherwise))
         return Line("", value, settings, built_in=value in table and not settings and not note, note=note)
+
+    return rule
+
+
+def choices_of(family: Family[Any], tool: str, otherwise: str, setting: str = "") -> Rule:
+    """What becomes of the choice of a family in `tool`, as the declarations of its members have it. `setting` takes
+    their names there. `otherwise` says what the tool does for one that declares nothing."""
+    def rule(plan: Plan, value: Any) -> Line:
+        there = family[str(value)].there(tool)
+        if there is None:
+            return Line("", value, {}, note=f"no equivalent: {otherwise}")
+        settings = {setting: there.name} | dict(there.settings) if setting and there.name else there.settings
+        return Line("", value, settings, built_in=not settings and not there.note, note=there.note)
+
+    return rule
+
+
+def pairs_of(more: str = "") -> Rule:
+    """What becomes of the source of pairs: the scripts sample them once, before training. `more` says what of that the
+    tool has otherwise."""
+    def rule(plan: Plan, value: Any) -> Line:
+        note = "the pairs are sampled once, before training" + (f": {more}" if more else "")
+        each_step = choices.PAIRS[str(value)].each_step
+        return Line("", value, {}, built_in=not each_step, note=note if each_step else "")
 
     return rule
 
@@ -258,21 +306,9 @@ PROMPT_RULES: Rules = {
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 IN_SCORE = "write it into score() below"
+SCRIPTS = "verl"  # all scripts have one function for rewards: a source becomes the same in each
 REWARD_RULES: Rules = {
-    "reward_source": choice({
-        "verifier": ({}, ""),
-        "order_only": ({}, "write the hole into score() below: letters in order, whichever they are"),
-        "steps_and_outcome": ({}, "score() below gives the outcome only: no reward of single tokens there"),
-        "own_function": ({}, "give your own functions, summed by their weights, in place of score() below"),
-        "judge": ({}, "the script does not bring the judge: let score() below ask it"),
-        "reward_model": ({}, "the script does not bring the reward model: let score() below give its scores"),
-        "worst_case_ensemble": ({}, "the script does not bring the reward models: let score() below give the lowest of "
-                                    "their scores"),
-        "uncertainty_weighted_ensemble": ({}, "the script does not bring the reward models: let score() below give the "
-                                              "mean of their scores less their variance"),
-        "correct_and_format": ({}, "score() below is the reward correct alone: add format to it, 1 where a completion "
-                                   "ended by itself and is as long as the answer, and weigh the two"),
-    }, "rewards are not flipped there: flip a share of what score() gives"),
+    "reward_source": choices_of(choices.REWARD, SCRIPTS, "let score() below give these rewards"),
     **dict.fromkeys(("reward_function", "reward_weights"), only_with("reward_source", "own_function", switch(
         missing(IN_SCORE), ""))),
     "reward_model": lambda plan, value: (missing(IN_SCORE) if choices.needs_reward_model(plan.spec.knobs)

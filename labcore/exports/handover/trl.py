@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from labcore.catalog import choices
+from labcore.catalog.choice import Family
 from labcore.exports.handover import trl_online, trl_pairs, trl_rewards
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
@@ -21,6 +23,7 @@ from labcore.exports.handover.plan import (
     Rules,
     adapter,
     choice,
+    choices_of,
     given,
     lines,
     remarks,
@@ -35,19 +38,19 @@ TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
     "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward")}
 MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in ("CPO", "GMPO", "ORPO")}  # others: trl
 _OF_LOOPS = {"sft": "SFTTrainer", "reward_model": "RewardTrainer"}
-_OF_LOSSES = {"kto": "KTOTrainer", "simpo": "CPOTrainer", "orpo": "ORPOTrainer"}  # of the others: DPOTrainer
+# Of others the first of these choices that has a trainer of its own says which, else it is the usual one.
+_FAMILIES: dict[str, tuple[tuple[Family[Any], ...], str]] = {
+    "online": ((choices.SURROGATE, choices.RATIO), "GRPOTrainer"),
+    "preference": ((choices.PREFERENCE_LOSS,), "DPOTrainer")}
 
 
 def trainer(plan: Plan) -> str:
     """The trainer that does what the run does, or comes nearest."""
-    if plan.loop == "preference":
-        return _OF_LOSSES.get(plan["preference_loss"], "DPOTrainer")
     if plan.loop in _OF_LOOPS:
         return _OF_LOOPS[plan.loop]
-    if plan["surrogate"] == "geometric_clip":
-        return "GMPOTrainer"
-    by_sequence = plan["ratio"] in ("sequence_sum", "none") and plan["surrogate"] != "gamma_weight"
-    return "RLOOTrainer" if by_sequence else "GRPOTrainer"  # VESPO takes ratios of sequences by itself
+    families, usual = _FAMILIES[plan.loop]
+    chosen = (family[str(plan[family.key])].trainer for family in families)
+    return next(filter(None, chosen), usual)
 
 
 def _thinking(plan: Plan, value: Any) -> Line:
@@ -68,7 +71,7 @@ _COMMON: Rules = {
     **adapter(IN_THE_CODE, IN_THE_CODE)}
 _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
-    "sft_loss": choice({"nll": ({}, ""), "dft": ({"loss_type": "dft"}, "")}, "see loss_type of SFTConfig"),
+    "sft_loss": choices_of(choices.SFT_LOSS, "SFTTrainer", "see loss_type of SFTConfig"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
 RULES = {"SFTTrainer": _SFT, **{name: {**_COMMON, **rules} for table in (trl_online.RULES, trl_pairs.RULES)
                                 for name, rules in table.items()}}
@@ -76,7 +79,7 @@ RULES = {"SFTTrainer": _SFT, **{name: {**_COMMON, **rules} for table in (trl_onl
 
 def mapped(plan: Plan) -> list[Line]:
     """What becomes of each knob of the run in TRL."""
-    return lines(plan, RULES[trainer(plan)])
+    return lines(plan, RULES[trainer(plan)], trainer(plan))
 
 
 def settings(plan: Plan) -> dict[str, Any]:

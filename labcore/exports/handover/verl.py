@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.llm.optimizer import COSINE, LINEAR
 from labcore.exports.handover import shell, whitening
 from labcore.exports.handover.plan import (
@@ -22,10 +23,10 @@ from labcore.exports.handover.plan import (
     adapter,
     bounds,
     choice,
+    choices_of,
     given,
     lines,
     missing,
-    only_with,
     remarks,
     requirement,
     switch,
@@ -40,7 +41,6 @@ _TEMPLATE = """
 TEMPLATE='{% for message in messages %}{{ message.content }}\
 {% if message.role == "assistant" %}{{ eos_token }}{% endif %}{% endfor %}'
 """
-_KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl", "ratio_k3": "k3+"}
 _IN_8_BITS = {"optimizer": "AdamW8bit", "optimizer_impl": "bitsandbytes.optim"}
 _BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if value == "bf16" else {},
               lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32")
@@ -48,7 +48,7 @@ _BF16 = given(lambda plan, value: {f"{_ACTOR}.fsdp_config.dtype": "bfloat16"} if
 
 def _of(plan: Plan, actor: str, critic: str) -> list[str]:
     """The settings of the policy, and of the critic where there is one."""
-    return [actor, critic] if plan["advantage"] == "gae" else [actor]
+    return [actor, critic] if plan.critic else [actor]
 
 
 def _of_models(key: str, note: str = "") -> Rule:
@@ -60,7 +60,7 @@ def _of_models(key: str, note: str = "") -> Rule:
 def _optimizer(*places: str) -> Rules:
     """The numbers of AdamW and the schedule, at `places`; the last one is the critic's where there are two."""
     def at(key: str, value: Any, plan: Plan) -> dict[str, Any]:
-        return {f"{place}.{key}": value for place in (places[:1] if plan.get("advantage") != "gae" else places)}
+        return {f"{place}.{key}": value for place in (places if plan.critic else places[:1])}
 
     def betas(plan: Plan, value: Any) -> Line:
         usual = plan.betas == (0.9, 0.999)
@@ -84,60 +84,34 @@ def _compiled(name: str) -> Rule:
 
 def _kl_estimator(plan: Plan, value: Any) -> Line:
     key = {"loss": f"{_ACTOR}.kl_loss_type", "reward": "algorithm.kl_penalty"}.get(plan["kl_placement"])
-    if key is None or value not in _KL:
-        return Line("", value, {}, note="the KL is placed nowhere" if key is None else f"see {key}")
-    return Line("", value, {key: _KL[value]}, note="the value of k3 with the gradient of the KL"
-                if value == "ratio_k3" else "")
+    if key is None:
+        return Line("", value, {}, note="the KL is placed nowhere")
+    return choices_of(choices.KL_ESTIMATOR, "verl", f"see {key}", key)(plan, value)
 
 
 def _normalised(plan: Plan, value: Any) -> Line:
-    found = "reinforce_plus_plus" if plan["advantage"] in whitening.OF_BATCH else "reinforce_plus_plus_baseline"
+    found = "reinforce_plus_plus" if whitening.against(plan) == "batch" else "reinforce_plus_plus_baseline"
     return whitening.normalisation(plan, value, "algorithm.adv_estimator", found)
 
 
 def _advantage(plan: Plan, value: Any) -> Line:
     if whitening.whitens(plan):
-        return whitening.advantage(value, "batch" if value in whitening.OF_BATCH else "group", "verl")
+        return whitening.advantage(value, "batch" if whitening.against(plan) == "batch" else "group", "verl")
     return _ADVANTAGE(plan, value)
 
 
 def _aggregation(plan: Plan, value: Any) -> Line:
     """As set; some losses aggregate in one way only, and then it is the KL and the entropy that the setting is for."""
     line = _AGGREGATION(plan, value)
-    mode = {"soft_gate": "sapo", "geometric_clip": "geo_mean"}.get(plan["surrogate"])
-    if mode is None or value == "sequence_mean_token_mean":
+    there = choices.SURROGATE[str(plan["surrogate"])].there("verl")
+    if there is None or there.aggregates in ("", value):
         return line
-    return replace(line, note=f"of the KL and the entropy; policy_loss.loss_mode {mode} always takes the mean over "
-                   "tokens, then over completions")
+    return replace(line, note=f"of the KL and the entropy; policy_loss.loss_mode {there.name} always takes the "
+                   f"{choices.AGGREGATION[there.aggregates].label}")
 
 
-_ADVANTAGE = choice({
-    "gae": ({"algorithm.adv_estimator": "gae"}, ""), "leave_one_out": ({"algorithm.adv_estimator": "rloo"}, ""),
-    "group_standardised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, ""),
-    "group_mean": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": False}, ""),
-    "batch_standardised": ({"algorithm.adv_estimator": "reinforce_plus_plus_baseline"}, "advantages are whitened "
-                           "over the batch's tokens, not divided by the spread of its rewards"),
-    "greedy_baseline": ({"algorithm.adv_estimator": "remax", "trainer.use_v1": False}, "only verl's older trainer "
-                        "samples the greedy completion"),
-    "reward_to_go_whitened": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, ""),
-    "moving_average": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the baseline is the mean of this "
-                       "batch's tokens, and advantages are divided by their spread"),
-    "beta_normalised": ({"algorithm.adv_estimator": "grpo", "algorithm.norm_adv_by_std_in_grpo": True}, "divided "
-                        "by the group's standard deviation: no equivalent of BNPO's Beta density"),
-    "parts_standardised": ({"algorithm.adv_estimator": "gdpo"}, "return a dict of score and the named rewards from "
-                           "compute_score(), and add +algorithm.gdpo_reward_keys=[correct,format] and "
-                           "+algorithm.gdpo_reward_weights=[…] to the settings: without them verl stops"),
-    "one": ({"algorithm.adv_estimator": "grpo"}, "verl has no advantage of 1: to imitate the best completions, use its "
-            "SFT trainer"),
-    "batch_mean": ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "the advantages of the batch's tokens are "
-                   "also divided by their spread"),
-}, "see algorithm.adv_estimator")
-_AGGREGATION = choice({
-    "sequence_mean_token_mean": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-mean"}, ""),
-    "token_mean": ({f"{_ACTOR}.loss_agg_mode": "token-mean"}, ""),
-    "constant_length": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm"}, ""),
-    "sequence_mean_token_sum": ({f"{_ACTOR}.loss_agg_mode": "seq-mean-token-sum"}, ""),
-}, "see loss_agg_mode")
+_ADVANTAGE = choices_of(choices.ADVANTAGE, "verl", "see algorithm.adv_estimator")
+_AGGREGATION = choices_of(choices.AGGREGATION, "verl", "see loss_agg_mode")
 _ONLINE: Rules = {
     "beta": given(lambda plan, value: {
         "loss": {f"{_ACTOR}.kl_loss_coef": value}, "reward": {"algorithm.kl_ctrl.kl_coef": value},
@@ -167,43 +141,11 @@ _ONLINE: Rules = {
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
     "whiten_rewards": switch(missing("verl whitens no rewards of tokens"), False),
     "normalisation": _normalised, "advantage": _advantage,
-    "ratio": choice({
-        "token": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, ""),
-        "sequence_mean": ({f"{_ACTOR}.policy_loss.loss_mode": "gspo"}, ""),
-        "sequence_mean_token": ({f"{_ACTOR}.policy_loss.loss_mode": "gspo"}, ""),
-        "none": ({f"{_ACTOR}.policy_loss.loss_mode": "gpg"}, ""),
-        "sequence_sum": ({f"{_ACTOR}.policy_loss.loss_mode": "vanilla"}, "ratios of tokens: the same gradient as long "
-                         "as a batch is used once"),
-    }, "see policy_loss.loss_mode"),
-    "surrogate": choice({
-        "bounded_clip": ({}, ""),
-        "clip": ({}, ""),  # it follows from the ratio's loss mode
-        "score_function": ({f"{_ACTOR}.policy_loss.loss_mode": "gpg"}, ""),
-        "detached_weight": ({f"{_ACTOR}.policy_loss.loss_mode": "cispo"}, ""),
-        "soft_gate": ({f"{_ACTOR}.policy_loss.loss_mode": "sapo"}, ""),
-        "geometric_clip": ({f"{_ACTOR}.policy_loss.loss_mode": "geo_mean"}, ""),
-        "gamma_weight": ({}, "verl has no such weight of whole sequences: no equivalent of VESPO"),
-    }, "see policy_loss.loss_mode"),
-    "ratio_cap": given(lambda plan, value: {f"{_ACTOR}.clip_ratio_low": 1.0, f"{_ACTOR}.clip_ratio_high": value - 1}),
-    "gate_positive": to(f"{_ACTOR}.tau_pos"), "gate_negative": to(f"{_ACTOR}.tau_neg"),
-    **dict.fromkeys(("gamma_power_positive", "gamma_rate_positive", "gamma_power_negative", "gamma_rate_negative"),
-                    missing("verl has no such weight of whole sequences: no equivalent of VESPO")),
-    "shaping": choice({
-        "none": ({}, ""), "overlong": ({}, "the DAPO reward manager has it, as overlong_buffer_cfg"),
-        "length_cost": ({}, "no reward manager has it: write it into score() below"),
-        "clipped": ({}, "no reward manager has it: write it into score() below"),
-    }, "see the reward managers"),
-    "reward_clip": only_with("shaping", "clipped", missing("no reward manager has it: write it into score() below")),
-    **dict.fromkeys(("overlong_buffer", "overlong_penalty"), only_with("shaping", "overlong", missing(
-        "the DAPO reward manager has it, as overlong_buffer_cfg"))),
-    "selection": choice({
-        "everything": ({}, ""),
-        "informative": ({"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "acc"}, ""),
-        "best_of_group": ({}, "verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
-        "not_truncated": ({}, "verl trains on truncated completions too"),
-    }, "see algorithm.filter_groups"),
+    "ratio": choices_of(choices.RATIO, "verl", "see policy_loss.loss_mode"),
+    "surrogate": choices_of(choices.SURROGATE, "verl", "see policy_loss.loss_mode"),
+    "shaping": choices_of(choices.SHAPING, "verl", "write it into score() below"),
+    "selection": choices_of(choices.SELECTION, "verl", "see algorithm.filter_groups"),
     "overlong_filter": switch(missing("verl trains on truncated completions too"), False),
-    "resample_rounds": only_with("selection", "informative", missing("verl samples until its batch is full")),
     **REWARD_RULES,
     "kl_estimator": _kl_estimator,
     "kl_placement": given(lambda plan, value: {f"{_ACTOR}.use_kl_loss": value == "loss",
@@ -223,7 +165,7 @@ _ONLINE: Rules = {
 _SFT: Rules = {
     "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
     "sequences_per_step": to("data.train_batch_size"),
-    "sft_loss": choice({"nll": ({}, "")}, "no equivalent in verl, whose SFT counts all tokens the same"),
+    "sft_loss": choices_of(choices.SFT_LOSS, "verl", "its SFT counts all tokens the same"),
     "dtype": given(lambda plan, value: {"engine.dtype": "bfloat16"} if value == "bf16" else {},
                    lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
@@ -239,7 +181,7 @@ RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "re
 def mapped(plan: Plan) -> list[Line]:
     """What becomes of each knob of the run in verl."""
     none = _NONE.get(plan.loop)
-    return lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop])
+    return lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop], "verl")
 
 
 def settings(plan: Plan) -> dict[str, Any]:
@@ -256,8 +198,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     if plan.loop == "sft":
         return found | common | {
             "model.path": "$MODEL", **plain, "data.train_files": "train.parquet", "trainer.seed": plan.spec.seed}
-    critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan[
-        "advantage"] == "gae" else {}
+    critic = {"critic.model.path": "$MODEL", "critic.optim.clip_grad": plan["max_grad_norm"]} if plan.critic else {}
     return found | common | critic | {
         "actor_rollout_ref.model.path": "$MODEL", **plain,
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from labcore.exports.handover.plan import Line, Plan, choice
-
-# Compared with one number for the whole batch.
-OF_BATCH = ("batch_mean", "moving_average", "greedy_baseline", "reward_to_go_whitened")
-# Whitening leaves the same of advantages that differ by one number, or one factor, for the whole batch.
-_SAME = {"batch": ("batch_mean", "moving_average", "reward_to_go_whitened"),
-         "group": ("group_mean", "leave_one_out", "batch_standardised")}
+from labcore.catalog import choices
+from labcore.exports.handover.plan import Line, Plan, choices_of
 
 
 def whitens(plan: Plan) -> bool:
@@ -18,15 +13,20 @@ def whitens(plan: Plan) -> bool:
     return bool(plan.get("normalisation", "none") != "none")
 
 
+def against(plan: Plan) -> str:
+    """Of what the run's baseline is: "batch" or "group"; empty where it is neither's."""
+    return choices.ADVANTAGE[str(plan["advantage"])].against
+
+
 def normalisation(plan: Plan, value: Any, option: str, estimator: str | None) -> Line:
     """What becomes of the knob `normalisation`: the `estimator` that whitens."""
-    by = {option: estimator}
-    return choice({"none": ({}, ""), "tokens": (by, ""), "sequences": (by, "whitened over tokens, so long completions "
-                                                                      "weigh more")}, f"see {option}")(plan, value)
+    line = choices_of(choices.NORMALISATION, "verl", f"see {option}")(plan, value)
+    return Line("", value, {option: estimator}, note=line.note) if whitens(plan) else line
 
 
 def advantage(value: Any, of: str, tool: str) -> Line:
     """What becomes of the advantage where the estimator subtracts the mean of each `of`: "batch" or "group"."""
-    exact = value in _SAME[of]
+    chosen = choices.ADVANTAGE[str(value)]
+    exact = chosen.exact and chosen.against == of
     return Line("", value, {}, built_in=exact, note="" if exact else
                 f"{tool}'s estimator for normalisation subtracts the {of}'s mean instead")

@@ -20,7 +20,7 @@ from labcore.catalog import choices
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
 from labcore.llm.measures import signal_first
-from labcore.llm.objective import cut, ratio_of
+from labcore.llm.objective import cut, kl_of, ratio_of
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
 from labcore.llm.probes.met import StepTokens
 from labcore.llm.rewards import Rewards
@@ -227,13 +227,14 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
 
 def _tensors(knobs: Mapping[str, Any], part: Rollout, logprobs: Tensor) -> dict[str, Any]:
     """What a surrogate and its cut are given where the policy has these log-probs; the ratio is the algorithm's."""
-    tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "completion_mask": part.completion_mask,
-               "advantages": part.advantages}
+    tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
+               "completion_mask": part.completion_mask, "advantages": part.advantages}
     return tensors | {"ratio": ratio_of(knobs, tensors).expand_as(logprobs)}
 
 
 def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The surrogate of each token before any weight, S, and its slope ∂ΣS/∂log π: 0 where it is cut off."""
+    """The surrogate of each token before any weight, S, and its slope ∂ΣS/∂log π: 0 where it is cut off; and the KL
+    estimate in the loss where its declaration has no arithmetic for it."""
     with torch.enable_grad():
         logprobs = tensors["logprobs"].detach().requires_grad_()
         given = {**tensors, "logprobs": logprobs}
@@ -241,7 +242,10 @@ def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Te
         found = call(member(choices.SURROGATE, knobs["surrogate"]), knobs, given).expand_as(logprobs)
         mask = tensors["completion_mask"]
         slope, = torch.autograd.grad((found * mask).sum(), logprobs)
-    return {"objective": found.detach().clamp(-LARGEST, LARGEST), "slope": slope.clamp(-LARGEST, LARGEST)}
+    pulls = {"objective": found.detach().clamp(-LARGEST, LARGEST), "slope": slope.clamp(-LARGEST, LARGEST)}
+    if knobs["kl_placement"] != "loss" or choices.KL_ESTIMATOR[knobs["kl_estimator"]].worked:
+        return pulls
+    return pulls | {"kl_estimate": kl_of(knobs, tensors).clamp(-LARGEST, LARGEST)}
 
 
 def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, rows: list[int]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_the_name_of_a_reward_file_is_never_code():
 
 def test_a_loss_that_trl_has_not_is_said_so():
     script = " ".join(trl.script(plan("cdpo")).replace("#", "").split())
-    assert "label_smoothing=0.1: its sigmoid loss has no label smoothing" in script
+    assert "label_smoothing=0.1: without label smoothing: its sigmoid loss has none" in script
     found = trl.settings(plan("cdpo"))
     assert found["loss_type"] == ["sigmoid"] and "label_smoothing" not in found
 

@@ -15,7 +15,7 @@ from app.compare.lines import Lines
 from app.compare.sweep.at_size.standing import value_words
 from app.compare.sweep.multiples import drawn
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import Metric
+from labcore.catalog.metric import Metric
 from labcore.compare.ranking import Axis, Effect, Values
 from labcore.store.rows import RunRow
 

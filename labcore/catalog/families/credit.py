@@ -1,0 +1,166 @@
+"""Baselines: what a completion's reward is compared with, and how advantages are brought to one scale."""
+
+from __future__ import annotations
+
+from labcore.catalog.choice import Advantage, Caution, Family, Normalisation, There
+from labcore.catalog.conditions import kl_in
+from labcore.catalog.families.rewards import REWARD
+from labcore.catalog.knob import Knob
+from labcore.catalog.worked import Worked
+
+GAMMA = Knob(
+    "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
+    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma")
+GAE_LAMBDA = Knob(
+    "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
+    "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda")
+CRITIC = (  # beside those that the estimate itself asks for
+    Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
+         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
+    Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
+         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
+    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
+         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+    Knob("whiten_rewards", "Whiten rewards", False, "On: rewards of tokens, the KL's included, get standard deviation "
+         "1 in each batch before the critic's advantages are made; their mean stays. Off: they stay as they are.",
+         "live", advanced=True),
+)
+
+# What the other tools call their settings.
+_SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
+                                     "--algo.advantage.estimator")
+_WHITENED = ("advantages are whitened over the batch's tokens, not divided by the spread of its rewards")
+_IN_GROUP = "Scale: a completion's own reward is in the group mean, so the gradient is (1 − 1/G) as long."
+_BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a file
+
+ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
+                   ("rewards", "greedy_rewards", "past_rewards", "reward_parts", "part_weights", "token_rewards",
+                    "values", "completion_mask"), (
+    Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
+              worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
+              bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean, not the batch's"),
+        There("verl", {_VERL: "reinforce_plus_plus"}, "the advantages of the batch's tokens are also divided by their "
+              "spread"),
+        There("OpenRLHF", name="flash_reinforce"))),
+    Advantage("leave_one_out", "reward − mean of the others in its group",
+              r"R_i - \tfrac{1}{G-1}\textstyle\sum_{j\ne i}R_j", "sequence", group=True, against="group", exact=True,
+              worked=lambda of: Worked("R − mean of the others' R", "{reward} − {others:b}"),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the mean of the whole group: the advantage is "
+              "smaller by the factor (G − 1)/G"),
+        There("RLOOTrainer"), There("verl", {_VERL: "rloo"}), There("OpenRLHF", name="rloo"))),
+    Advantage("group_mean", "reward − group mean", r"R - \bar R_g", "sequence", group=True, against="group", exact=True,
+              worked=lambda of: Worked("R − mean R", "{reward} − {mean:b}"),
+              bias=_IN_GROUP,
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}), There("verl", {_VERL: "grpo", _BY_STD: False}),
+        There("OpenRLHF", name="dr_grpo"))),
+    Advantage("group_standardised", "reward − group mean, over the group's standard deviation",
+              r"\frac{R - \bar R_g}{s_g + \epsilon}", "sequence", group=True, scaled=True, against="group",
+              worked=lambda of: Worked("(R − mean R) / (std R + 10⁻⁴)", "({reward} − {mean:b}) / ({std} + 0.0001)"),
+              bias="Direction: dividing by the group's standard deviation lets groups that hardly differ count as much "
+                   "as those that differ a lot.",
+              cautions=(
+        Caution("Divided by the group's standard deviation, prompts that are nearly always or nearly never solved "
+                "count most (bias by difficulty). group_mean has none."),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "group"}), There("verl", {_VERL: "grpo", _BY_STD: True}),
+        There("OpenRLHF", name="group_norm"))),
+    Advantage("batch_standardised", "reward − group mean, over the batch's standard deviation",
+              r"\frac{R - \bar R_g}{s + \epsilon}", "sequence", group=True, scaled=True, against="group", exact=True,
+              worked=lambda of: Worked("(R − mean R) / (std R of the batch + 10⁻⁴)",
+                                       "({reward} − {mean:b}) / ({batch_std} + 0.0001)"),
+              bias="Direction: the batch's standard deviation depends on the same rewards that it divides.",
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "batch"}),
+        There("verl", {_VERL: "reinforce_plus_plus_baseline"}, _WHITENED),
+        There("OpenRLHF", note=_WHITENED, name="reinforce_baseline"))),
+    Advantage("greedy_baseline", "reward − reward of the greedy completion", r"R - R_{greedy}", "sequence",
+              rollouts=("greedy",), against="batch",
+              worked=lambda of: Worked("R − R of the greedy completion", _BASELINE),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean, not the reward of a greedy "
+              "completion"),
+        There("verl", {_VERL: "remax", "trainer.use_v1": False}, "only verl's older trainer samples the greedy "
+              "completion"),
+        There("OpenRLHF", note="the baseline is the mean of the others in the group, not the reward of a greedy "
+              "completion", name="rloo"))),
+    Advantage("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence",
+              against="batch", exact=True,
+              worked=lambda of: Worked("R − mean of all earlier R", _BASELINE),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean, not that of all earlier "
+              "rewards"),
+        There("verl", {_VERL: "reinforce_plus_plus"}, "the baseline is the mean of this batch's tokens, and advantages "
+              "are divided by their spread"),
+        There("OpenRLHF", note="the baseline is the mean of this batch, not of all earlier ones",
+              name="flash_reinforce"))),
+    Advantage("beta_normalised", "reward − group mean, over a Beta density at that mean",
+              r"\frac{R - \bar R_g}{f_{Beta}(\bar R_g;\,a', b')}", "sequence", group=True, against="group",
+              bias="Direction: the density that it divides by depends on the same rewards; a completion's own reward "
+                   "is in the group mean as well.", alone=_IN_GROUP,  # the density is then 1
+              cautions=(
+        Caution("The Beta density is fitted to rewards of 0 and 1: with others it is a wrong scale.",
+                lambda v: v["shaping"] != "none" or kl_in(v, "reward") or not REWARD[v["reward_source"]].binary),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "group"}, "GRPOTrainer divides by the group's standard deviation: its loss_type "
+              "bnpo is another thing, the mean over tokens"),
+        There("verl", {_VERL: "grpo", _BY_STD: True}, "divided by the group's standard deviation: no equivalent of "
+              "BNPO's Beta density"),
+        There("OpenRLHF", note="divided by the group's standard deviation: no equivalent of BNPO's Beta density",
+              name="group_norm"))),
+    Advantage("parts_standardised", "each named reward by itself over its group's standard deviation, summed",
+              r"\operatorname{norm}\Big(\textstyle\sum_k w_k\tfrac{R_k - \bar R_{k,g}}{s_{k,g}+\epsilon}\Big)",
+              "sequence", group=True, by_part=True, scaled=True, against="group",
+              bias="Direction: every named reward is divided by its own standard deviation, so the sum is another "
+                   "objective.",
+              cautions=(
+        Caution("There is one named reward only, so comparing rewards by name changes nothing: use reward source "
+                "correct_and_format.", lambda v: not REWARD[v["reward_source"]].parts),),
+              elsewhere=(
+        There("GRPOTrainer", {"multi_objective_aggregation": "normalize_then_sum"}, "make the named rewards two reward "
+              "functions, and weigh them by reward_weights"),
+        There("verl", {_VERL: "gdpo"}, "return a dict of score and the named rewards from compute_score(), and add "
+              "+algorithm.gdpo_reward_keys=[correct,format] and +algorithm.gdpo_reward_weights=[…] to the settings: "
+              "without them verl stops"),
+        There("OpenRLHF", note="the rewards are summed before they are compared: no equivalent of GDPO",
+              name="group_norm"))),
+    Advantage("one", "1: imitate", r"1", "sequence", constant=True,
+              worked=lambda of: Worked("1", ""),
+              bias="Direction: it imitates what was selected and never lowers what is bad; there is no baseline.",
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean: to imitate, use SFTTrainer"),
+        There("verl", {_VERL: "grpo"}, "verl has no advantage of 1: to imitate the best completions, use its SFT "
+              "trainer"),
+        There("OpenRLHF", note="OpenRLHF has no advantage of 1: to imitate the best completions, use train_sft"))),
+    Advantage("reward_to_go_whitened", "rewards from here on, whitened over the batch's tokens",
+              r"\operatorname{whiten}\big(\textstyle\sum_{s\ge t}\gamma^{s-t}r_s\big)", knobs=(GAMMA,),
+              against="batch", exact=True,
+              bias="Direction: whitening divides by a spread, and takes off a mean, of the same rewards.",
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "batch"}, "GRPOTrainer subtracts the group's mean and divides by the spread of "
+              "the batch's rewards, not of its tokens' returns"),
+        There("verl", {_VERL: "reinforce_plus_plus"}), There("OpenRLHF", name="reinforce"))),
+    Advantage("gae", "generalised advantage estimate with a critic",
+              r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA), beside=CRITIC,
+              elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
+))
+
+_OVER_TOKENS = "by the spread of the batch's rewards, not of its "
+NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.normalisation",
+                       ("advantages", "scored", "completion_mask"), (
+    Normalisation("none", "none", r"\hat A", elsewhere=(
+        There("GRPOTrainer verl OpenRLHF"), There("RLOOTrainer", {"normalize_advantages": False}))),
+    Normalisation("sequences", "mean 0 and standard deviation 1 over the batch's completions",
+                  r"\frac{\hat A - \overline{\hat A}}{s_{\hat A} + \epsilon}", elsewhere=(
+        There("GRPOTrainer", {_SCALE: "batch"}, f"{_OVER_TOKENS}advantages"),
+        There("RLOOTrainer", {"normalize_advantages": True}),
+        There("verl OpenRLHF", note="whitened over tokens, so long completions weigh more"))),
+    Normalisation("tokens", "mean 0 and standard deviation 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)",
+                  elsewhere=(
+        There("GRPOTrainer", {_SCALE: "batch"}, f"{_OVER_TOKENS}tokens' advantages"),
+        There("RLOOTrainer", {"normalize_advantages": True}, "over completions, which then weigh alike"),
+        There("verl OpenRLHF"))),
+))

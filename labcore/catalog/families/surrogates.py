@@ -1,0 +1,203 @@
+"""Ratios of new to old policy, and the surrogates that are maximised."""
+
+from __future__ import annotations
+
+from labcore.catalog.choice import Caution, Family, Letter, Ratio, Rule, Surrogate, There
+from labcore.catalog.conditions import ONE_UPDATE, one_update
+from labcore.catalog.knob import Knob
+from labcore.catalog.metric import Metric
+from labcore.catalog.worked import Branch, Numbers, Worked
+
+# What the other tools call their settings.
+_LEVEL, _VERL_MODE, _OPENRLHF = ("importance_sampling_level", "actor_rollout_ref.actor.policy_loss.loss_mode",
+                                 "--actor.policy_loss_type")
+_ACTOR = "actor_rollout_ref.actor"
+_SAME_ADVANTAGE = "the same gradient as long as all tokens of a completion have one advantage"
+
+
+def _of_sequence(formula: str, numbers: str) -> Worked:
+    return Worked(formula, numbers, "of the whole completion")
+
+
+RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
+    Ratio("none", "none: the score function on policy", "1", sign="1", elsewhere=(
+        There("verl", {_VERL_MODE: "gpg"}),
+        There("OpenRLHF", {_OPENRLHF: "ppo"}, "ratios of tokens, which are 1 while a batch is used once")),
+          trainer="RLOOTrainer"),
+    Ratio("token", "per token", r"\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", sign=r"\rho_t", elsewhere=(
+        There("GRPOTrainer", {_LEVEL: "token"}), There("GMPOTrainer"), There("verl", {_VERL_MODE: "vanilla"}),
+        There("OpenRLHF", {_OPENRLHF: "ppo"})),
+          worked=lambda of: Worked("exp(log π − log π_old)", "exp({logprobs} − {old_logprobs:b})")),
+    Ratio("sequence_sum", "whole sequence", r"\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", "sequence", sign="s_i",
+          whole=True, product=True, elsewhere=(
+        There("RLOOTrainer"),
+        There("verl", {_VERL_MODE: "vanilla"}, "ratios of tokens: the same gradient as long as a batch is used once"),
+        There("OpenRLHF", {_OPENRLHF: "ppo"}, "ratios of tokens: the same gradient as long as a batch is used once")),
+          trainer="RLOOTrainer",
+          worked=lambda of: _of_sequence("exp(Σ (log π − log π_old))", "exp({apart})")),
+    Ratio("sequence_mean", "whole sequence, geometric mean",
+          r"\Big(\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}\Big)^{1/T}", "sequence", sign="s_i", whole=True,
+          near_one=True, elsewhere=(
+        There("GRPOTrainer", {_LEVEL: "sequence"}), There("verl", {_VERL_MODE: "gspo"}),
+        There("OpenRLHF", {_OPENRLHF: "gspo"}, aggregates="sequence_mean_token_mean")),
+          worked=lambda of: _of_sequence("exp(1/T Σ (log π − log π_old))", "exp({apart} / {length:g})")),
+    Ratio("sequence_mean_token", "whole sequence, geometric mean; the gradient of each token its own",
+          r"\operatorname{sg}(s)\frac{\pi_\theta(y_t)}{\operatorname{sg}(\pi_\theta(y_t))}", "sequence", sign="s_{i,t}",
+          near_one=True, elsewhere=(
+        There("GRPOTrainer", {_LEVEL: "sequence"}, _SAME_ADVANTAGE), There("verl", {_VERL_MODE: "gspo"}),
+        There("OpenRLHF", {_OPENRLHF: "gspo"}, _SAME_ADVANTAGE, aggregates="sequence_mean_token_mean")),
+          worked=lambda of: _of_sequence("exp(1/T Σ (log π − log π_old))", "exp({apart} / {length:g})")),
+))
+
+CLIP_LOW = Knob(
+    "clip_low", "Clip, low side", 0.2, "Higher: tokens with negative advantage may lose more probability per batch. "
+    "Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}")
+CLIP_HIGH = Knob(
+    "clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy lasts "
+    "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}")
+DUAL_CLIP = Knob(
+    "dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of tokens with negative advantage with, "
+    "where clip does not. Lower: one such token cannot dominate an update. Higher: only extreme ratios are bounded. "
+    "0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True)
+CLIP_DELTA = Knob(
+    "clip_delta", "Two-sided clip δ", 0.0, "The same bound as TRL has it: on the unclipped ratio. Use more than "
+    "1 + ε_high. Lower: one token with negative advantage cannot dominate an update. Higher: only extreme ratios are "
+    "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True)
+RATIO_CAP = Knob(
+    "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
+    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}")
+GATES = (
+    Knob("gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for tokens with positive "
+         "advantage as their ratio leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0,
+         (0.5, 2.0), r"\tau_{+}"),
+    Knob("gate_negative", "Gate, negative advantages", 1.05, "The same for tokens with negative advantage. Higher: "
+         "steadier, they fall more slowly; a little above the other is usual. Lower: they may fall further per batch.",
+         "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}"),
+)
+GAMMA_WEIGHT = (
+    Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a completion with positive "
+         "advantage falls as it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
+         "k_{+}"),
+    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
+         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
+    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same for completions with negative advantage. "
+         "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}"),
+    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for completions with negative advantage. "
+         "Higher: those that became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0),
+         r"\lambda_{-}"),
+)
+
+
+def at_one(*knobs: Knob) -> tuple[Rule, ...]:
+    """These knobs have no effect while every ratio is 1."""
+    return (Rule(tuple(knob.key for knob in knobs), {}, ONE_UPDATE, one_update),)
+
+
+def _clip_words(of: Numbers) -> Worked:
+    ratio, low, high = of["ratio"], 1 - of["clip_low"], 1 + of["clip_high"]
+    inside, cut = low <= ratio <= high, bool(of["cut"])
+    branches = (
+        Branch("Unclipped", "ρÂ", "{ratio} × {advantage:b}", note="active branch" if not inside and not cut else "",
+               active=not cut and not inside, terms=("ratio", "advantage")),
+        Branch("Clipped", "clip(ρ) Â", "{kept} × {advantage:b}", "clip(ρ, {low:g}, {high:g}) Â",
+               "active branch: its gradient is 0" if cut else "", active=cut, still=cut,
+               terms=("ratio", "advantage", "knob_clip_low", "knob_clip_high")))
+    return Worked("min(unclipped, clipped)", "min({Unclipped}, {Clipped})",
+                  "ρ is inside the clip range: both branches are the same" if inside else "",
+                  {"low": low, "high": high, "kept": min(max(ratio, low), high)}, branches)
+
+
+def _cap_words(of: Numbers) -> Worked:
+    capped = of["ratio"] > of["ratio_cap"]
+    note = "the ratio is capped at {ratio_cap:g}; its gradient stays" if capped else "the weight has no gradient"
+    return Worked("min(ρ, {ratio_cap:g}) Â log π", "{kept} × {advantage:b} × {logprobs:b}", note,
+                  {"kept": min(of["ratio"], of["ratio_cap"])})
+
+
+def _gate_words(of: Numbers) -> Worked:
+    tau = of["gate_positive" if of["advantage"] > 0 else "gate_negative"]
+    return Worked("4/τ σ(τ(ρ − 1)) Â", "4/{tau:g} × σ({tau:g} × ({ratio} − 1.0000)) × {advantage:b}", also={"tau": tau})
+
+
+_ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the same as long as a batch is used once")
+_VESPO = "verl has no such weight of whole sequences: no equivalent of VESPO"
+
+SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
+                   ("ratio", "logprobs", "advantages", "completion_mask"), (
+    Surrogate("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta",
+              elsewhere=(There("verl", {_VERL_MODE: "gpg"}), _ALWAYS),
+              worked=lambda of: Worked("Â log π", "{advantage} × {logprobs:b}", "only its gradient matters")),
+    Surrogate("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
+              r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", knobs=(CLIP_LOW, CLIP_HIGH),
+              rules=at_one(CLIP_LOW, CLIP_HIGH), worked=_clip_words,
+              elsewhere=(There("GRPOTrainer RLOOTrainer verl OpenRLHF"),),  # verl's follows from the ratio
+              metric=Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped "
+                            "and the clipped term.", r"L^{CLIP}", "At or below the unclipped one.")),
+    Surrogate("bounded_clip", "clipped, and bounded where the advantage is negative: dual clip c, two-sided clip δ",
+              r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
+              r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
+              knobs=(CLIP_LOW, CLIP_HIGH, CLIP_DELTA, DUAL_CLIP), rules=at_one(CLIP_DELTA, DUAL_CLIP),
+              elsewhere=(There("GRPOTrainer verl OpenRLHF"), _ALWAYS),
+              cautions=(
+        Caution("clip_delta is below 1 + ε_high: tokens with a positive advantage lose their gradient at clip_delta, "
+                "and ε_high bounds only tokens with a negative advantage. Set clip_delta above 1 + ε_high, or to 0 for "
+                "none.", lambda v: 0 < v["clip_delta"] < 1 + v["clip_high"]),
+        Caution("dual_clip is not above 1: tokens with a negative advantage lose their gradient at the ratio 1, so the "
+                "policy learns little or nothing from mistakes. Set dual_clip above 1, or to 0 for none.",
+                lambda v: 0 < v["dual_clip"] <= 1)),
+              metric=Metric("surrogate/bounded_clip", "Surrogate, bounded clip", "advantage", "Mean of the clipped "
+                            "term, bounded where the advantage is negative too.", r"L^{DUAL}",
+                            "At or below the unclipped one, but for the bound.")),
+    Surrogate("geometric_clip", "geometric mean of token ratios, each clipped on the side of its advantage",
+              r"\Big(\prod_t \rho'_t\Big)^{1/T}\hat A", needs_ratio=True, whole=True, log_bounds=True,
+              cut="geometric_cut", knobs=(CLIP_LOW, CLIP_HIGH), trainer="GMPOTrainer",
+              letters=(Letter(r"\rho'_t", r"\rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ \text{if}\ \hat A > 0\ "
+                              r"\text{else}\ \max(\rho_t, e^{-\varepsilon_{low}})"),),
+              elsewhere=(There("GMPOTrainer"),
+                         There("verl", {_VERL_MODE: "geo_mean"}, name="geo_mean",
+                               aggregates="sequence_mean_token_mean"),
+                         There("OpenRLHF", note="OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent "
+                               "of GMPO"), _ALWAYS),
+              cautions=(
+        Caution("geometric_clip clips the ratio of each token: with another ratio it clips whole completions. Use the "
+                "ratio token.", lambda v: v["ratio"] != "token"),),
+              metric=Metric("surrogate/geometric_clip", "Surrogate, geometric mean", "advantage", "Mean of the "
+                            "geometric mean of clipped token ratios times advantage.", r"L^{GMPO}")),
+    Surrogate("detached_weight", "capped ratio as a fixed weight of the log-probability",
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,
+              weighs=True, cut="cap_cut", knobs=(RATIO_CAP,), worked=_cap_words,
+              rules=(Rule((RATIO_CAP.key,), {}, ONE_UPDATE, lambda v: one_update(v) and float(v["ratio_cap"]) >= 1),),
+              elsewhere=(There("GRPOTrainer", {"loss_type": "cispo"}, knobs={"ratio_cap": "epsilon_high"},
+                               aggregates="token_mean"),
+                         There("verl", {_VERL_MODE: "cispo"}, knobs={"ratio_cap": lambda cap: {
+                             f"{_ACTOR}.clip_ratio_low": 1.0, f"{_ACTOR}.clip_ratio_high": cap - 1}}),
+                         There("OpenRLHF", note="OpenRLHF clips, and has no capped weight"), _ALWAYS),
+              metric=Metric("surrogate/detached_weight", "Surrogate, capped weight", "advantage × nats", "Mean of the "
+                            "capped ratio as a fixed weight, times advantage and log-probability.", r"L^{CISPO}")),
+    Surrogate("soft_gate", "smooth gate of the ratio in place of a clip",
+              r"\tfrac4\tau\,\sigma\big(\tau(\rho-1)\big)\hat A", needs_ratio=True, knobs=GATES,
+              letters=(Letter(r"\tau", r"\tau = \tau_{+}\ \text{if}\ \hat A > 0\ \text{else}\ \tau_{-}",
+                              "Gate, by the sign of the advantage"),),
+              rules=at_one(*GATES), worked=_gate_words,
+              elsewhere=(There("GRPOTrainer", {"loss_type": "sapo"}, aggregates="sequence_mean_token_mean", knobs={
+                             "gate_positive": "sapo_temperature_pos", "gate_negative": "sapo_temperature_neg"}),
+                         There("verl", {_VERL_MODE: "sapo"}, name="sapo", aggregates="sequence_mean_token_mean", knobs={
+                             "gate_positive": f"{_ACTOR}.tau_pos", "gate_negative": f"{_ACTOR}.tau_neg"}),
+                         There("OpenRLHF", note="OpenRLHF clips, and has no soft gate"), _ALWAYS),
+              metric=Metric("surrogate/soft_gate", "Surrogate, soft gate", "advantage", "Mean of the smoothly gated "
+                            "ratio times advantage.", r"L^{SAPO}")),
+    Surrogate("gamma_weight", "Gamma-shaped function of the whole sequence's ratio as a fixed weight of the "
+              "log-probability", r"\operatorname{sg}\big(\rho^k e^{\lambda(1-\rho)}\big)\hat A\,\log\pi_\theta",
+              needs_ratio=True, own_ratio="sequence_sum", weighs=True, knobs=GAMMA_WEIGHT, trainer="GRPOTrainer",
+              letters=(Letter(r"(k,\lambda)", r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A \ge 0\ "
+                              r"\text{else}\ (k_{-},\lambda_{-})"),),
+              rules=at_one(*GAMMA_WEIGHT),
+              elsewhere=(There("GRPOTrainer", {"loss_type": "vespo"}, aggregates="token_mean", knobs={
+                             "gamma_power_positive": "vespo_k_pos", "gamma_rate_positive": "vespo_lambda_pos",
+                             "gamma_power_negative": "vespo_k_neg", "gamma_rate_negative": "vespo_lambda_neg"}),
+                         There("verl", note=_VESPO),
+                         There("OpenRLHF", note="OpenRLHF clips: no equivalent of VESPO"), _ALWAYS),
+              metric=Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the "
+                            "reshaped sequence ratio as a fixed weight, times advantage and log-probability.",
+                            r"L^{VESPO}")),
+))
