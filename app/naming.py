@@ -81,7 +81,8 @@ def written(key: str, value: Any) -> str:
     if key == "changed mid-run":
         return re.sub(r"(^|; )(\w+)=", lambda match: f"{match[1]}{name(match[2])}=", str(value))
     if (family := FAMILIES.get(key)) and value in family.names:
-        return family[value].label
+        label: str = family[value].label
+        return label
     return "/".join(map(str, value)) if isinstance(value, list | tuple) else shown(value)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.catalog.choice import Choice
+from labcore.catalog.choice import PreferenceLoss
 from labcore.catalog.choices import DIVERGENCE, PREFERENCE_LOSS, losses_of
 from labcore.maths import preference_weights
 from labcore.maths.call import call, member
@@ -77,7 +77,7 @@ class Sides:
         return self.sums - self.ref_sums
 
 
-def choices_of(knobs: Mapping[str, Any]) -> list[tuple[Choice, float]]:
+def choices_of(knobs: Mapping[str, Any]) -> list[tuple[PreferenceLoss, float]]:
     """The losses of a run and their weights."""
     weights = (1.0, float(knobs["second_weight"]))
     return [(PREFERENCE_LOSS[name], weight) for name, weight in zip(losses_of(knobs), weights, strict=False)]

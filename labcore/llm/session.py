@@ -21,6 +21,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog import choices
+from labcore.catalog.choice import Choice
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
@@ -394,6 +395,6 @@ def learnt(model: nn.Module) -> list[nn.Parameter]:
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that say what a completion earns; none where the loop has no rewards."""
-    chosen = [choices.REWARD[source] for source in choices.sources_of(knobs)]
+    chosen: list[Choice] = [choices.REWARD[source] for source in choices.sources_of(knobs)]
     chosen += [choices.SHAPING[str(knobs["shaping"])]] if "shaping" in knobs else []
     return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}
