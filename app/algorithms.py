@@ -17,7 +17,7 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs import mixes
 from labcore.runs.mixes import Mix
-from labcore.spec.run_spec import knobs_of
+from labcore.runs.spec.run_spec import knobs_of
 
 MIX = "mix:"
 SEPARATOR = "|"  # in no name of a task or a mix

@@ -13,11 +13,12 @@ from app.jobs import result
 from app.session import Draft
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.jobs import cost, jobs
-from labcore.jobs.cost import Row
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import RunRow
+from labcore.llm.sizing import cost
+from labcore.llm.sizing.cost import Row
+from labcore.runs import jobs
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import RunRow
 
 TITLE = "Models held and their cost"
 CSS = """

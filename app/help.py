@@ -16,16 +16,16 @@ from app.link import Param
 from app.page_list import PAGES
 from app.shortcuts import shortcuts
 from app.theme import symbol
+from labcore.analysis.lessons.folders import VARIABLE as LESSONS
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
-from labcore.files.artifacts import cache, object_store
-from labcore.files.paths import home, read_only
-from labcore.lessons.folders import VARIABLE as LESSONS
-from labcore.sinks.choice import SETTING as LOG
-from labcore.spec.run_spec import every_knob
-from labcore.store.dialects import shown as place
+from labcore.runs.files.artifacts import cache, object_store
+from labcore.runs.files.paths import home, read_only
+from labcore.runs.spec.run_spec import every_knob
+from labcore.runs.store.dialects import shown as place
 from labcore.workers.executors import choice
+from labcore.workers.sinks import SETTING as LOG
 
 FIND = Param("find", "")
 WORDS = (

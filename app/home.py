@@ -14,8 +14,8 @@ from app.page_list import PAGES
 from app.status import STATES, duration, failed_at_once
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
+from labcore.runs.files.paths import read_only
+from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
 
 RECENT = 100  # finished runs among which the clip's is looked for
 CSS = """<style>

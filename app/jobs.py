@@ -15,8 +15,8 @@ from app.session import show_error
 from app.status import duration
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.jobs import jobs
+from labcore.runs import jobs
+from labcore.runs.files.paths import read_only
 
 EVERY = 0.3  # seconds between two looks
 AT_ONCE_SECONDS = 0.6  # so long a rerun waits for a job that it has just asked for: most are done by then

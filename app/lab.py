@@ -10,11 +10,11 @@ import streamlit as st
 
 from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
-from labcore.files.paths import read_only
 from labcore.runs import titles
 from labcore.runs.faults import disk_full, no_room
-from labcore.store.rows import ACTIVE, RunRow
-from labcore.store.store import Store
+from labcore.runs.files.paths import read_only
+from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.store import Store
 from labcore.workers.launcher import Launcher, NoLauncher
 
 

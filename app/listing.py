@@ -20,8 +20,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.runs import places
+from labcore.runs.store.rows import ACTIVE, RunRow, Step
 from labcore.runs.titles import title
-from labcore.store.rows import ACTIVE, RunRow, Step
 
 MOST = 4  # runs that Home shows while they go
 

@@ -19,8 +19,8 @@ from streamlit.errors import StreamlitAuthError, StreamlitSecretNotFoundError
 
 from app.tokens import literal
 from labcore.errors import LabError, first_line
-from labcore.files.given import read, toml_of
-from labcore.files.paths import read_only
+from labcore.runs.files.paths import read_only
+from labcore.runs.files.untrusted import read, toml_of
 
 CSS = "<style>.st-key-login{padding-top:18vh;text-align:center}</style>"
 EVERYBODY = "*"  # in `allowed`: whom the provider knows

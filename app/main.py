@@ -9,7 +9,7 @@ if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
     sys.path.insert(0, ROOT)
 
 from labcore.errors import LabError  # noqa: E402
-from labcore.files.paths import read_only  # noqa: E402
+from labcore.runs.files.paths import read_only  # noqa: E402
 from labcore.workers import process  # noqa: E402
 
 with suppress(LabError, OSError):  # the page says what is wrong

@@ -15,12 +15,12 @@ from app.jobs import result
 from app.session import Draft
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.jobs import jobs, memory
-from labcore.jobs.cost import in_bytes
-from labcore.jobs.memory import Estimate
-from labcore.jobs.memory_parts import PHASES, Part
-from labcore.spec.run_spec import RunSpec
+from labcore.llm.sizing import memory
+from labcore.llm.sizing.cost import in_bytes
+from labcore.llm.sizing.memory import PHASES, Estimate, Part
+from labcore.runs import jobs
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import RunSpec
 
 TITLE = "Memory on this device"
 KEY = "memory"

@@ -13,11 +13,11 @@ from typing import Any
 from app.lab import titled
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob, shown
+from labcore.runs.spec.model_names import name_of_model, without_folders
+from labcore.runs.spec.run_spec import RunSpec, every_knob, knobs_of
 from labcore.runs.steering import unusual_knobs
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.spec.model_names import name_of_model, without_folders
-from labcore.spec.run_spec import RunSpec, every_knob, knobs_of
-from labcore.store.rows import RunRow
 
 LONGEST = 24  # letters of a value in a label
 NAMED = 2  # settings beside a run's title

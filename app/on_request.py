@@ -8,9 +8,9 @@ import streamlit as st
 
 from app.tokens import literal
 from labcore.catalog.llm.models import MODELS
-from labcore.files.paths import read_only
-from labcore.jobs import jobs
-from labcore.spec.run_spec import RunSpec
+from labcore.runs import jobs
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import RunSpec
 
 
 def large(spec: RunSpec) -> bool:

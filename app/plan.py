@@ -12,7 +12,7 @@ from app import algorithms
 from app.session import Draft, defaults
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 
 FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "exact": ["rloo", "grpo", "reinforce", "dpo"],
          "maze": ["q_learning", "sarsa", "expected_sarsa"],

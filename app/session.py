@@ -20,9 +20,9 @@ from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, cut
 from labcore.runs.mixes import Mix
-from labcore.spec.model_names import model_of_name, name_of_model
-from labcore.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make, steps_of, weights_of
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.runs.spec.model_names import model_of_name, name_of_model
+from labcore.runs.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make, steps_of, weights_of
+from labcore.runs.store.rows import ACTIVE, RunRow
 
 SMOOTHEST = 0.99
 RUN = Param("run", "")

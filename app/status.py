@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labcore.spec.durations import duration as duration
-from labcore.store.rows import RunRow
+from labcore.runs.spec.durations import duration as duration
+from labcore.runs.store.rows import RunRow
 
 # state: (colour of its dot, its name, what to do next). Red is for failure only.
 STATES: dict[str, tuple[str, str, str]] = {

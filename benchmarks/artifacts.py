@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from labcore.files import checkpoints as checkpoint
-from labcore.files import sizes
-from labcore.files.artifacts import deletion, fetch, object_store, publish, state
-from labcore.files.paths import home, run_folder
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import sizes
+from labcore.runs.files.artifacts import changes, deletion, fetch, object_store, publish
+from labcore.runs.files.paths import home, run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 
 ROUNDS = 3
@@ -59,7 +59,7 @@ def main() -> None:
         alone, beside = ("  ".join(f"{each:.2f}" for each in sorted(found)) for found in seconds.values())
         print(f"\n{given.steps} steps took, s: {alone} without and {beside} with the object store")
         for run in runs:
-            state.forget(run)
+            changes.forget(run)
         store = object_store.opened()
         assert store
         deletion.clear(store)

@@ -26,9 +26,9 @@ import torch
 from torch import nn
 
 from labcore.catalog.cartpole import ALGORITHMS
-from labcore.deep.evaluation import play
-from labcore.deep.session import DeepSession
-from labcore.spec.run_spec import make
+from labcore.classic.deep.evaluation import play
+from labcore.classic.deep.session import DeepSession
+from labcore.runs.spec.run_spec import make
 
 EVALUATE_EVERY, IN_A_ROW, EPISODES = 1024, 3, 20
 GOOD = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0}

@@ -24,12 +24,12 @@ from typing import Any
 
 from benchmarks.artifacts import bucket
 from labcore.catalog.metrics import METRICS
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.rows import ENDED
+from labcore.runs.store.store import Store
 from labcore.runs.sweep import grid, queue, resume, sweep
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import ENDED
-from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
-from tests.store import postgres
+from tests.runs.store import postgres
 
 ROOT = Path(__file__).resolve().parents[1]
 BETAS = (0.0, 0.02, 0.04, 0.1)

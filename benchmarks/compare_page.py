@@ -23,11 +23,11 @@ import numpy as np
 import psutil
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store import dialects, schema
-from labcore.store.columns import keep
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store import dialects, schema
+from labcore.runs.store.columns import keep
+from labcore.runs.store.store import Store
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
 from tests.browser.test_runs import table, tick

@@ -35,11 +35,11 @@ from streamlit.testing.v1 import AppTest
 import app.lab
 from benchmarks.compare_page import DRAWN, metrics
 from labcore.cli.main import main as command_line
-from labcore.files.paths import run_folder
-from labcore.runs import digest
-from labcore.spec.run_spec import make
-from labcore.store.rows import Event, RunRow, Step
-from labcore.store.store import Store
+from labcore.runs import summary
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Event, RunRow, Step
+from labcore.runs.store.store import Store
 from tests.app.conftest import ROOT, FakeLauncher
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
@@ -100,7 +100,7 @@ def _add(store: Store, place: int, now: float, spec, rows: list[Step]) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     store.add(row, rows, [Event(0, row.step, "finished", {"text": f"all {row.step} steps done"}, row.ended or now)])
-    digest.keep(store, run_id)
+    summary.keep(store, run_id)
     return run_id
 
 

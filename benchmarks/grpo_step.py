@@ -72,7 +72,7 @@ class Job:
 def lab(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) -> None:
     """Our run as the worker drives it: `LlmSession.run` with everything that it logs."""
     from labcore.llm.session import LlmSession
-    from labcore.spec.run_spec import make
+    from labcore.runs.spec.run_spec import make
 
     spec = make(algorithm_key="grpo", task_key="prompts" if job.file else "add", model=str(folder), device=job.device,
                 threads=threads, steps=ENDLESS, data=str(folder / job.file) if job.file else None,

@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.dialects import sqlite_url
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.dialects import sqlite_url
+from labcore.runs.store.store import Store
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
 

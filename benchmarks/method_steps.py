@@ -46,7 +46,7 @@ KNOBS: dict[str, dict[str, Any]] = {
 def lab(method: str, folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     """Our run as the worker drives it: `LlmSession.run` with everything that it logs."""
     from labcore.llm.session import LlmSession
-    from labcore.spec.run_spec import make
+    from labcore.runs.spec.run_spec import make
 
     knobs, data = KNOBS[method], None
     if "pairs" in knobs:

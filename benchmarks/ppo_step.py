@@ -36,7 +36,7 @@ ENDLESS = 10_000_000  # steps: the driver says when it is enough
 def lab(folder: Path, dtype: str, threads: int, turn: Turn, group_size: int = 1) -> None:
     """Our run as the worker drives it: `LlmSession.run` with everything that it logs."""
     from labcore.llm.session import LlmSession
-    from labcore.spec.run_spec import make
+    from labcore.runs.spec.run_spec import make
 
     spec = make(algorithm_key="ppo", task_key="add", model=str(folder), device="cpu", threads=threads, steps=ENDLESS,
                 knobs={"beta": KL, "learning_rate": LEARNING_RATE, "critic_learning_rate": LEARNING_RATE,

@@ -32,7 +32,7 @@ from benchmarks.grpo_step import SIDES, Job, check_installed
 from benchmarks.turns import Times
 from labcore import machine
 from labcore.errors import LabError
-from labcore.files import atomic
+from labcore.runs.files import atomic
 
 PROMPTS_FILE, ROWS = "prompts.jsonl", 512
 REWARD = {"verifier": "contains", "pattern": "1", "template": "off",  # about half of the completions: groups differ

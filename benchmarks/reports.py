@@ -14,8 +14,8 @@ from statistics import median
 import torch
 
 from labcore.llm.session import LlmSession
-from labcore.spec import activity
-from labcore.spec.run_spec import make
+from labcore.runs.spec import activity
+from labcore.runs.spec.run_spec import make
 from labcore.workers.long_step import FIRST_SECONDS
 
 CALLS = 100_000

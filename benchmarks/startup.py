@@ -34,7 +34,7 @@ def first_step(model: str, device: str, task: str, started: float) -> Seconds:
 
     seconds = [time.monotonic() - started]
     from labcore.llm.session import LlmSession
-    from labcore.spec.run_spec import make
+    from labcore.runs.spec.run_spec import make
 
     session = LlmSession.start(make(algorithm_key="grpo", task_key=task, model=model, device=device, steps=1,
                                     knobs={"updates_per_batch": 1}))

@@ -57,7 +57,7 @@ class Floor:
 def problems(file: str, knobs: Mapping[str, Any] = MappingProxyType({"verifier": "numeric"})) -> Any:
     """The task of the user's own prompts with these knobs."""
     from labcore.catalog.kinds import task
-    from labcore.spec.run_spec import make
+    from labcore.runs.spec.run_spec import make
     from labcore.tasks.task import make_task
 
     filled = make(algorithm_key="grpo", task_key="prompts", data=file, knobs=knobs).knobs

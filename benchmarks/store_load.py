@@ -21,11 +21,11 @@ from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.dialects import shown, sqlite_url
-from labcore.store.store import Store
-from labcore.workers.priority import NICENESS
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.dialects import shown, sqlite_url
+from labcore.runs.store.store import Store
+from labcore.workers.children import NICENESS
 
 METRICS_OF_A_ROW = sorted(METRICS)[:20]
 

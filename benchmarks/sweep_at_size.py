@@ -28,11 +28,11 @@ import numpy as np
 import app.lab
 from benchmarks.compare_page import metrics
 from benchmarks.full_store import in_browser, opened_lab, queries_of_page, report
-from labcore.runs import digest, halving, sweep
+from labcore.runs import halving, summary, sweep
 from labcore.runs.halving import Halving
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.workers.judge import Judge
 from labcore.workers.launcher import Launcher
 from tests.app.conftest import FakeLauncher
@@ -113,7 +113,7 @@ class StandIn:
 
     def _end(self, run_id: str, state: str, why: str) -> None:
         self._store.set_state(run_id, state, why, log=(state, {"text": why}))
-        digest.keep(self._store, run_id)
+        summary.keep(self._store, run_id)
 
 
 def seconds_of(spec: RunSpec) -> float:

@@ -16,8 +16,8 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from docs.pictures import IMAGES, WAIT, run
-from labcore.store.rows import ACTIVE
-from labcore.store.store import Store
+from labcore.runs.store.rows import ACTIVE
+from labcore.runs.store.store import Store
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, Server
 

@@ -14,8 +14,8 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from labcore.files.paths import run_folder
-from labcore.store.store import Store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.store.store import Store
 
 CLIP = Path(__file__).parents[1] / "app" / "components" / "recorded_clip" / "clip.json"
 RUN = {"algorithm": "grpo", "task": "sort", "model": "tiny", "seed": 0, "steps": 200}

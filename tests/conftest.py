@@ -28,7 +28,7 @@ class OneBrowser(LoadFileScheduling):
 
 # The browser tests go first: one process needs minutes for them, and none should wait for it at the end. Tests that
 # wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
-EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/jobs/", "tests/llm/")
+EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/llm/sizing/", "tests/llm/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,7 +60,7 @@ def labs(tmp_path_factory):
 def statements_compiled_once(labs):
     """A store compiles each statement at its first use. The stores of all tests share the result, since a new one for
     each test would spend half of its time on that."""
-    from labcore.store import dialects
+    from labcore.runs.store import dialects
 
     real, compiled = dialects.open_engine, {}
     first = real(f"sqlite:///{next(labs)}.db")

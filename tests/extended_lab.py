@@ -13,12 +13,12 @@ from app.training import files
 from labcore.catalog import choices
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.switched import with_switched
+from labcore.catalog.panels import with_switched
 from labcore.cli import main as cli
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
 from labcore.runs import mixes
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from labcore.workers.worker import drive
 from tests.app.conftest import as_the_server_is_set, lab, packages_searched_once, page
 

@@ -16,7 +16,7 @@ def test_there_is_no_circle(folder):
 def test_the_graph_is_that_of_the_modules_themselves():
     modules = graph("labcore", "app")
     assert "labcore.llm.objective" in modules["labcore.llm.loops.online"]
-    assert "labcore.store.store" in modules["app.lab"]
+    assert "labcore.runs.store.store" in modules["app.lab"]
     assert modules["labcore.errors"] == set()
 
 

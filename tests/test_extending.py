@@ -24,16 +24,16 @@ import torch
 from labcore.catalog import cartpole, choices, maze
 from labcore.catalog.families import credit
 from labcore.catalog.llm import algorithms, online, tasks
-from labcore.deep.session import DeepSession
-from labcore.envs import maze_presets
+from labcore.classic.deep.session import DeepSession
+from labcore.classic.envs import maze_presets
+from labcore.classic.tabular import temporal_difference
+from labcore.classic.tabular.session import TabularSession
+from labcore.classic.tabular.td_learner import Tables
+from labcore.classic.tabular.walks import Step
 from labcore.llm.session import LlmSession
 from labcore.maths import advantages
 from labcore.maths.call import call, member
-from labcore.spec.run_spec import make
-from labcore.tabular import temporal_difference
-from labcore.tabular.session import TabularSession
-from labcore.tabular.td_learner import Tables
-from labcore.tabular.walks import Step
+from labcore.runs.spec.run_spec import make
 
 DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"```(?:python|js) (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
@@ -74,7 +74,7 @@ ADDED = {
         "app/components/surrogate_explorer/twin_tempered.js": {"": "surrogate_twin"}},
     "an estimate of the KL": {f"{_FAMILIES}/kl.py": {"KL_ESTIMATOR": "kl"}, "labcore/maths/kl.py": {"": "kl_function"}},
     "a normalisation": {f"{_FAMILIES}/credit.py": {"NORMALISATION": "normalisation"},
-                        "labcore/maths/normalisation.py": {"": "normalisation_function"}},
+                        "labcore/maths/advantages.py": {"": "normalisation_function"}},
     "a preference loss": {f"{_FAMILIES}/preferences.py": {"PREFERENCE_LOSS": "loss"},
                           "labcore/maths/preferences.py": {"": "loss_function"}},
     "a task": {"labcore/catalog/llm/tasks.py": {"TASKS": "row"}, "labcore/tasks/reverse.py": {"": "task"}},
@@ -163,7 +163,7 @@ def test_a_method_is_one_function_and_its_row(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_deep_method_is_one_loop_and_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("labcore.deep.weighted")
+    module = types.ModuleType("labcore.classic.deep.weighted")
     exec(BLOCKS["deep_method"], vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     row = evaluated("deep_row", cartpole)

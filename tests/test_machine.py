@@ -3,7 +3,7 @@
 import pytest
 
 from labcore import machine
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 
 XEON = "processor\t: 0\nmodel name\t: A Xeon\nflags\t\t: fpu avx512f amx_tile {}\n\nprocessor\t: 1\nflags\t\t: {}\n"
 ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd {}\n"

@@ -94,7 +94,7 @@ def test_the_wheel_has_every_file_and_two_names_of_its_own(wheel):
     there = {path.relative_to(ROOT).as_posix() for folder in SHIPPED for path in (ROOT / folder).rglob("*")
              if path.is_file() and "__pycache__" not in path.parts and path.name != "conftest.py"
              and path.parent.name != "static"}
-    assert len(there) > 500 and {"labcore/studies/recorded.json", "app/.streamlit/config.toml"} < there
+    assert len(there) > 500 and {"labcore/analysis/studies/recorded.json", "app/.streamlit/config.toml"} < there
     assert {name.removeprefix("rl_visual_lab/") for name in names} == {*there, "app/static/.gitkeep"}
 
 

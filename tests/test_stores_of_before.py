@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from labcore.llm.nets import attention, packed
+from labcore.llm.nets import llama, packed
 
 FIXTURES = Path(__file__).parent / "fixtures"
 MACHINE = {"tokens_per_second", "env_steps_per_second", "memory", "seconds"}  # columns that no two runs share
@@ -67,8 +67,8 @@ class Lab:
 def attention_of_before(monkeypatch):
     """Everything by torch's fused kernel on the keys that there are, every token in a place of its own: other forms
     differ in their rounding."""
-    monkeypatch.setattr(attention, "VECTOR", 1)
-    monkeypatch.setattr(attention, "FEW", 0)
+    monkeypatch.setattr(llama, "VECTOR", 1)
+    monkeypatch.setattr(llama, "FEW", 0)
     monkeypatch.setattr(packed, "places_of", packed.apart)
 
 

@@ -14,8 +14,8 @@ from app.components.figure_chart import figure_chart
 from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
-from labcore.store.rows import RunRow
 
 CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
 TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."

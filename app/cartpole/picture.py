@@ -11,9 +11,9 @@ import streamlit as st
 from app.components.world_player import episodes, world_player
 from app.training import files
 from app.training.feed import OVERLAP, Feed
-from labcore.envs.gym_env import make_environments
+from labcore.classic.envs.gym_env import make_environments
 from labcore.errors import LabError
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 GOING = ("starting", "running")  # states in which newer films come
 PATIENCE = 200  # steps of an episode of random actions

@@ -13,14 +13,14 @@ from app.lab import lab
 from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import written
+from labcore.analysis.compare.statistics import interval
 from labcore.catalog.right import check
-from labcore.compare.proportion import interval
 from labcore.errors import LabError
-from labcore.jobs.jobs import Spec
-from labcore.jobs.models import source, steps
+from labcore.runs.jobs import Spec
+from labcore.runs.models import source, steps
+from labcore.runs.spec.model_names import BASE, Model, parse
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.spec.model_names import BASE, Model, parse
-from labcore.store.rows import RunRow
 
 COUNT, SHOWN = 64, 8  # questions, and those whose answers are shown
 MOST = 24  # runs

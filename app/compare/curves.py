@@ -13,10 +13,10 @@ from app.compare.data import Chosen, look_of, small_panels
 from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
 from app.compare.place import change
 from app.components.compare_chart import compare_chart
+from labcore.analysis.compare.best import Standing
+from labcore.analysis.compare.table import Group
 from labcore.catalog.metrics import METRICS
-from labcore.compare.best import Standing
-from labcore.compare.table import Group
-from labcore.compare.traces import AXES
+from labcore.runs.traces import AXES
 
 BIG, SMALL = 1000, 240  # points of a line
 SENT = "compare:sent"

@@ -14,16 +14,17 @@ from app.compare.place import Place
 from app.lab import lab
 from app.session import missing
 from app.theme import DARK, LIGHT
+from labcore.analysis.compare import curves
+from labcore.analysis.compare.budget import EQUAL
+from labcore.analysis.compare.loading import Reader
+from labcore.analysis.compare.table import Group, forked, groups
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
-from labcore.compare import imported, tree
-from labcore.compare.budget import EQUAL
-from labcore.compare.reader import Reader
-from labcore.compare.table import Group, forked, groups
-from labcore.compare.traces import AXES, Trace
 from labcore.errors import LabError, cut
 from labcore.runs import sweep
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.runs.imports import imported
+from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.traces import AXES, Trace
 
 MOST_SETTINGS = 8
 END = 18  # letters that fit at the end of a line
@@ -68,7 +69,7 @@ class Chosen:
 
     @property
     def above(self) -> Mapping[str, Trace]:
-        return tree.parents(self.traces)
+        return curves.parents(self.traces)
 
     @property
     def active(self) -> bool:

@@ -13,8 +13,8 @@ from app.compare.launch.form import form
 from app.compare.pick import setting, sweep_words
 from app.compare.place import Place, go
 from app.lab import lab
+from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import sweeps
-from labcore.store.rows import RunRow
 
 LATEST = 200  # runs that are looked through
 SHOWN = 4

@@ -9,13 +9,13 @@ from app.compare.data import Chosen, runs_of, source_of
 from app.compare.lines import Line, Look, ends, gap_of, lines_of
 from app.compare.verdict import stand_of
 from app.lab import lab
-from labcore.compare import imported
-from labcore.compare.budget import FINAL
-from labcore.compare.statistics import Mean
-from labcore.compare.table import Table, groups
-from labcore.compare.traces import AXES, Trace
-from labcore.files import tables
-from labcore.store.rows import RunRow
+from labcore.analysis.compare.budget import FINAL
+from labcore.analysis.compare.statistics import Mean
+from labcore.analysis.compare.table import Table, groups
+from labcore.runs.files import tables
+from labcore.runs.imports import imported
+from labcore.runs.store.rows import RunRow
+from labcore.runs.traces import AXES, Trace
 
 _COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
 _MEAN = ("", "_low", "_high")

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from labcore.analysis.compare import curves, statistics
+from labcore.analysis.compare.curves import MOST, interpolate, places_of, smoothed, thin
+from labcore.analysis.compare.table import Group
 from labcore.catalog.knob import shown
-from labcore.compare import statistics, tree
-from labcore.compare.curves import MOST, interpolate, places_of, smoothed, thin
-from labcore.compare.table import Group
-from labcore.compare.traces import Trace
-from labcore.spec.run_spec import knobs_of
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.traces import Trace
 
 Line = dict[str, Any]
 Lines = dict[str, Line]
@@ -66,9 +66,9 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
     if baseline is group:
         return {}
     if baseline is not None:
-        x, middle, low, high = tree.against(group, baseline, look.metric, look.axis, look.most)
-    elif tree.branched(group, above):
-        x, apart = tree.against_parents(group, above, look.metric, look.axis, look.most)
+        x, middle, low, high = curves.against(group, baseline, look.metric, look.axis, look.most)
+    elif curves.branched(group, above):
+        x, apart = curves.against_parents(group, above, look.metric, look.axis, look.most)
         middle, low, high = statistics.band(apart)
     else:
         return {}
@@ -98,7 +98,7 @@ def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
 def _line(trace: Trace, look: Look, above: Mapping[str, Trace]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x, raw, smooth), (M,) each: a fork begins on its parent's line where that is drawn too."""
     if trace.run in above:
-        return tree.rooted(trace, above[trace.run], look.metric, look.axis, look.smoothing)
+        return curves.rooted(trace, above[trace.run], look.metric, look.axis, look.smoothing)
     return smoothed(trace, look.metric, look.axis, look.smoothing)
 
 

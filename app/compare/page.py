@@ -18,9 +18,9 @@ from app.compare.sweep.at_size import view as at_size
 from app.components.compare_chart import CHART
 from app.lab import errors_shown, in_words
 from app.theme import ground
-from labcore.compare.best import Standing
+from labcore.analysis.compare.best import Standing
 from labcore.errors import LabError
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from app.lab import lab
 from app.status import STATES, duration
 from app.status import name_of as state_of
 from app.tokens import literal
-from labcore.compare import imported
-from labcore.jobs.progress import Progress, progress
+from labcore.analysis.time_left import Progress, progress
 from labcore.runs import sweep
+from labcore.runs.imports import imported
 from labcore.runs.knob_history import KnobHistory
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.runs.store.rows import ACTIVE, RunRow
 
 OFFERED = 300  # newest runs to choose among
 

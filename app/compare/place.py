@@ -8,9 +8,9 @@ from typing import Any
 from app import link
 from app.link import param
 from app.session import SMOOTHEST
+from labcore.analysis.compare.best import CRITERIA
 from labcore.catalog.metrics import METRICS
-from labcore.compare.best import CRITERIA
-from labcore.compare.traces import AXES
+from labcore.runs.traces import AXES
 
 CURVES = "curves"
 VIEWS = {CURVES: "Curves", "sweep": "Sweep", "table": "Table", "plane": "Reward and KL", "answers": "Answers",

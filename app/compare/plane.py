@@ -18,11 +18,11 @@ from app.compare.data import Chosen, look_of
 from app.compare.lines import Lines, digits
 from app.compare.verdict import at_the_same
 from app.components.compare_chart import compare_chart
+from labcore.analysis.compare import frontier
+from labcore.analysis.compare.best import Standing
+from labcore.analysis.compare.frontier import Point
+from labcore.analysis.compare.table import LAST, Group
 from labcore.catalog.metrics import METRICS
-from labcore.compare import frontier
-from labcore.compare.best import Standing
-from labcore.compare.frontier import Point
-from labcore.compare.table import LAST, Group
 
 COST = "kl"
 SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see

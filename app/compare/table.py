@@ -15,10 +15,10 @@ from app import naming
 from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
 from app.lab import in_words
+from labcore.analysis.compare import budget
+from labcore.analysis.compare.best import Standing
+from labcore.analysis.compare.table import Table, compare
 from labcore.catalog.metrics import METRICS
-from labcore.compare import budget
-from labcore.compare.best import Standing
-from labcore.compare.table import Table, compare
 from labcore.errors import LabError
 
 

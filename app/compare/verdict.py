@@ -12,12 +12,12 @@ from app.compare import wording
 from app.compare.data import Chosen, look_of
 from app.compare.place import change
 from app.held import held
+from labcore.analysis.compare import budget
+from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
+from labcore.analysis.compare.table import Group
 from labcore.catalog.metrics import METRICS
-from labcore.compare import budget
-from labcore.compare.best import BEST, Standing, criteria, spent, standing
-from labcore.compare.table import Group
-from labcore.compare.traces import Trace
-from labcore.store.rows import ACTIVE
+from labcore.runs.store.rows import ACTIVE
+from labcore.runs.traces import Trace
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:

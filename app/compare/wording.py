@@ -13,15 +13,15 @@ from app import naming
 from app.lab import titled
 from app.status import duration
 from app.theme import number
+from labcore.analysis.compare import statistics
+from labcore.analysis.compare.best import BEST, Standing
+from labcore.analysis.compare.budget import CLOSE, FINAL
+from labcore.analysis.compare.statistics import Comparison, Mean
+from labcore.analysis.compare.table import LAST, Row, Table
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
-from labcore.compare import statistics
-from labcore.compare.best import BEST, Standing
-from labcore.compare.budget import CLOSE, FINAL
-from labcore.compare.statistics import Comparison, Mean
-from labcore.compare.table import LAST, Row, Table
-from labcore.compare.traces import AXES
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.traces import AXES
 
 CSS = """
 <style>

@@ -18,7 +18,7 @@ from typing import Any
 import streamlit as st
 
 from labcore.errors import LabError
-from labcore.files import atomic
+from labcore.runs.files import atomic
 
 HERE = Path(__file__).parent
 STATIC = HERE.parent / "static"  # where Streamlit serves from: beside main.py

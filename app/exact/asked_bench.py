@@ -9,8 +9,8 @@ from typing import Any
 from app import link
 from app.link import Fault, param
 from labcore.catalog import kinds
-from labcore.jobs import bench
-from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.llm.sizing import bench
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
 
 TABLE = kinds.kind("exact")
 BATCHES = (50, 100, 200, 500)

@@ -14,10 +14,10 @@ from app.lab import active
 from app.link import Param
 from app.tokens import literal
 from app.training.feed import Feed
-from labcore.files import tables
-from labcore.jobs import bench
-from labcore.spec.run_spec import RunSpec, every_knob
-from labcore.store.rows import RunRow
+from labcore.llm.sizing import bench
+from labcore.runs.files import tables
+from labcore.runs.spec.run_spec import RunSpec, every_knob
+from labcore.runs.store.rows import RunRow
 
 ASKED = Param("bench", "")
 CSS = """

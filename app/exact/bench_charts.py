@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from app import charts, theme
 from app.theme import number
-from labcore.jobs import bench
-from labcore.spec.run_spec import every_knob
+from labcore.llm.sizing import bench
+from labcore.runs.spec.run_spec import every_knob
 
 # What is drawn, with its words and the value that an ideal gradient has.
 PANELS = (("bias", "Bias²", "|E g − ∇|² / |∇|²", 0.0), ("turned", "Bias² after scaling", "|E g/s − ∇|² / |∇|²", 0.0),

@@ -15,8 +15,8 @@ from app.theme import number
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.store.rows import RunRow
 
 SIGNS = {"policy": "■", "reference": "━", "optimum": "◇"}
 NO_OPTIMUM = ("At β = 0, where the KL is only measured, and without a reference the best policy writes nothing but the "

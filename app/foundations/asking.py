@@ -10,8 +10,8 @@ from app.link import Param
 from app.playground import models
 from app.playground.page import presets
 from labcore.errors import LabError
-from labcore.jobs.models import offered
-from labcore.spec.model_names import parse
+from labcore.runs.models import offered
+from labcore.runs.spec.model_names import parse
 
 
 def _model(said: str) -> str:

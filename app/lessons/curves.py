@@ -8,12 +8,12 @@ from typing import Any
 from app import theme
 from app.compare.data import reader
 from app.compare.lines import Lines, Look, lines_of
+from labcore.analysis.compare.table import Group
+from labcore.analysis.lessons.course import Course
+from labcore.analysis.lessons.lesson import Lesson
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import SMALL
-from labcore.compare.table import Group
-from labcore.compare.traces import AXES
-from labcore.lessons.course import Course
-from labcore.lessons.lesson import Lesson
+from labcore.runs.traces import AXES
 
 POINTS = 200
 HEIGHTS = {1: 300, 2: 215}

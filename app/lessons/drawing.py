@@ -8,10 +8,10 @@ from app.components.draw_curve import draw_curve
 from app.lab import lab
 from app.lessons import curves
 from app.theme import number
+from labcore.analysis.lessons.course import Course, logged
+from labcore.analysis.lessons.lesson import Lesson
+from labcore.analysis.lessons.progress import Attempt
 from labcore.catalog.metrics import METRICS
-from labcore.lessons.course import Course, logged
-from labcore.lessons.lesson import Lesson
-from labcore.lessons.progress import Attempt
 
 
 def show(lesson: Lesson, curve: curves.Curve, fixed: bool = False) -> curves.Curve:

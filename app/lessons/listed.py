@@ -10,9 +10,9 @@ import streamlit as st
 from app.lessons import words
 from app.lessons.place import go
 from app.tokens import literal
-from labcore.lessons.folders import VARIABLE
-from labcore.lessons.lesson import Lesson
-from labcore.lessons.progress import Attempt
+from labcore.analysis.lessons.folders import VARIABLE
+from labcore.analysis.lessons.lesson import Lesson
+from labcore.analysis.lessons.progress import Attempt
 
 INTRO = ("Each lesson tests a claim. Predict what will happen, then run it here: the verdict is computed from the "
          "numbers of your own runs, with its uncertainty.")

@@ -18,17 +18,17 @@ from app.naming import apart, message
 from app.session import page_of, show_error
 from app.status import STATES
 from app.tokens import literal
+from labcore.analysis.lessons import course as courses
+from labcore.analysis.lessons import progress
+from labcore.analysis.lessons.course import Course
+from labcore.analysis.lessons.lesson import Lesson
+from labcore.analysis.lessons.progress import Attempt
+from labcore.analysis.lessons.verdict import Verdict
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.lessons import course as courses
-from labcore.lessons import progress
-from labcore.lessons.course import Course
-from labcore.lessons.lesson import Lesson
-from labcore.lessons.progress import Attempt
-from labcore.lessons.verdict import Verdict
+from labcore.runs.files.paths import read_only
+from labcore.runs.store.rows import RESUMABLE
 from labcore.runs.titles import title
-from labcore.store.rows import RESUMABLE
 
 EVERY = 1.0  # seconds between two looks at runs that go
 FOUNDATIONS = Path(__file__).parents[2] / "pages" / "foundations.py"

@@ -8,8 +8,8 @@ from app import link, session
 from app.lessons import listed, one
 from app.lessons.place import Place
 from app.tokens import literal
+from labcore.analysis.lessons import folders, progress
 from labcore.errors import LabError
-from labcore.lessons import folders, progress
 
 
 def page() -> None:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 
 from app.theme import number
+from labcore.analysis.lessons.course import Course
+from labcore.analysis.lessons.expression import FEW
+from labcore.analysis.lessons.lesson import Lesson
+from labcore.analysis.lessons.progress import Attempt
+from labcore.analysis.lessons.verdict import Compared, Verdict, margin_text
 from labcore.catalog.metrics import METRICS
-from labcore.lessons.course import Course
-from labcore.lessons.expression import FEW
-from labcore.lessons.lesson import Lesson
-from labcore.lessons.progress import Attempt
-from labcore.lessons.verdict import Compared, Verdict, margin_text
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # verdict: (colour of its dot, what is said of the claim)

@@ -14,10 +14,10 @@ from app.playground.models import title
 from app.status import duration
 from app.tokens import literal
 from app.training.feed import Feed
-from labcore.jobs.models import steps
+from labcore.runs.models import steps
+from labcore.runs.spec.model_names import BASE, Model, parse
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.spec.model_names import BASE, Model, parse
-from labcore.store.rows import RunRow
 
 NAME = "Action space"
 COUNT, SEED = 128, 0  # prompts

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
-from labcore.spec import model_names
-from labcore.spec.run_spec import RunSpec, base_spec, default_threads, knobs_of, make
-from labcore.store.rows import RunRow
+from labcore.runs.spec import model_names
+from labcore.runs.spec.run_spec import RunSpec, base_spec, default_threads, knobs_of, make
+from labcore.runs.store.rows import RunRow
 
 SFT, REWARD_MODEL, RL = "sft", "reward_model", "rl"
 STARTS = ("ppo", "grpo", "rloo")  # what can be started against a reward model by one click

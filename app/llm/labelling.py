@@ -21,10 +21,10 @@ from app.naming import worded
 from app.session import show_error, show_run
 from app.tokens import readable
 from labcore.errors import LabError
-from labcore.jobs import label_log, labels
-from labcore.spec.model_names import parse
-from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
-from labcore.store.rows import RunRow
+from labcore.runs.spec.model_names import parse
+from labcore.runs.spec.run_spec import RunSpec, base_spec, knobs_of
+from labcore.runs.store.rows import RunRow
+from labcore.tasks import labels
 
 OPEN = Param("label", False, link.switch)
 STATE = "labelling"
@@ -63,7 +63,7 @@ def show(run: RunRow | None, spec: RunSpec) -> None:
             st.button("Close", key="label:close", on_click=close)
             return
         found, fresh = jobs.result(asked, "Pairs are sampled", "labels", polled=active(run))
-        there = label_log.rows(spec)
+        there = labels.rows(spec)
         if fresh and found:
             _pair(spec, found, there)
         _below(spec, there, run is not None and chain.stage(run.spec) == chain.RL)
@@ -75,12 +75,12 @@ def _asked(run: RunRow | None, spec: RunSpec) -> dict[str, Any]:
     Raises:
         LabError: the run has no checkpoint yet, or the task makes no reward model.
     """
-    of = run.id if run and chain.stage(run.spec) == chain.RL else label_log.name(spec)
+    of = run.id if run and chain.stage(run.spec) == chain.RL else labels.name(spec)
     state = st.session_state.get(STATE)
     if state is None or state["of"] != of:
         source = ({"model": parse(run.id).pinned.name} if run and of == run.id
                   else {"spec": chain.reward_model_spec(spec).to_json()})
-        state = {"of": of, "source": source, "seed": 1 + len(label_log.rows(spec)), "place": 0}
+        state = {"of": of, "source": source, "seed": 1 + len(labels.rows(spec)), "place": 0}
         st.session_state[STATE] = state
     return {"job": "pairs_to_label", **state["source"], "count": AT_ONCE, "seed": state["seed"]}
 
@@ -119,7 +119,7 @@ def _choose(spec: RunSpec, pair: dict[str, Any], pick: str | None, where: tuple[
         return
     if pick:
         try:
-            label_log.add(spec, pair, pick)
+            labels.add(spec, pair, pick)
         except LabError as error:
             show_error(str(error))
             st.session_state[MOVED] = True

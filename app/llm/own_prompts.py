@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from labcore.files import uploads
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.files import uploads
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import make_task
 
 NAME = "prompts_of_pairs.jsonl"

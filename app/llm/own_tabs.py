@@ -12,8 +12,8 @@ from app.surrogate import explorer, tokens
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
-from labcore.store.rows import RunRow
 
 NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
 LINE_LATER = ("The line through an update appears with the first step. For a model above 6 M parameters it appears "

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import sqrt
 
 from app.theme import number
-from labcore.doctor.signal import GOLD_FELL, PROXY_ROSE
-from labcore.store.rows import Step
+from labcore.analysis.doctor.signal import GOLD_FELL, PROXY_ROSE
+from labcore.runs.store.rows import Step
 
 PROXY, GOLD = "reward", "reward/gold"
 WIDEST = 4  # steps on either side that a mean is taken over

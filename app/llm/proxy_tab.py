@@ -14,15 +14,15 @@ from app.session import runs_of, show_error, show_run
 from app.tokens import literal
 from app.training import forking, reward_line
 from app.training.feed import Feed
+from labcore.analysis.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.catalog.choices import REWARD, chosen
 from labcore.catalog.knob import Value, shown
-from labcore.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.errors import LabError
-from labcore.files.paths import read_only
 from labcore.runs import fork
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.spec.run_spec import RunSpec, knobs_of
-from labcore.store.rows import RunRow
 
 WORST_CASE = "worst_case_ensemble"
 STRONGER = 3  # times β, where it is not below what the task takes

@@ -23,12 +23,12 @@ from app.status import STATES, name_of
 from app.theme import number
 from labcore.catalog.right import named, right
 from labcore.errors import LabError
-from labcore.files import bases
-from labcore.files.paths import read_only
+from labcore.runs.files import bases
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import RunSpec, base_spec, knobs_of
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title as title_of
-from labcore.spec.run_spec import RunSpec, base_spec, knobs_of
-from labcore.store.rows import RunRow
 
 BACK = 100  # rows in which a number is looked for: evaluations come every so many steps
 KEYS = {SFT: ("exact_match", "loss"), REWARD_MODEL: ("eval_accuracy",), RL: ("reward", "reward/gold")}

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from app import theme
 from app.charts import finish
 from app.theme import number
-from labcore.store.rows import Step
+from labcore.runs.store.rows import Step
 
 HEIGHT = 264
 BINS = 24  # of the margins

@@ -9,8 +9,8 @@ from app.components.figure_chart import figure_chart
 from app.llm import reward_figures as figures
 from app.training import files
 from app.training.feed import Feed
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.store.rows import RunRow
 
 EARLIER = "An earlier version of the lab wrote this file, without the scores of the held-out pairs: run it again."
 

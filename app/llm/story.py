@@ -23,7 +23,7 @@ from app.theme import number
 from app.training import files
 from app.training.feed import Feed
 from labcore.catalog.right import check
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.maze.drawing import truth
 from app.theme import number
-from labcore.envs.maze import ACTIONS, Maze
+from labcore.classic.envs.maze import ACTIONS, Maze
 
 ARROWS = "↑→↓←"
 HINT = "<small>Click a cell to see its actions</small>"  # in the head, so that the charts below it lie higher

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from labcore.envs.maze import Maze
-from labcore.envs.maze_text import drawn
+from labcore.classic.envs.maze import Maze
+from labcore.classic.envs.maze_text import drawn
 
 HEATS = {"values": "Values", "visits": "Visits", "error": "Error"}
 ARROWS = {"greedy": "Greedy", "policy": "Behaviour", "none": "No arrows"}

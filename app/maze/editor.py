@@ -16,9 +16,9 @@ from app import typed
 from app.components.maze_board import maze_board
 from app.maze import drawing
 from app.session import Draft, show_error
-from labcore.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
-from labcore.envs.maze_presets import build
-from labcore.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished
+from labcore.classic.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
+from labcore.classic.envs.maze_presets import build
+from labcore.classic.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished
 from labcore.errors import LabError
 
 OWN = "own"

@@ -18,10 +18,10 @@ from app.maze import cell, drawing, editor
 from app.session import Draft
 from app.training import files
 from app.training.feed import Feed
-from labcore.envs.maze import Maze
-from labcore.envs.maze_presets import build
-from labcore.envs.maze_text import from_text
-from labcore.store.rows import RunRow
+from labcore.classic.envs.maze import Maze
+from labcore.classic.envs.maze_presets import build
+from labcore.classic.envs.maze_text import from_text
+from labcore.runs.store.rows import RunRow
 
 CELL = Param("cell", None, link.whole())  # the one looked at
 LOOK = {key: Param(key, "") for key in ("heat", "arrows", "path")}

@@ -14,18 +14,18 @@ from app.playground.place import MOST_MODELS, Place, go, now
 from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
+from labcore.analysis.compare.table import groups
 from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
-from labcore.compare.table import groups
-from labcore.compare.traces import trace
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
-from labcore.jobs.models import offered, spec_of, with_checkpoint
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
+from labcore.runs.models import offered, spec_of, with_checkpoint
+from labcore.runs.spec.model_names import BASE, START, Model, parse
+from labcore.runs.spec.run_spec import base_spec
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import parent_title
 from labcore.runs.titles import title as title_of
-from labcore.spec.model_names import BASE, START, Model, parse
-from labcore.spec.run_spec import base_spec
-from labcore.store.rows import RunRow
+from labcore.runs.traces import trace
 
 OFFERED = 60  # newest runs to choose among
 LETTERS = "ABC"

@@ -22,9 +22,9 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.catalog.right import check
 from labcore.errors import LabError
-from labcore.jobs.models import chats, spec_of
-from labcore.spec.model_names import parse
-from labcore.spec.run_spec import WHOLE, RunSpec
+from labcore.runs.models import chats, spec_of
+from labcore.runs.spec.model_names import parse
+from labcore.runs.spec.run_spec import WHOLE, RunSpec
 from labcore.tasks.task import Problem, make_task
 
 PRESETS = 6

@@ -11,8 +11,8 @@ from app import link
 from app.link import param
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, cut
-from labcore.spec.model_names import parse
-from labcore.spec.run_spec import WHOLE
+from labcore.runs.spec.model_names import parse
+from labcore.runs.spec.run_spec import WHOLE
 from labcore.tasks.task import Turn
 
 MOST_MODELS, MOST_ANSWERS = 3, 8
@@ -63,8 +63,8 @@ def _temperature(said: str) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """`models` are names of `labcore.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's own,
-    "": no verifier.
+    """`models` are names of `labcore.runs.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's
+    own, "": no verifier.
 
     `limit` None is the length limit of the first run. `own`: each vote is on the prompt. `talk` are the turns before
     the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).

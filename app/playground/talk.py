@@ -11,7 +11,7 @@ from app.held import held
 from app.playground.models import LETTERS
 from app.playground.place import Place, go, now
 from app.tokens import literal
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Problem, Turn, Turns
 
 SHOWN = {"user": "user", "assistant": "assistant"}  # with Streamlit's own pictures

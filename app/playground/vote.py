@@ -17,15 +17,15 @@ from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
 from app.session import begin, page_of, show_error
 from app.tokens import readable
+from labcore.analysis.compare.statistics import interval
 from labcore.catalog.right import check
-from labcore.compare.proportion import interval
 from labcore.errors import LabError
-from labcore.files.jsonl import LIMIT
-from labcore.files.uploads import keep_file
-from labcore.jobs import votes
-from labcore.jobs.models import source, spec_of
-from labcore.jobs.votes import Side
-from labcore.spec.model_names import parse
+from labcore.runs.files.jsonl import LIMIT
+from labcore.runs.files.uploads import keep_file
+from labcore.runs.models import source, spec_of
+from labcore.runs.spec.model_names import parse
+from labcore.tasks import votes
+from labcore.tasks.votes import Side
 
 ROUNDS = 16  # questions that are asked of the models at once
 STATE = "playground:vote"

@@ -13,12 +13,12 @@ from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
-from labcore.compare import imported
-from labcore.files.paths import is_import, read_only
+from labcore.runs.files.paths import is_import, read_only
+from labcore.runs.imports import imported
+from labcore.runs.lists import marks
+from labcore.runs.lists.entries import IMPORTED, Entry
+from labcore.runs.store.rows import ACTIVE, RESUMABLE
 from labcore.runs.titles import title
-from labcore.shelf import marks
-from labcore.shelf.entries import IMPORTED, Entry
-from labcore.store.rows import ACTIVE, RESUMABLE
 
 MOST_COMPARED, MOST_PLAYED = 64, 3  # Compare says which of them it leaves out
 PLAYABLE = "llm"  # the kind whose checkpoints answer prompts

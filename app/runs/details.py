@@ -17,15 +17,15 @@ from app.theme import number
 from app.tokens import literal
 from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
-from labcore.compare import imported
-from labcore.files.paths import run_folder
 from labcore.runs import places
+from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import Branch, lineage
+from labcore.runs.imports import imported
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.lists.entries import IMPORTED, Entry
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import parent_title, title
-from labcore.shelf.entries import IMPORTED, Entry
-from labcore.spec.run_spec import RunSpec, knobs_of
-from labcore.store.rows import RunRow
 
 INDENT = 22  # pixels of a generation
 

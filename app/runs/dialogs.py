@@ -16,17 +16,17 @@ from app.runs.state import STALE, done, pick, said, shelf, show_all
 from app.status import volume
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
-from labcore.compare import imported
-from labcore.compare.imported import Imported
 from labcore.errors import LabError
 from labcore.exports.capsules import importing
-from labcore.files import temporary, uploads
-from labcore.files.paths import path_of
+from labcore.runs.files import removal, uploads
+from labcore.runs.files.paths import path_of
+from labcore.runs.imports import imported
+from labcore.runs.imports.imported import Imported
+from labcore.runs.lists import cleanup
+from labcore.runs.lists.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
+from labcore.runs.lists.entries import Entry
+from labcore.runs.lists.marks import TRASH_DAYS
 from labcore.runs.titles import title
-from labcore.shelf import unused_uploads
-from labcore.shelf.cleanup import Plan, beyond_newest, carry_out, older_than, spare_files
-from labcore.shelf.entries import Entry
-from labcore.shelf.marks import TRASH_DAYS
 
 DONE = "clean:done"
 AGE, NUMBER, FILES, UPLOADS = ("Runs older than some days", "All runs but the newest",
@@ -70,7 +70,7 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
 
 
 def _offer_uploads() -> None:
-    places = unused_uploads.unused(lab().store)
+    places = cleanup.unused_uploads(lab().store)
     st.markdown(_upload_words(places))
     st.caption("What was uploaded, or used again, in the last day always stays: its run may be yet to come.")
     if places:
@@ -94,7 +94,7 @@ def _carry_out(plan: Plan) -> None:
 
 
 def _remove_uploads(places: list[str]) -> None:
-    said(f"{volume(sum(unused_uploads.remove(lab().store, places).values()))} of uploads deleted.")
+    said(f"{volume(sum(cleanup.remove_uploads(lab().store, places).values()))} of uploads deleted.")
 
 
 def _upload_words(places: list[str]) -> str:
@@ -172,7 +172,7 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
 
 
 def _from_capsule(file: UploadedFile) -> str:
-    with temporary.folder("upload") as folder, st.spinner("Checking every file of the capsule"):
+    with removal.folder("upload") as folder, st.spinner("Checking every file of the capsule"):
         path = path_of(Path(file.name).name, folder)
         path.write_bytes(file.getvalue())
         return importing.import_capsule(lab().store, path)

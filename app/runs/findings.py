@@ -6,9 +6,9 @@ import streamlit as st
 
 from app.tokens import literal
 from app.training.doctor_line import WORDS
-from labcore.compare import imported
-from labcore.compare.imported import Imported
-from labcore.doctor.doctor import course
+from labcore.analysis.doctor.doctor import course
+from labcore.runs.imports import imported
+from labcore.runs.imports.imported import Imported
 
 MOST_ROWS = 20_000  # of a run that is examined while somebody waits: about a second
 _COLOURS = {"problem": "red", "warning": "orange", "note": "gray"}

@@ -33,11 +33,10 @@ from app.session import page_of
 from app.tokens import literal
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.shelf.entries import Entry
-from labcore.shelf.fields import FIELDS, ORDERS, TEXTS, grouped
-from labcore.shelf.marks import purge
-from labcore.shelf.shelf import complete
+from labcore.runs.files.paths import read_only
+from labcore.runs.lists.all_runs import complete
+from labcore.runs.lists.entries import FIELDS, ORDERS, TEXTS, Entry, grouped
+from labcore.runs.lists.marks import purge
 
 ENTRIES = "runs:entries"
 SUMMARY_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet

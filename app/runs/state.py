@@ -13,11 +13,10 @@ from app.lab import lab
 from app.link import param
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.shelf.entries import IMPORTED, Entry
-from labcore.shelf.fields import FIELDS, GROUPS, ORDERS, knobs, ordered
-from labcore.shelf.search import names, search
-from labcore.shelf.shelf import Shelf
-from labcore.store.rows import GOING, STATES
+from labcore.runs.lists.all_runs import Shelf
+from labcore.runs.lists.entries import FIELDS, GROUPS, IMPORTED, ORDERS, Entry, knobs, ordered
+from labcore.runs.lists.search import names, search
+from labcore.runs.store.rows import GOING, STATES
 
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours

@@ -14,8 +14,7 @@ from app.runs import state
 from app.status import PENDING, STATES
 from app.theme import number
 from labcore.catalog.metrics import METRICS
-from labcore.shelf.entries import IMPORTED, Entry
-from labcore.shelf.fields import Group
+from labcore.runs.lists.entries import IMPORTED, Entry, Group
 
 ROW, HEAD = 35, 34  # pixels
 TALLEST = 14.5  # rows that are seen at once: the half one says that there are more below

@@ -14,17 +14,16 @@ from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
 from app.studies import picture
 from app.tokens import literal
-from labcore.compare.statistics import FEWEST
+from labcore.analysis.compare.statistics import FEWEST
+from labcore.analysis.studies import plan, recorded
+from labcore.analysis.studies.plan import Runs
+from labcore.analysis.studies.result import Result, needed, result
+from labcore.analysis.studies.study import Study
 from labcore.errors import LabError
-from labcore.files.paths import max_runs, read_only
-from labcore.jobs import jobs
-from labcore.runs import sweep
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import ACTIVE, RESUMABLE, RunRow
-from labcore.studies import plan, recorded
-from labcore.studies.plan import Runs
-from labcore.studies.result import Result, needed, result
-from labcore.studies.study import Study
+from labcore.runs import jobs, sweep
+from labcore.runs.files.paths import max_runs, read_only
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
 
 EVERY = 2.0  # seconds between two looks, while runs go
 MORE = 3  # seeds that are added at once

@@ -12,9 +12,9 @@ from app.status import duration
 from app.studies import one, picture
 from app.studies.place import Place
 from app.tokens import literal
-from labcore.studies import plan, recorded
-from labcore.studies.rows import STUDIES
-from labcore.studies.study import Study
+from labcore.analysis.studies import plan, recorded
+from labcore.analysis.studies.rows import STUDIES
+from labcore.analysis.studies.study import Study
 
 INTRO = ("What papers and tutorials claim, tested here on small models: each study has its claim, its runs, an "
          "interval over three seeds, and a verdict that follows from the interval by a rule. A claim about large "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app import link
 from app.link import param
-from labcore.studies.rows import STUDIES
+from labcore.analysis.studies.rows import STUDIES
 
 
 @dataclass(frozen=True)

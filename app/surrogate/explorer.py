@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.surrogate.place import PAGE
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 
 def link_to(run: RunRow, step: int) -> None:

@@ -19,7 +19,7 @@ from app.tokens import literal
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 RECENT = 60  # runs to choose from
 NONE = ""

@@ -15,8 +15,8 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.store.rows import Event, RunRow
 from labcore.runs.titles import title
-from labcore.store.rows import Event, RunRow
 
 MOST = 2000  # tokens that are drawn
 NEWEST = 10**9

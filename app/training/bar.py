@@ -18,9 +18,9 @@ from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import RESUMABLE, RunRow
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import RESUMABLE, RunRow
 
 START_SECONDS = 0.5
 

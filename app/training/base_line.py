@@ -15,10 +15,10 @@ from app.status import duration
 from app.tokens import literal
 from app.training import reward_line
 from labcore.catalog.llm.models import MODELS
-from labcore.files import bases
-from labcore.spec.run_spec import RunSpec, base_spec
-from labcore.store.rows import RunRow
-from labcore.store.store import Store
+from labcore.runs.files import bases
+from labcore.runs.spec.run_spec import RunSpec, base_spec
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
 
 RECENT = 100  # finished runs among which SFT runs are looked for, to time the next one
 

@@ -11,7 +11,7 @@ from app.components.scrubber import scrubber
 from app.lab import active
 from app.link import Param
 from app.training.feed import Feed
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 AT = Param("at", 0, link.whole())  # 0: always the newest
 

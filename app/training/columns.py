@@ -12,10 +12,10 @@ from app.held import Held, held
 from app.session import Draft
 from app.tokens import literal
 from labcore.errors import LabError
-from labcore.files.jsonl import BadRows
-from labcore.files.paths import read_only
-from labcore.files.rows import first_row
-from labcore.jobs import jobs as store
+from labcore.runs import jobs as store
+from labcore.runs.files.jsonl import BadRows
+from labcore.runs.files.paths import read_only
+from labcore.runs.files.rows import first_row
 from labcore.tasks.file_kinds import kinds_of
 from labcore.tasks.layouts import names_of
 

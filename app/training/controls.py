@@ -24,7 +24,7 @@ from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.reward_terms import JOIN
 from labcore.errors import LabError, listed
-from labcore.files.paths import read_only
+from labcore.runs.files.paths import read_only
 
 WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
 MANTISSAS = (1, 1.5, 2, 3, 5, 7)

@@ -16,8 +16,8 @@ from app.training import preview_html
 from app.training.data_words import Finding, Proposal
 from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.models import MODELS
-from labcore.jobs import preview
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.tasks import preview
 
 DOING = "Rendering and tokenising the prompts"
 PROPOSALS = {

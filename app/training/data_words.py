@@ -12,7 +12,7 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.right import check
-from labcore.spec.run_spec import RunSpec, base_spec, every_knob
+from labcore.runs.spec.run_spec import RunSpec, base_spec, every_knob
 from labcore.tasks import cautions
 from labcore.tasks.look import Look
 

@@ -16,14 +16,14 @@ from app.session import show_error
 from app.tokens import literal
 from app.training import forking
 from app.training.feed import Feed
+from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.finding import Finding
 from labcore.catalog.knob import Knob, Value, shown
-from labcore.doctor import doctor
-from labcore.doctor.finding import Finding
 from labcore.errors import LabError
-from labcore.files.paths import read_only
 from labcore.runs import fork
-from labcore.spec.run_spec import RunSpec, knobs_of, with_knob
-from labcore.store.rows import RunRow
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.run_spec import RunSpec, knobs_of, with_knob
+from labcore.runs.store.rows import RunRow
 
 WORDS = {"problem": "Problem", "warning": "Warning", "note": "Note"}
 

@@ -22,7 +22,7 @@ from labcore.catalog.panels import PANELS
 from labcore.catalog.right import right
 from labcore.catalog.task import Task
 from labcore.errors import LabError
-from labcore.files.paths import read_only
+from labcore.runs.files.paths import read_only
 from labcore.tasks.look import answer_of
 from labcore.tasks.task import Pair, make_task
 

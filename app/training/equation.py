@@ -24,8 +24,8 @@ from labcore.catalog.knob import Value
 from labcore.catalog.mix.look import look
 from labcore.catalog.mix.nearest import parts
 from labcore.catalog.mix.row import can_be_mixed, idle
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import RunRow
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import RunRow
 
 CODE = Path(labcore.__file__).resolve().parents[1]
 MATHS = CODE / "labcore" / "maths"

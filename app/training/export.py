@@ -16,18 +16,18 @@ from app.lab import active, errors_shown, lab
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.exports import folder as export
-from labcore.exports import merged
+from labcore.exports import folder as merged
 from labcore.exports.capsules import packing
 from labcore.exports.handover.plan import Plan, fits
 from labcore.exports.handover.tools import TOOLS
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import read_only, run_folder
-from labcore.jobs import jobs
-from labcore.jobs.models import chats
+from labcore.runs import jobs
 from labcore.runs.best import words
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import read_only, run_folder
+from labcore.runs.models import chats
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import RunRow
 
 # What a kind's checkpoint is, and how to use it: language and text.
 HOLDS = {

@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.theme import DARK, FAMILY, LIGHT, symbol
+from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.panels import PANELS, Panel
+from labcore.catalog.panels import PANELS, Panel, with_switched
 from labcore.catalog.right import named, right
-from labcore.catalog.switched import with_switched
-from labcore.doctor import doctor
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import Event, RunRow, Step
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import Event, RunRow, Step
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
 MOST = 1500  # rows of a run that are drawn; beyond, every k-th

@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from app.tokens import literal
-from labcore.files.artifacts import fetch
-from labcore.files.paths import run_folder
-from labcore.files.written import Damaged
-from labcore.files.written import read as read_json
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.paths import run_folder
+from labcore.runs.files.written import Damaged
+from labcore.runs.files.written import read as read_json
 
 
 def steps_of(run_id: str, kind: str) -> list[int]:

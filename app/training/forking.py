@@ -20,9 +20,9 @@ from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.knob_history import Change, KnobHistory
+from labcore.runs.spec.run_spec import WHOLE, RunSpec
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import parent_title, title
-from labcore.spec.run_spec import WHOLE, RunSpec
-from labcore.store.rows import RunRow
 
 OPEN, ASKED = "fork", "fork_asked"
 MOST_ANCESTORS = 4

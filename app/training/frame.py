@@ -13,7 +13,7 @@ from app.components.live_chart import CHART
 from app.session import Draft
 from app.training import bar, empty, export, knobs, live, own_data
 from app.training.tabs import Tabs
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 
 def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,

@@ -21,8 +21,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.look import Look
 from labcore.catalog.mix.row import can_be_mixed
 from labcore.errors import LabError
-from labcore.spec.run_spec import WHOLE, knobs_of, with_knob
-from labcore.store.rows import RunRow
+from labcore.runs.spec.run_spec import WHOLE, knobs_of, with_knob
+from labcore.runs.store.rows import RunRow
 
 BESIDE = 11  # letters of an algorithm's name that find room beside the model
 

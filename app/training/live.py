@@ -19,8 +19,8 @@ from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
 from labcore.runs.places import going, holders
-from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import RunRow, Step
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}

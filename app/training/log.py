@@ -8,8 +8,8 @@ from pathlib import Path
 import streamlit as st
 
 from app.lab import active
-from labcore.files.artifacts import fetch
-from labcore.store.rows import RunRow
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.store.rows import RunRow
 
 SHOWN_BYTES = 20_000
 

@@ -22,10 +22,10 @@ from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
 from labcore.errors import LabError
-from labcore.files.paths import read_only
 from labcore.runs import mixes
+from labcore.runs.files.paths import read_only
 from labcore.runs.mixes import Mix
-from labcore.spec.run_spec import knobs_of
+from labcore.runs.spec.run_spec import knobs_of
 
 CSS = """
 <style>

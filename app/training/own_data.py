@@ -20,8 +20,8 @@ from labcore.catalog.knob import Value
 from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.tasks import MEASURED
 from labcore.errors import LabError
-from labcore.files import bases
-from labcore.spec.run_spec import RunSpec, base_spec, make
+from labcore.runs.files import bases
+from labcore.runs.spec.run_spec import RunSpec, base_spec, make
 from labcore.tasks.look import Look, look
 from labcore.tasks.task import make_task
 

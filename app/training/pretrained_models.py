@@ -9,10 +9,10 @@ from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.llm.hub_models import HUB_MODELS, HubModel
 from labcore.errors import LabError
-from labcore.files import hub_models
-from labcore.files.paths import read_only
-from labcore.jobs import jobs as store
-from labcore.spec.model_names import may_be_hub_id
+from labcore.runs import jobs as store
+from labcore.runs.files import hub_models
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.model_names import may_be_hub_id
 
 HERE, HUB = "On this machine", "From the hub"
 TITLE = "Pretrained models"

@@ -7,7 +7,7 @@ import html
 import streamlit as st
 
 from app.training.empty import frames
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 
 CSS = """<style>
 .rl-ahead{opacity:.55}.rl-ahead h4{font-size:15px;font-weight:600;margin:.2rem 0 .5rem;padding:0}

@@ -14,9 +14,9 @@ from app.theme import number
 from app.training.feed import Feed, headline, rounded, tiles
 from labcore.catalog.knob import shown
 from labcore.runs.places import waiting_sentence
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import Control, RunRow
 from labcore.runs.titles import title
-from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import Control, RunRow
 
 APART = '<i class="rl-apart"> · </i>'  # between two parts of the line
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner

@@ -14,17 +14,17 @@ from app.session import Draft
 from app.tokens import literal
 from app.training.data_words import Proposal
 from app.training.own_data import take
+from labcore.analysis import time_left
 from labcore.catalog.knob import shown
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.jobs import estimate, step_time
-from labcore.jobs.cost import in_bytes
-from labcore.jobs.memory import asked
-from labcore.jobs.memory_parts import Sizes
-from labcore.jobs.pace import setting
-from labcore.jobs.step_time import Lighter, Need
-from labcore.spec.durations import duration
-from labcore.spec.run_spec import RunSpec
+from labcore.llm.sizing import step_time
+from labcore.llm.sizing.cost import in_bytes
+from labcore.llm.sizing.memory import Sizes, asked
+from labcore.llm.sizing.pace import setting
+from labcore.llm.sizing.step_time import Lighter, Need
+from labcore.runs.files.paths import read_only
+from labcore.runs.spec.durations import duration
+from labcore.runs.spec.run_spec import RunSpec
 
 EARLIER = 50  # runs that are looked at for one of the same settings
 
@@ -54,7 +54,7 @@ def show(draft: Draft) -> None:
 
 
 def _told(draft: Draft, spec: RunSpec, sizes: Sizes, adapted: Sizes | None, speed: dict[str, Any]) -> None:
-    need, known = step_time.need(spec, sizes, speed), estimate.earlier(lab().store.runs(kind=spec.kind, limit=EARLIER))
+    need, known = step_time.need(spec, sizes, speed), time_left.earlier(lab().store.runs(kind=spec.kind, limit=EARLIER))
     before = known.get(setting(spec))
     ways = step_time.lighter(spec, sizes, adapted, speed)
     with st.container(border=True, key="step_time", gap="small"):

@@ -15,10 +15,10 @@ from app.naming import worded
 from app.status import duration
 from app.training import equation, export, log
 from app.training.feed import Feed
+from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Knob
-from labcore.doctor import doctor
-from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import Event, RunRow
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import Event, RunRow
 
 TAB = Param("tab", "")
 Draw = Callable[[RunRow, Feed, int], None]  # the run, what was read of it, and the step that the page shows

@@ -15,8 +15,8 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import task
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.paths import read_only
-from labcore.files.uploads import file_at, keep
+from labcore.runs.files.paths import read_only
+from labcore.runs.files.uploads import file_at, keep
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.layouts import names_of
 from labcore.tasks.look import look

@@ -13,7 +13,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.task import Task
 
-_HERE = "labcore.deep"
+_HERE = "labcore.classic.deep"
 _ADAM, _RMSPROP = f"{_HERE}.networks:adam", f"{_HERE}.networks:rmsprop"
 
 

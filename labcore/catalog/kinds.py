@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from labcore.catalog import cartpole, maze
+from labcore.catalog import cartpole, exact, maze
+from labcore.catalog import exact as enumerable
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.exact import algorithms as exact
-from labcore.catalog.exact import tasks as enumerable
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.llm import algorithms, tasks
 from labcore.catalog.llm.models import MODELS
@@ -72,19 +71,21 @@ _ROWS = (
          on_gpu=True, pretrained=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
          "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
-         "tokens_per_second", check="labcore.tasks.enumerable:check", caution="labcore.spec.precision:caution",
+         "tokens_per_second", check="labcore.tasks.enumerable:check",
+         caution="labcore.runs.spec.cautions:precision_caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}, on_gpu=True),
-    Kind("maze", "Maze", "labcore.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
+    Kind("maze", "Maze", "labcore.classic.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
-         "env_steps_per_second", speed_unit="moves/s", short=True, check="labcore.envs.maze_presets:build",
-         caution="labcore.envs.maze_presets:caution",
-         loops={"planning": "labcore.tabular.loops:planning", "temporal_difference": "labcore.tabular.loops:learning",
-                "tabular_policy_gradient": "labcore.tabular.loops:learning"},
-         replay="labcore.tabular.player:replay", unwatched={"pace": 0.0}, shared=maze.SHARED),
-    Kind("cartpole", "CartPole", "labcore.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
+         "env_steps_per_second", speed_unit="moves/s", short=True, check="labcore.classic.envs.maze_presets:build",
+         caution="labcore.classic.envs.maze_presets:caution",
+         loops={"planning": "labcore.classic.tabular.loops:planning",
+                "temporal_difference": "labcore.classic.tabular.loops:learning",
+                "tabular_policy_gradient": "labcore.classic.tabular.loops:learning"},
+         replay="labcore.classic.tabular.player:replay", unwatched={"pace": 0.0}, shared=maze.SHARED),
+    Kind("cartpole", "CartPole", "labcore.classic.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
-         short=True, check="labcore.envs.gym_world:check", replay="labcore.deep.player:replay",
+         short=True, check="labcore.classic.envs.gym_world:check", replay="labcore.classic.deep.evaluation:replay",
          any_task=True),
 )
 

@@ -12,7 +12,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.task import Task
 
-_DP, _TD, _PG, _MATHS = (f"labcore.tabular.{name}" for name in (
+_DP, _TD, _PG, _MATHS = (f"labcore.classic.tabular.{name}" for name in (
     "dynamic_programming", "temporal_difference", "policy_gradient", "policy_maths"))
 
 
@@ -86,8 +86,8 @@ _PANELS = {
 }
 _STEPS = {"planning": 2000, "temporal_difference": 300, "tabular_policy_gradient": 300}
 _MODELS = {"planning": ("V",), "temporal_difference": ("Q",), "tabular_policy_gradient": ("policy", "V")}
-_LEARNERS = {"planning": "", "temporal_difference": "labcore.tabular.td_learner:TDLearner",
-             "tabular_policy_gradient": "labcore.tabular.policy_learner:PolicyLearner"}
+_LEARNERS = {"planning": "", "temporal_difference": "labcore.classic.tabular.td_learner:TDLearner",
+             "tabular_policy_gradient": "labcore.classic.tabular.policy_learner:PolicyLearner"}
 
 
 def _row(key: str, label: str, loop: str, method: str, *, extra: tuple[Knob, ...] = (),
@@ -201,7 +201,7 @@ _ROWS = (
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
 LOOPS = tuple(_KNOBS)
 
-_PRESETS = "labcore.envs.maze_presets"
+_PRESETS = "labcore.classic.envs.maze_presets"
 
 
 def _preset(key: str, label: str, help: str, **defaults: Value) -> Task:

@@ -6,13 +6,13 @@ import argparse
 import json
 from typing import Any
 
+from labcore.analysis.compare.statistics import interval
 from labcore.cli.adding import Add
 from labcore.cli.comparing import lay_out
-from labcore.cli.progress import computed
-from labcore.compare.proportion import interval
+from labcore.cli.terminal import computed
 from labcore.errors import LabError
-from labcore.jobs.models import spec_of
-from labcore.spec.model_names import parse
+from labcore.runs.models import spec_of
+from labcore.runs.spec.model_names import parse
 
 _MODEL = ("the id of a run, id@step, id@best (by held-out rows), base:id (what it started from) or start:id (the "
           "untrained weights)")

@@ -12,9 +12,10 @@ from labcore.catalog import kinds
 from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.errors import LabError, os_reason
-from labcore.files import atomic, tables
-from labcore.files.paths import path_of
-from labcore.jobs import bench, jobs
+from labcore.llm.sizing import bench
+from labcore.runs import jobs
+from labcore.runs.files import atomic, tables
+from labcore.runs.files.paths import path_of
 
 KIND = "exact"
 

@@ -10,17 +10,17 @@ from dataclasses import asdict
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.cli.commands import check_out
-from labcore.cli.progress import Progress
+from labcore.cli.terminal import Progress
 from labcore.errors import LabError, os_reason
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.replay import Replayed, replay
 from labcore.exports.folder import export_run
 from labcore.exports.handover.plan import plan_of
 from labcore.exports.handover.tools import TOOLS, tool
-from labcore.files import atomic
-from labcore.files.paths import path_of
-from labcore.spec.run_spec import DEVICES
-from labcore.store.store import Store
+from labcore.runs.files import atomic
+from labcore.runs.files.paths import path_of
+from labcore.runs.spec.run_spec import DEVICES
+from labcore.runs.store.store import Store
 from labcore.workers.training import OnRecord
 
 DIFFERS, NO_ANSWER = 1, 2  # exit statuses

@@ -18,26 +18,27 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
-from labcore.cli import defaults, rewarding
+from labcore.classic.envs.maze_text import from_json, to_text
+from labcore.cli import models as defaults
+from labcore.cli import rewarding
 from labcore.cli.data_files import kept_data
-from labcore.cli.progress import Progress
-from labcore.envs.maze_text import from_json, to_text
+from labcore.cli.terminal import Progress
 from labcore.errors import LabError, quoted
 from labcore.exports.folder import export_run
-from labcore.files import given
-from labcore.files.paths import path_of
-from labcore.jobs import labels
 from labcore.runs import mixes, titles
-from labcore.sinks import choice as sinks
-from labcore.spec import cautions
-from labcore.spec.model_names import model_of_name
-from labcore.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
-from labcore.store.rows import ENDED, RunRow
-from labcore.store.store import Store
+from labcore.runs.files import untrusted
+from labcore.runs.files.paths import path_of
+from labcore.runs.spec import cautions
+from labcore.runs.spec.model_names import model_of_name
+from labcore.runs.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
+from labcore.runs.store.rows import ENDED, RunRow
+from labcore.runs.store.store import Store
+from labcore.tasks import labels
 from labcore.tasks.cautions import of_file
 from labcore.tasks.file_kinds import task_for
 from labcore.tasks.layouts import names_of
 from labcore.tasks.task import check_data
+from labcore.workers import sinks
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
 INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
@@ -195,7 +196,7 @@ def held_out_of(options: argparse.Namespace) -> dict[str, str]:
 
 def knobs_of_maze(path: Path) -> dict[str, Any]:
     """The maze in a JSON file as a knob, and its own discount. Raises LabError where the file is no maze."""
-    maze = from_json(given.read(path))
+    maze = from_json(untrusted.read(path))
     return {"maze": to_text(maze), "gamma": maze.gamma}
 
 
@@ -281,7 +282,7 @@ def play(options: argparse.Namespace) -> int:
 def kind_of_checkpoint(folder: Path) -> str:
     """What an exported checkpoint is of. Raises LabError where the folder holds none."""
     try:
-        config = given.read_json(folder / "config.json", constants=True)
+        config = untrusted.read_json(folder / "config.json", constants=True)
         return str(config.get("kind", "llm"))
     except (LabError, ValueError, AttributeError) as error:
         raise LabError(f"The folder {folder} holds no checkpoint that can be played: give the id of a run, or the "

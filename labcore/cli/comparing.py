@@ -10,21 +10,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from labcore.analysis.compare import budget, frontier
+from labcore.analysis.compare.budget import FINAL
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.statistics import FEWEST, Comparison, Mean
+from labcore.analysis.compare.table import LAST, Row, Table, compare, groups
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
-from labcore.compare import budget, frontier, imported
-from labcore.compare.budget import FINAL
-from labcore.compare.loading import load
-from labcore.compare.statistics import FEWEST, Comparison, Mean
-from labcore.compare.table import LAST, Row, Table, compare, groups
-from labcore.compare.traces import AXES
 from labcore.errors import LabError, quoted
 from labcore.exports.capsules.importing import import_capsule
-from labcore.files.given import opened
-from labcore.files.jsonl import read_bytes
-from labcore.files.paths import path_of
+from labcore.runs.files.jsonl import read_bytes
+from labcore.runs.files.paths import path_of
+from labcore.runs.files.untrusted import opened
+from labcore.runs.imports import imported
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title, with_titles
-from labcore.store.store import Store
+from labcore.runs.traces import AXES
 
 _NONE = "–"
 _WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is no knob, as the pages call it

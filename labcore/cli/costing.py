@@ -14,15 +14,15 @@ from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
 from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
-from labcore.cli.progress import computed
+from labcore.cli.terminal import computed
 from labcore.errors import LabError, listed, quoted
-from labcore.jobs import cost, jobs, memory, step_time
-from labcore.jobs.cost import Row, in_bytes
-from labcore.jobs.memory import Estimate
-from labcore.jobs.memory_parts import Sizes
-from labcore.spec.durations import duration
-from labcore.spec.model_names import model_of_name
-from labcore.spec.run_spec import RunSpec, default_threads, knobs_of, make
+from labcore.llm.sizing import cost, memory, step_time
+from labcore.llm.sizing.cost import Row, in_bytes
+from labcore.llm.sizing.memory import Estimate, Sizes
+from labcore.runs import jobs
+from labcore.runs.spec.durations import duration
+from labcore.runs.spec.model_names import model_of_name
+from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make
 
 HEADS = ("Algorithm", "Models held", "Batch", "Weights", "Gradients + optimizer", "Activations", "Step", "× PPO")
 WIDTH = 110  # of a line of words

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from labcore.files import datasets
-from labcore.files.jsonl import LIMIT
-from labcore.files.uploads import keep_file
+from labcore.runs.files import datasets
+from labcore.runs.files.jsonl import LIMIT
+from labcore.runs.files.uploads import keep_file
 
 
 def kept_data(word: Path) -> Path:

@@ -9,24 +9,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labcore.analysis.compare.loading import is_file, load
+from labcore.analysis.compare.statistics import FEWEST
+from labcore.analysis.compare.table import groups
+from labcore.analysis.doctor.doctor import Doctor, course, payload
+from labcore.analysis.doctor.finding import Change, Finding, few_seeds
+from labcore.analysis.doctor.rules import ordered
 from labcore.cli.adding import Add
-from labcore.compare import imported
-from labcore.compare.loading import is_file, load
-from labcore.compare.statistics import FEWEST
-from labcore.compare.table import groups
-from labcore.doctor.doctor import Doctor, course, payload
-from labcore.doctor.finding import Change, Finding
-from labcore.doctor.rules import ordered
-from labcore.doctor.seeds import few_seeds
 from labcore.errors import LabError
-from labcore.files.jsonl import read_bytes
-from labcore.files.paths import is_import, path_of
-from labcore.foreign.reading import parse
 from labcore.runs import fork
+from labcore.runs.files.jsonl import read_bytes
+from labcore.runs.files.paths import is_import, path_of
+from labcore.runs.imports import imported
+from labcore.runs.imports.reading import parse
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import ENDED, RunRow
+from labcore.runs.store.store import Store
 from labcore.runs.titles import with_id
-from labcore.spec.run_spec import knobs_of
-from labcore.store.rows import ENDED, RunRow
-from labcore.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import sys
 
 from labcore.cli import commands, rewarding
 from labcore.cli.commands import assignments, check_out, labels_of, train
-from labcore.files.paths import path_of
+from labcore.runs.files.paths import path_of
 from labcore.runs.fork import fork_spec, optimizer_note
-from labcore.sinks import choice as sinks
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
+from labcore.workers import sinks
 
 
 def add_options(sub: argparse.ArgumentParser) -> None:

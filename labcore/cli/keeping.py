@@ -12,15 +12,14 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.cli.commands import summary
 from labcore.errors import LabError
-from labcore.files import uploads
 from labcore.runs import places, titles
-from labcore.shelf import cleanup, marks, unused_uploads
-from labcore.shelf.entries import IMPORTED, Entry
-from labcore.shelf.fields import MEGABYTE
-from labcore.shelf.search import search
-from labcore.shelf.shelf import Shelf
-from labcore.store.rows import RunRow
-from labcore.store.store import Store
+from labcore.runs.files import uploads
+from labcore.runs.lists import cleanup, marks
+from labcore.runs.lists.all_runs import Shelf
+from labcore.runs.lists.entries import IMPORTED, MEGABYTE, Entry
+from labcore.runs.lists.search import search
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
 
 MOST_TITLE = 40  # letters that the column of titles is wide: a longer one moves the rest of its line
 
@@ -182,9 +181,9 @@ def clean_up(options: argparse.Namespace) -> int:
 
 
 def _clean_up_uploads(store: Store, do_it: bool) -> int:
-    places = unused_uploads.unused(store)
+    places = cleanup.unused_uploads(store)
     if do_it:
-        freed = unused_uploads.remove(store, places)
+        freed = cleanup.remove_uploads(store, places)
         print(f"Deleted {_amount(len(freed), sum(freed.values()), 'upload')}.")
     else:
         text = _amount(len(places), sum(map(uploads.size, places)), "upload")

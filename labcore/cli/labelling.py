@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labcore.cli.adding import Add
-from labcore.cli.progress import computed
+from labcore.cli.terminal import computed
 from labcore.errors import LabError, os_reason
-from labcore.files import uploads
-from labcore.files.atomic import write_output
-from labcore.files.paths import path_of
-from labcore.jobs import labels
-from labcore.jobs.models import spec_of
-from labcore.spec.model_names import parse
+from labcore.runs.files import uploads
+from labcore.runs.files.atomic import write_output
+from labcore.runs.files.paths import path_of
+from labcore.runs.models import spec_of
+from labcore.runs.spec.model_names import parse
+from labcore.tasks import labels
 
 SKIP, QUIT = "s", "q"
 

@@ -28,7 +28,7 @@ from labcore.cli import (
     keeping,
     labelling,
     mixing,
-    pretrained_models,
+    models,
     previewing,
     publishing,
     rewarding,
@@ -40,9 +40,9 @@ from labcore.cli.adding import Command
 from labcore.cli.terminal import plain
 from labcore.errors import ECHO, LabError, one_line, quoted
 from labcore.runs.faults import disk_full, no_room
+from labcore.runs.spec.run_spec import DEVICES
+from labcore.runs.store.store import Store
 from labcore.runs.titles import with_titles
-from labcore.spec.run_spec import DEVICES
-from labcore.store.store import Store
 
 _CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$", re.DOTALL)
 _QUOTED = re.compile(rf"'([^']{{{ECHO},}})'")
@@ -124,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in (keeping, previewing, pretrained_models, mixing, capsules, comparing, doctoring, costing,
+    for commands_of in (keeping, previewing, models, mixing, capsules, comparing, doctoring, costing,
                         benching, asking, labelling, teaching, publishing, studying):
         commands_of.add_to(add)
 

@@ -12,8 +12,8 @@ from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.errors import LabError
 from labcore.runs import mixes
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 
 TASK = "sort"  # whose defaults a mix is shown against
 

@@ -12,11 +12,11 @@ from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.cli.data_files import kept_data
-from labcore.cli.progress import computed
-from labcore.files.paths import path_of
-from labcore.jobs import preview
-from labcore.spec.model_names import model_of_name
-from labcore.spec.run_spec import RunSpec, make
+from labcore.cli.terminal import computed
+from labcore.runs.files.paths import path_of
+from labcore.runs.spec.model_names import model_of_name
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.tasks import preview
 from labcore.tasks.file_kinds import kinds_of
 from labcore.tasks.layouts import names_of
 

@@ -6,11 +6,12 @@ import argparse
 
 from labcore.cli.adding import Add
 from labcore.errors import LabError, quoted
-from labcore.files.artifacts import deletion, object_store, publish, things
-from labcore.files.artifacts.publisher import unpublished
-from labcore.files.paths import check_writable
+from labcore.runs.files.artifacts import deletion, object_store, publish
+from labcore.runs.files.artifacts import units as things
+from labcore.runs.files.artifacts.publish import unpublished
+from labcore.runs.files.paths import check_writable
+from labcore.runs.store.store import Store
 from labcore.runs.titles import with_ids
-from labcore.store.store import Store
 from labcore.workers.publishing import active
 
 

@@ -9,9 +9,9 @@ from labcore.catalog import reward_terms
 from labcore.catalog.knob import shown
 from labcore.catalog.reward_terms import JOIN, JUDGE, REWARD_MODEL
 from labcore.errors import LabError
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import RunRow
-from labcore.tasks import judge_address, own_reward, reward_call
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import RunRow
+from labcore.tasks import judge, own_reward, reward_call
 from labcore.tasks.task import make_task
 
 
@@ -24,7 +24,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--reward-model", metavar="MODEL", help="rewards from a reward model: the folder or hub id of a "
                      "Hugging Face sequence classifier with one score, or a run of the algorithm reward_model")
     sub.add_argument("--judge", metavar="URL", help="rewards from a language model that grades answers, at an address "
-                     f"in the form of OpenAI's API; its key is read from {judge_address.KEY}")
+                     f"in the form of OpenAI's API; its key is read from {judge.KEY}")
     sub.add_argument("--judge-model", metavar="NAME", help="the judge's model at that address")
     sub.add_argument("--judge-instruction", metavar="TEXT", help="the judge's instruction, such as: Is every step of "
                      "the answer correct?")
@@ -38,7 +38,7 @@ def knobs_of(options: argparse.Namespace) -> dict[str, str]:
     """
     given = {"reward_model": options.reward_model, "judge_model": options.judge_model,
              "judge_instruction": options.judge_instruction,
-             "judge_url": None if options.judge is None else judge_address.allow(options.judge)}
+             "judge_url": None if options.judge is None else judge.allow(options.judge)}
     found = {key: value for key, value in given.items() if value is not None}
     if options.judge is None and ("judge_model" in found or "judge_instruction" in found):
         raise LabError("--judge-model and --judge-instruction need a judge: give its address as well, by "

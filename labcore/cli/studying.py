@@ -9,20 +9,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from labcore.analysis import time_left
+from labcore.analysis.studies import plan, recorded
+from labcore.analysis.studies.result import Result, needed, result
+from labcore.analysis.studies.rows import STUDIES
+from labcore.analysis.studies.study import Study
+from labcore.analysis.studies.verdict import WORDS, interval_text
 from labcore.catalog.knob import suggestion
 from labcore.cli.adding import Add
 from labcore.cli.sweeping import wait
 from labcore.errors import LabError, quoted
-from labcore.files.paths import max_runs
-from labcore.jobs import estimate, jobs, pace
-from labcore.runs import sweep
-from labcore.spec.run_spec import RunSpec
-from labcore.store.store import Store
-from labcore.studies import plan, recorded
-from labcore.studies.result import Result, needed, result
-from labcore.studies.rows import STUDIES
-from labcore.studies.study import Study
-from labcore.studies.verdict import WORDS, interval_text
+from labcore.llm.sizing import pace
+from labcore.runs import jobs, sweep
+from labcore.runs.files.paths import max_runs
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.store import Store
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
 
@@ -110,25 +111,25 @@ def _run(store: Store, chosen: Study, quiet: bool) -> None:
             launcher.close()
 
 
-def _earlier(store: Store) -> dict[str, estimate.Pace]:
-    return estimate.earlier(store.runs("finished", limit=EARLIER))
+def _earlier(store: Store) -> dict[str, time_left.Pace]:
+    return time_left.earlier(store.runs("finished", limit=EARLIER))
 
 
-def _measured(specs: Sequence[RunSpec], store: Store) -> estimate.Estimate:
+def _measured(specs: Sequence[RunSpec], store: Store) -> time_left.Estimate:
     """How long some runs will take: from earlier runs, else from a measurement made now."""
     known = _earlier(store)
-    unknown = estimate.unknown(specs, known)
-    asked = pace.asked([*unknown, *estimate.bases(specs)]) if unknown else None
-    measured = estimate.of_job(asked["specs"], jobs.compute(asked)) if asked else {}
-    return estimate.estimate(specs, known, measured, max_runs())
+    unknown = time_left.unknown(specs, known)
+    asked = pace.asked([*unknown, *time_left.bases(specs)]) if unknown else None
+    measured = time_left.of_job(asked["specs"], jobs.compute(asked)) if asked else {}
+    return time_left.estimate(specs, known, measured, max_runs())
 
 
-def _here(specs: Sequence[RunSpec], found: estimate.Estimate) -> str:
+def _here(specs: Sequence[RunSpec], found: time_left.Estimate) -> str:
     return f"{'more than' if found.unknown else 'about'} {_minutes(found.seconds + found.before)} (estimated)"
 
 
-def _cost(chosen: Study, known: dict[str, estimate.Pace], kept: recorded.Recorded | None) -> str:
-    found = estimate.estimate(plan.every(chosen), known, {}, max_runs())
+def _cost(chosen: Study, known: dict[str, time_left.Pace], kept: recorded.Recorded | None) -> str:
+    found = time_left.estimate(plan.every(chosen), known, {}, max_runs())
     if not found.unknown:
         return f"about {_minutes(found.seconds)} here (estimated from earlier runs)"
     return f"recorded: {_minutes(kept.seconds)} of training on {kept.machine}" if kept else "no time known yet"

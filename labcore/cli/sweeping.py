@@ -12,23 +12,22 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.ranking import LARGE, Ends, standing
+from labcore.analysis.compare.table import compare
+from labcore.analysis.time_left import Progress, progress
 from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.cli.commands import assignments, spec_of, summary, warn
 from labcore.cli.comparing import compare_runs
-from labcore.compare.loading import load
-from labcore.compare.ranking import Ends
-from labcore.compare.sweep_standing import LARGE, standing
-from labcore.compare.table import compare
 from labcore.errors import LabError, quoted
-from labcore.jobs.progress import Progress, progress
 from labcore.runs import halving, places, titles
 from labcore.runs import sweep as engine
 from labcore.runs.halving import Halving
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import ACTIVE, GOING
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import ACTIVE, GOING
+from labcore.runs.store.store import Store
 from labcore.workers.executors import choice
 from labcore.workers.launcher import Launcher
 

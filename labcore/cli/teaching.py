@@ -6,13 +6,13 @@ import argparse
 import json
 import sys
 
+from labcore.analysis.lessons import course as courses
+from labcore.analysis.lessons import folders, progress
+from labcore.analysis.lessons.verdict import Verdict, margin_text
 from labcore.cli.adding import Add
 from labcore.errors import LabError
-from labcore.lessons import course as courses
-from labcore.lessons import folders, progress
-from labcore.lessons.verdict import Verdict, margin_text
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.store.store import Store
 
 SAYS = {"holds": "the claim holds", "fails": "the claim does not hold", "close": "too close to call"}
 

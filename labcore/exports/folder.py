@@ -9,20 +9,39 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 from labcore.catalog.metrics import ordered
 from labcore.errors import LabError, os_reason
-from labcore.exports import tensorboard as event_file
-from labcore.files import atomic, tables
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import made, path_of, run_folder
 from labcore.runs.faults import disk_full
+from labcore.runs.files import atomic, event_file, tables
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.paths import is_run_id, made, path_of, run_folder
 from labcore.runs.knob_history import Change, KnobHistory
-from labcore.store.store import Event, RunRow, Step, Store
+from labcore.runs.store.store import Event, RunRow, Step, Store
+
+# ---------------------------------------------------------------- tensorboard
+# A run as one event file of TensorBoard, with every metric of every step.
+
+def write(folder: Path, run: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> Path:
+    """Write `events.out.tfevents.<when it began>.<run>` into `folder`. Returns the file.
+
+    x is the step; the time of a step is when the run began plus its active seconds, so pauses are left out.
+    """
+    begun = next((event.time for event in events if event.kind in ("started", "forked")), run.started or run.created)
+    shift = begun - (rows[0].seconds if rows and run.spec.parent else 0.0)  # a fork's clock continues its parent's
+    records = (event_file.event(shift + row.seconds, row.step, row.metrics) for row in rows)
+    path = folder / f"events.out.tfevents.{int(begun)}.{run.id}"
+    path.write_bytes(event_file.head(begun) + b"".join(records))
+    return path
+
+
+# ---------------------------------------------------------------- folder
 
 STORED = (".safetensors",)  # weights do not shrink
 
@@ -67,7 +86,7 @@ def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bo
     write_events(folder / "events.csv", events)
     write_knobs(folder / "knobs.csv", KnobHistory(row.spec, events).changes)
     if tensorboard:
-        event_file.write(folder, row, rows, events)
+        write(folder, row, rows, events)
     spec = json.loads(row.spec.to_json())
     (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     _copy_checkpoint(row.id, folder / "checkpoint", best)
@@ -143,3 +162,29 @@ def _copy_checkpoint(run_id: str, target: Path, best: bool) -> None:
         except (FileNotFoundError, shutil.Error):
             if (policy / "policy").exists():
                 raise
+
+
+# ---------------------------------------------------------------- merged
+# The whole model that a LoRA run has learnt, its adapter added to its base, as a zip. Imports no torch by itself.
+
+def file(run_id: str) -> Path:
+    """Where the zip of a run is kept, in its own `export` folder."""
+    return run_folder(run_id) / "export" / f"{run_id}-merged.zip"
+
+
+def merge(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The job `merge` of a run's checkpoint: {"bytes"} of the zip, which `file` names.
+
+    Raises:
+        LabError: there is no such checkpoint, or its base model is not there.
+    """
+    run_id, step = str(spec["run"]), int(spec["step"])
+    found = dict(checkpoint.steps(run_folder(run_id))) if is_run_id(run_id) else {}
+    if step not in found:
+        raise LabError(f"The run {run_id} has no checkpoint of step {step} any more: ask for a newer one.")
+    target = made(file(run_id).parent, spare=True) / file(run_id).name
+    with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
+        folder = Path(temporary) / f"{run_id}-merged"
+        resolve_name("labcore.llm.nets.model:export_merged")(fetch.bring(found[step]) / "policy", folder)
+        atomic.write_file(target, lambda packed: pack(folder, packed))
+    return {"bytes": target.stat().st_size}

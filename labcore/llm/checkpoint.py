@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -24,8 +26,6 @@ from transformers import PreTrainedModel
 
 from labcore.device import resume_generator
 from labcore.errors import LabError
-from labcore.files.checkpoint_space import is_dropped
-from labcore.files.given import json_of, whole
 from labcore.llm import optimizers
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
@@ -33,7 +33,9 @@ from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import load
 from labcore.llm.nets.scorer import save_scorer
 from labcore.llm.networks import POLICY, SCORER
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.files.checkpoints import is_dropped
+from labcore.runs.files.untrusted import json_of, whole
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, Turn
 
 ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer`
@@ -169,3 +171,37 @@ def _check_shapes(name: str, model: nn.Module, tensors: Mapping[str, Tensor]) ->
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+
+
+# ---------------------------------------------------------------- small state
+# The part of a session's state that a step changes before it moves any weight: counters, random numbers, pairs and
+# learnt statistics. It is small, so a session copies it at each record. With the copy, a step that has moved no weight
+# yet can be undone.
+
+COUNTERS = ("step", "updates", "tokens", "finished_because", "prompt_seed")
+
+
+@dataclass(frozen=True)
+class SmallState:
+    """The fields of a session that `COUNTERS`, `PAIRS` and `LEARNT` name, and the states of its two generators."""
+
+    fields: dict[str, Any]
+    rng: Any
+    generator: Tensor
+
+    @staticmethod
+    def of(session: Checkpointed) -> SmallState:
+        """The state of `session` now; its lists are the session's own."""
+        return SmallState({name: getattr(session, name) for name in (*COUNTERS, *PAIRS, *LEARNT)},
+                          session.rng.bit_generator.state, session.generator.get_state())
+
+    def copied(self) -> SmallState:
+        """The same with lists of its own, which the session will not change."""
+        return replace(self, fields={name: copy(value) for name, value in self.fields.items()})
+
+    def put(self, session: Checkpointed) -> None:
+        """Give `session` this state."""
+        for name, value in self.fields.items():
+            setattr(session, name, value)
+        session.rng.bit_generator.state = self.rng
+        session.generator.set_state(self.generator)

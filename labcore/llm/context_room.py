@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from labcore.errors import LabError
 from labcore.llm.fitting import fitted
 from labcore.llm.rendering import Rendering
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.held_out import held_out_file, in_words
 from labcore.tasks.task import Pair, TextTask, held_of
 from labcore.tasks.usable import OWN, OfFile

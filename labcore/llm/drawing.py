@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from labcore.tasks.epochs import SHUFFLED, Epochs
-from labcore.tasks.task import Row
+from labcore.tasks.task import SHUFFLED, Epochs, Row
 
 STREAM = 2**32 + 7  # a tag that no step has, nor a probe: see `probes.answer`
 ROWS, LABELLED = 0, 1  # what is drawn from: the run's own rows, and labelled pairs beside them

@@ -18,8 +18,8 @@ from torch.nn.functional import pad
 from labcore.catalog import choices
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.drawing import next_rows
+from labcore.llm.evaluation import kl_metrics, score_metrics, zero_variance
 from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
-from labcore.llm.measures import kl_metrics, score_metrics, zero_variance
 from labcore.llm.nets.tape import Tape
 from labcore.llm.rewards import Rewards, reward, say_unscored, silent
 from labcore.llm.rollout import Rollout, total_rewards

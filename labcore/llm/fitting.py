@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from labcore.errors import LabError
-from labcore.files.jsonl import Fault
 from labcore.llm.rendering import SYSTEM, Asked, Rendering
+from labcore.runs.files.jsonl import Fault
 from labcore.tasks.task import Problem, Turn
 from labcore.tasks.usable import CUT, OWN, SKIP, STOP, lines_named, said_of
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from labcore.errors import Diverged, LabError
-from labcore.jobs.passes import Batch, way
 from labcore.llm.batch import Completions, Prompts, decode
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
@@ -21,9 +20,10 @@ from labcore.llm.nets.tape import LEAST_WIDTH, Tape
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
+from labcore.llm.sizing.passes import Batch, way
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
-from labcore.spec.activity import part_of
+from labcore.runs.spec.activity import part_of
 from labcore.tasks.task import Problem
 
 # What two passes of one network in fp32 may differ by at a token, as a share of its log-prob, which is at least 1 nat.

@@ -12,19 +12,136 @@ the model's plain forward pass. Where none can be had `Graphs.sample` gives None
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Generator, Tensor, nn
 
 from labcore.llm.batch import Completions, Ends, Prompts
+from labcore.llm.nets import recompute
 from labcore.llm.nets.critic import Network
-from labcore.llm.nets.fixed_weights import FixedWeights
 from labcore.llm.nets.forward import plain
-from labcore.llm.recorder import CudaRecorder, Recorder, Recording
 from labcore.llm.static_decoder import Shape, StaticDecoder, unfit
 from labcore.maths.logprobs import selective_log_softmax
+
+# ---------------------------------------------------------------- fixed weights
+# A model's weights at addresses that do not change, which a recorded step reads.
+
+class FixedWeights:
+    """The weights themselves, which an optimizer, a checkpoint and a probe change in place; where `dtype` is "bf16"
+    copies of them, rounded anew for each batch: `forward.precision` makes new ones at every pass."""
+
+    def __init__(self, model: Network, dtype: str):
+        self._places = _places(model)
+        weights = model.parameters() if dtype == "bf16" else ()
+        self._rounded: dict[Tensor, Tensor] = {
+            weight: torch.empty_like(weight, dtype=torch.bfloat16, requires_grad=False) for weight in weights}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copies."""
+        return sum(copy.nbytes for copy in self._rounded.values())
+
+    def fit(self, model: Network) -> bool:
+        """Whether the model still has the weights that it had, where it had them."""
+        return self._places == _places(model)
+
+    @torch.no_grad()
+    def of_now(self, model: Network) -> AbstractContextManager[None]:
+        """The context of a batch: inside, `model` computes with the copies of its weights as they are now."""
+        for weight, copy in self._rounded.items():
+            copy.copy_(weight)
+        return recompute.lent([(holder, name, self._rounded[weight]) for holder, name, weight in recompute.slots(model)]
+                              if self._rounded else [])
+
+
+def _places(model: Network) -> list[tuple[int, int]]:
+    return [(id(weight), weight.data_ptr()) for weight in model.parameters()]
+
+
+# ---------------------------------------------------------------- recorder
+# What is asked of a device that can record a step and replay it, and CUDA graphs, which do.
+
+class Recording(Protocol):
+    """A recorded step."""
+
+    def replay(self) -> None:
+        """Do it again, on what is in the decoder's buffers by now."""
+
+    def reset(self) -> None:
+        """Free its memory."""
+
+
+class Recorder(Protocol):
+    """A device that records."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Where steps are run before one is recorded."""
+        ...
+
+    def record(self, decoder: StaticDecoder, beside: Recording | None) -> Recording:
+        """Record a step of `decoder` without running it, in the memory of another recording where there is one."""
+        ...
+
+
+class CudaRecorder:
+    """CUDA graphs. Their passing tensors may share memory: nothing but the decoder's buffers outlives a step."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()  # one for all: libraries keep a workspace for each stream
+        self._broken: list[torch.cuda.CUDAGraph] = []  # torch may go on asking them: they must not be freed
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """On the stream of the recording: in the first steps there libraries allocate and choose their kernels."""
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:  # after an error too: the memory that these steps write to is free for others then
+            current.wait_stream(self._stream)
+
+    def record(self, decoder: StaticDecoder, beside: Recording | None) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(decoder.generator)  # each replay draws on from where the generator stands
+        pool = beside.pool() if isinstance(beside, torch.cuda.CUDAGraph) else torch.cuda.graph_pool_handle()
+        broken: Exception | None = None
+        try:
+            # A recording that fails leaves its own stream current: the outer context puts this one back.
+            with (torch.cuda.stream(torch.cuda.current_stream()),
+                  torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local")):
+                try:
+                    decoder.step()
+                except Exception as error:
+                    broken = error
+                    raise
+            return graph
+        except Exception as error:  # that of the recording says that it was broken off: what did so says more
+            self._undo(graph, pool, ended=error is broken)
+            broken = broken or error
+        try:
+            raise broken
+        finally:
+            del broken  # or the error and this frame hold each other, and with them the decoder's memory
+
+    def _undo(self, graph: torch.cuda.CUDAGraph, pool: Any, ended: bool) -> None:
+        """Give back what a failed recording took. `ended`: the device was well, and torch ended it in good order."""
+        if ended:
+            graph.reset()
+            return
+        # torch leaves the recording begun for its allocator, which then gives nothing back: `empty_cache` raises, and
+        # so does every later recording.
+        self._broken.append(graph)
+        with suppress(RuntimeError):  # it failed before it was begun there, or after it was ended
+            torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+            torch._C._cuda_releasePool(torch.cuda.current_device(), pool)
+
+
+# ---------------------------------------------------------------- graphs
 
 MEMORY_SHARE = 8  # recordings keep at most an eighth of the device's memory, however much of it is free
 IDLE = 32  # batches after which a recording is freed that none of them used: a knob has changed the shape

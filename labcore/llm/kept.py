@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from labcore import machine
-from labcore.llm.checkpoint import Checkpointed
-from labcore.llm.small_state import SmallState
+from labcore.llm.checkpoint import Checkpointed, SmallState
 
 LEFT_FREE = 2  # the copy takes at most 1/2 of the memory that is free
 Moments = dict[Tensor, dict[str, Any]]

@@ -12,7 +12,7 @@ from torch import nn
 
 from labcore.llm.graphs import Graphs
 from labcore.llm.nets.micro_batches import Room, room_of
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names in malloc.h
 FREE_BYTES, OWN_BYTES = 2**31 - 1, 2**30  # kept while they are free, at the most; from which on a block is on its own

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from labcore.catalog import choices
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.lora import share
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
 REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and those that give the rewards

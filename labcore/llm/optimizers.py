@@ -15,7 +15,7 @@ from torch.optim import AdamW, Optimizer
 from transformers.trainer_pt_utils import get_parameter_names
 
 from labcore.errors import LabError
-from labcore.spec.moments import MISSING
+from labcore.runs.spec.eight_bit import MISSING
 
 ADAMW = "adamw"
 States = dict[int, dict[str, Tensor]]  # of each parameter by its place

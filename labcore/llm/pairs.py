@@ -16,14 +16,13 @@ from transformers import PreTrainedModel
 from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.drawing import next_rows
-from labcore.llm.evaluation import kl_to_reference
+from labcore.llm.evaluation import kl_to_reference, score_metrics, zero_variance
 from labcore.llm.generation import Generated, Sampling, generate
-from labcore.llm.measures import score_metrics, zero_variance
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
-from labcore.spec.activity import part_of, report
+from labcore.runs.spec.activity import part_of, report
 from labcore.tasks.task import Pair, PairTask, Problem, Single, SingleTask, draw, has_singles
 
 SAMPLED_AT_ONCE = 64  # prompts

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from labcore.catalog.choice import PreferenceLoss
 from labcore.catalog.choices import DIVERGENCE, PREFERENCE_LOSS, losses_of
-from labcore.maths import preference_weights
+from labcore.maths import preferences
 from labcore.maths.call import call, member
 
 
@@ -98,7 +98,7 @@ def summed(knobs: Mapping[str, Any], logprobs: Tensor, mask: Tensor, paired: boo
     if not paired or knobs["ld_alpha"] == 1 or all(choice.every_token for choice, _ in choices_of(knobs)):
         return torch.stack([whole, whole])
     other = mask.sum(1).view(-1, 2).flip(1).flatten()
-    return torch.stack([preference_weights.without_tail(logprobs, mask, other, float(knobs["ld_alpha"])), whole])
+    return torch.stack([preferences.without_tail(logprobs, mask, other, float(knobs["ld_alpha"])), whole])
 
 
 def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tensor | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from labcore.catalog import choices, reward_terms
 from labcore.llm import checkpoint
 from labcore.llm.nets.scorer import check_tokenizer, load_scorer
 from labcore.llm.nets.text_scorer import load_text_scorer
-from labcore.spec.model_names import is_published, members, reward_model_of
+from labcore.runs.spec.model_names import is_published, members, reward_model_of
 from labcore.tasks import reward_call
 from labcore.tasks.judge import Judge
 from labcore.tasks.task import TextTask

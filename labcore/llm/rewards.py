@@ -23,15 +23,15 @@ from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import retried
+from labcore.llm.nets.scorer import scores
 from labcore.llm.nets.text_scorer import TextScorer
 from labcore.llm.networks import SCORER
 from labcore.llm.rendering import encode_answers
-from labcore.llm.scoring import scores
 from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import token_texts
 from labcore.maths import ensembles
 from labcore.maths.call import call, member
-from labcore.spec.activity import part_of, report
+from labcore.runs.spec.activity import part_of, report
 from labcore.tasks import reward_call
 from labcore.tasks.judge import Judge
 from labcore.tasks.task import Problem, Score, TextTask

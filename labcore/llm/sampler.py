@@ -17,7 +17,7 @@ from labcore.llm.nets import llama
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.tape import Tape
-from labcore.spec.activity import report
+from labcore.runs.spec.activity import report
 
 SAMPLING = "sampling {} of {} tokens"  # of every completion at once
 

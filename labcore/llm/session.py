@@ -26,9 +26,9 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
 from labcore.errors import Diverged
-from labcore.files.adapters import base_of, is_adapter
 from labcore.llm import checkpoint, memory, optimizers
 from labcore.llm.batch import Completions
+from labcore.llm.checkpoint import SmallState
 from labcore.llm.context_room import check_room
 from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
 from labcore.llm.graphs import Graphs, of_device
@@ -44,11 +44,11 @@ from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, le
 from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering
 from labcore.llm.reward_models import check_rewards, reward_models
-from labcore.llm.small_state import SmallState
 from labcore.maths.schedules import SCHEDULES
-from labcore.spec.activity import report
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.files.adapters import base_of, is_adapter
+from labcore.runs.spec.activity import report
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.spec.session import Record
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Pair, TextTask, held_of, make_task
 from labcore.tasks.usable import CUT

@@ -23,7 +23,7 @@ from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import prefill, shares_prefixes
 from labcore.llm.sampler import SAMPLING, draw
-from labcore.spec.activity import report
+from labcore.runs.spec.activity import report
 
 LOOK_EVERY = 16  # tokens between two looks at whether every row has ended: a look waits for the device
 COLUMNS = 32  # the fewest of a kind: sizes are rounded up, so that few shapes occur and attention's masks are aligned

@@ -25,12 +25,12 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from labcore.errors import LabError, first_line
-from labcore.jobs import held
 from labcore.llm.batch import Completions, Ends, Prompts, all_ends, one_end
 from labcore.llm.nets import lora
 from labcore.llm.session import LlmSession
-from labcore.spec import rollouts
-from labcore.spec.activity import report
+from labcore.llm.sizing import passes
+from labcore.runs.spec import vllm
+from labcore.runs.spec.activity import report
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 # In this process, so that weights need no way between processes; without statistics that vLLM sends to its makers.
@@ -45,10 +45,10 @@ def sampler_of(session: LlmSession) -> Iterator[None]:
     Raises:
         LabError: vLLM is not installed, or the run is on no NVIDIA GPU.
     """
-    if not rollouts.by_vllm(session.knobs):
+    if not vllm.by_vllm(session.knobs):
         yield
         return
-    if why := rollouts.fault(session.device.type):
+    if why := vllm.fault(session.device.type):
         raise LabError(why)
     session.sampler = sampler = VllmSampler(session.knobs["dtype"])
     try:
@@ -108,7 +108,7 @@ class VllmSampler:
 
             model.config.save_pretrained(self._folder.name)
             self._llm = LLM(self._folder.name, load_format="dummy", skip_tokenizer_init=True, dtype=DTYPES[self._dtype],
-                            max_model_len=-1, gpu_memory_utilization=held.VLLM, generation_config="vllm",
+                            max_model_len=-1, gpu_memory_utilization=passes.VLLM, generation_config="vllm",
                             logprobs_mode="raw_logprobs", seed=0, trust_remote_code=False,
                             hf_overrides={"architectures": [type(model).__name__], "head_dtype": "float32"})
             self._heads = self._llm.apply_model(_heads)[0]

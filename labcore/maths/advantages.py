@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labcore.maths.masked import centred, masked_mean, masked_var
+from labcore.maths.masked import centred, masked_mean, masked_var, masked_whiten
 from labcore.maths.returns import gae as gae
 
 
@@ -153,3 +153,36 @@ def one(rewards: Tensor) -> Tensor:
     Source: Dong et al. 2023, arXiv:2304.06767, algorithm 1 (RAFT).
     """
     return (~rewards.isnan()).to(rewards.dtype)
+
+
+# ---------------------------------------------------------------- normalisation
+# How the advantages of a batch are brought to one scale, once each completion has been compared with others.
+#
+# Advantages are (B, 1), one per completion; the result is (B, 1) or (B, T). What does not count is 0, and enters no
+# mean: a completion that could not be scored, or one without a baseline, since nothing that it is compared with could
+# be.
+
+def none(advantages: Tensor) -> Tensor:
+    """A' = A. (B, 1) -> (B, 1)"""
+    return advantages
+
+
+def sequences(advantages: Tensor, scored: Tensor, eps: float = 1e-4, ddof: int = 1) -> Tensor:
+    """A' = (A − mean A)/(std A + eps), over the batch's scored completions. (B, 1), bool (B, 1) -> (B, 1)
+
+    Without a unit. As TRL does it for RLOO (`normalize_advantages`).
+
+    Source: Ahmadian et al. 2024, arXiv:2402.14740; Hu et al. 2025, arXiv:2501.03262, section 3 (global normalisation).
+    """
+    spread = masked_var(advantages, scored, ddof).sqrt()
+    return centred(advantages, scored) / (spread + eps)
+
+
+def tokens(advantages: Tensor, completion_mask: Tensor) -> Tensor:
+    """A' = (A − mean A)/√(var A + 1e-8), over the batch's counted tokens. (B, 1), bool (B, T) -> (B, T)
+
+    Without a unit. Long completions weigh more in mean and variance. As verl and OpenRLHF do it for REINFORCE++.
+
+    Source: Hu et al. 2025, arXiv:2501.03262, section 3 (REINFORCE++-baseline).
+    """
+    return masked_whiten(advantages.expand_as(completion_mask), completion_mask)

@@ -1,1 +1,1 @@
-"""Around a run in the store: controls, forks, sweeps, versions and faults."""
+"""Runs: their specs, store and files, knob history, forks, sweeps, imported runs, search and trash."""

@@ -1,7 +1,7 @@
 """Find the best checkpoint of a run by its held-out rows: by the loss for SFT, else by greedy accuracy or pair
 accuracy.
 
-The worker asks at every record, keeps the checkpoint and marks it (`files.checkpoints.mark_best`).
+The worker asks at every record, keeps the checkpoint and marks it (`runs.files.checkpoints.mark_best`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import platform
 import traceback
 
 from labcore.errors import Diverged, LabError, os_reason
-from labcore.files.paths import home, log_file, run_folder
+from labcore.runs.files.paths import home, log_file, run_folder
 
 # Errors of a disk that is gone, broken or read-only.
 UNWRITABLE = (errno.EACCES, errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ENXIO, errno.EPERM, errno.EROFS,

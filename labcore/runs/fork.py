@@ -16,13 +16,13 @@ from labcore.catalog import choices, kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch, things
-from labcore.files.paths import run_folder
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import fetch, units
+from labcore.runs.files.paths import run_folder
 from labcore.runs.knob_history import KnobHistory
-from labcore.spec.run_spec import RunSpec, knobs_of, make
-from labcore.store.rows import RunRow
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
 
 # What an algorithm is made of: another algorithm has its own.
 _IDENTITY = {*(family.key for family in choices.FAMILIES), "kl_placement"}
@@ -169,7 +169,7 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     """
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
-    start = run_folder(run_id) / things.START
+    start = run_folder(run_id) / units.START
     if fetch.there(start):
         fetch.bring(start)
         return RunSpec.in_folder(start), start / "checkpoint"

@@ -19,12 +19,12 @@ from statistics import fmean
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, quoted
-from labcore.files.given import json_of
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import EARLY
+from labcore.runs.files.untrusted import json_of
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import EARLY
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
-LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`labcore.compare.table.LAST`)
+LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`labcore.analysis.compare.table.LAST`)
 MISSING = ("Early stopping needs Optuna, which is not installed: run pip install -r requirements-sweeps.txt, or start "
            "the sweep without early stopping.")
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

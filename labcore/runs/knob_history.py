@@ -24,8 +24,8 @@ from itertools import groupby
 from typing import Any
 
 from labcore.catalog.knob import Value, shown
-from labcore.spec.run_spec import RunSpec, knobs_of
-from labcore.store.rows import Event
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
+from labcore.runs.store.rows import Event
 
 CHANGE, REFUSED = "knob", "refused"  # kinds of events
 

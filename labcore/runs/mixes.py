@@ -16,9 +16,9 @@ from labcore.catalog.llm.pretrained import SCRATCH
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, one_line, quoted
-from labcore.files.kept import Kept
-from labcore.files.paths import MIXES
-from labcore.spec.run_spec import RunSpec, knobs_of
+from labcore.runs.files.paths import MIXES
+from labcore.runs.files.user_json import Kept
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
 
 _KEPT = Kept(MIXES, "mixes", list, "Your saved mixes")
 _OF_ONE_MACHINE = ("reward_function", "reward_weights", "judge_url")  # what no mix can bring along

@@ -6,9 +6,9 @@ import platform
 import re
 from collections.abc import Callable, Sequence
 
+from labcore.runs.store.rows import GOING, NO_PLACE, RunRow
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.store.rows import GOING, NO_PLACE, RunRow
-from labcore.store.store import Store
 
 NAMED = 3  # runs that a waiting one names
 

@@ -14,10 +14,10 @@ from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix.nearest import PARTS
 from labcore.errors import LabError
 from labcore.runs.knob_history import CHANGE, REFUSED, Change, Place
-from labcore.spec.run_spec import RunSpec, knobs_of, with_knobs
-from labcore.spec.session import Session
-from labcore.store.rows import Control
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, knobs_of, with_knobs
+from labcore.runs.spec.session import Session
+from labcore.runs.store.rows import Control
+from labcore.runs.store.store import Store
 
 
 class Steering:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.files import sizes
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.store import Store
 
 POINTS = 40  # a curve has from as many points to twice as many
 
@@ -81,3 +89,45 @@ def headline_among(metrics: Sequence[str]) -> str:
     """The headline metric of a run of another tool: the catalog's first that says what is better."""
     known = [metric for metric in METRICS.values() if metric.key in metrics]
     return next((metric.key for metric in known if metric.better), known[0].key if known else "")
+
+
+# ---------------------------------------------------------------- digest
+# The summary of a run brought up to the run as it is. Its worker does so at its end, so that no list has to read it.
+#
+# What nobody brought up, such as a run whose worker was killed, is brought up by the first list that shows it.
+
+SIZE_SECONDS = 10.0  # how long the size of an active run counts
+FOREVER = float("inf")
+
+
+def keep(store: Store, run_id: str) -> None:
+    """Keep the summary of an ended run, unless it is resumed meanwhile. Raises LabError where nothing can be written.
+    """
+    row = store.run(run_id)
+    summary = current(store, row, Summary.read(store.summaries([run_id]).get(run_id), headline(row.spec)))
+    store.keep_summary(row, summary.to_json())
+
+
+def current(store: Store, row: RunRow, summary: Summary) -> Summary:
+    """The summary brought up to the run: the rows that came since, and its files where they may be others."""
+    if summary.step < row.step:
+        steps, *_, values = store.columns([row.id], [summary.metric], summary.step)[row.id]
+        summary = summary.extended(steps[-1] if steps else row.step, values)
+    good_until = summary.counted + SIZE_SECONDS if row.state in ACTIVE else FOREVER
+    changed = max(row.ended or 0.0, _exported(row.id))
+    if summary.size is None or summary.counted < changed or time.time() > good_until:
+        summary = sized(summary, run_folder(row.id))
+    return summary
+
+
+def sized(summary: Summary, folder: Path) -> Summary:
+    """The summary with the files of the folder counted."""
+    begun = time.time()  # what comes while the files are counted is counted the next time
+    return replace(summary, size=sizes.size(folder), counted=begun)
+
+
+def _exported(run_id: str) -> float:
+    """When the run was last exported into its own folder, which may be after its end; 0 if it never was."""
+    with suppress(FileNotFoundError):
+        return os.stat(f"{run_folder(run_id)}/export").st_mtime
+    return 0.0

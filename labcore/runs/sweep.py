@@ -17,9 +17,9 @@ from labcore.catalog.knob import Value
 from labcore.errors import LabError, cut, listed, quoted
 from labcore.runs import halving
 from labcore.runs.halving import Halving
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import ACTIVE, RunRow
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.store import Store
 
 MOST_RUNS = 2000  # the Sweep view and the queue are measured with 1,000 (benchmarks/sweep_at_size.py)
 MOST_AXES = 4

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from labcore.errors import LabError
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import RunRow
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
 
 # An id that the lab made, with the step of a checkpoint or without. In commands, paths and names of files it stays, and
 # where the sentence is of the id itself.

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import labcore
-from labcore.files import atomic, written
-from labcore.files.artifacts import fetch
 from labcore.machine import exact_processor
-from labcore.spec.session import Device, Session, device_of
+from labcore.runs.files import atomic, written
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.spec.session import Device, Session, device_of
 
 FILE = "versions.json"
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")

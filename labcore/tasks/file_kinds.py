@@ -13,8 +13,8 @@ from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.task import Task
 from labcore.errors import LabError
-from labcore.files.artifacts import fetch
-from labcore.files.rows import first_row
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.rows import first_row
 from labcore.tasks.layouts import CONVERSATIONS
 from labcore.tasks.layouts import PROMPTS as ASKED
 

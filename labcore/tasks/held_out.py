@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from labcore.errors import LabError, quoted
-from labcore.files import uploads
+from labcore.runs.files import uploads
 from labcore.tasks.task import Pair, Problem, Single, Turn
 
 Row = TypeVar("Row", bound=Problem | Pair | Single)

@@ -3,7 +3,7 @@
     POST URL/chat/completions   the instruction as a system turn; question, right answer and answer as the user's
     reward                      the number from 0 to 10 that it replies, over 10; a reply without one scores nothing
 
-Only an address that this machine has named is asked (`judge_address`). The key comes from RL_LAB_JUDGE_KEY and is never
+Only an address that this machine has named is asked. The key comes from RL_LAB_JUDGE_KEY and is never
 written anywhere. Replies are kept in RL_LAB_HOME/judgements.db, by the URL, the model and every word of the question.
 """
 
@@ -14,22 +14,139 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 import httpx2
 
 from labcore.errors import LabError, first_line, quoted
-from labcore.files.given import NotJSON, json_of
-from labcore.spec.activity import EVERY_SECONDS, report
-from labcore.tasks.judge_address import KEY, address, check
-from labcore.tasks.judgements import Judgements
+from labcore.runs.files import atomic
+from labcore.runs.files.paths import JUDGEMENTS, check_writable, home, made
+from labcore.runs.files.untrusted import NotJSON, json_of
+from labcore.runs.spec.activity import EVERY_SECONDS, report
+from labcore.tasks import own_reward
 from labcore.tasks.task import Problem
+
+# ---------------------------------------------------------------- judge address
+# The address of a judge, and whether this machine's runs may send answers to it.
+#
+# No run asks a judge by its spec alone, which may be another person's: the machine must name the same URL, in
+# RL_LAB_JUDGE_URL or once by --judge on its command line.
+
+URL, KEY = "RL_LAB_JUDGE_URL", "RL_LAB_JUDGE_KEY"
+ALLOWED = "judges.txt"  # in the folder of reward files: URLs that the command line has named
+
+
+def address(word: str) -> str:
+    """The URL of a judge as specs have it: without the end of its path that every request has.
+
+    Raises:
+        LabError: it is no such URL, or holds a password, which a spec must not.
+
+    >>> address("http://localhost:8000"), address("https://api.openai.com/v1/chat/completions")
+    ('http://localhost:8000/v1', 'https://api.openai.com/v1')
+    """
+    try:
+        parts = urlsplit(word.strip())
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port)
+        usable = usable and all(letter.isprintable() and not letter.isspace() for letter in word.strip())
+    except ValueError:
+        usable = False
+    if not usable:
+        raise LabError(f"The judge's address {quoted(word)} is no URL: write for example http://localhost:8000/v1.")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise LabError(f"The judge's address must not hold a name, a password or a query: put the key into {KEY}, and "
+                       "write the address alone, for example http://localhost:8000/v1.")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def allow(word: str) -> str:
+    """Have this machine's runs ask the judge at a URL, which somebody typed here. Returns its `address`."""
+    check_writable()
+    found = address(word)
+    if found not in _allowed():
+        atomic.write_text(made(own_reward.root()) / ALLOWED, "\n".join([*_written(), found, ""]))
+    return found
+
+
+def check(url: str) -> None:
+    """Raises LabError where this machine has not named the URL."""
+    if address(url) not in _allowed():
+        raise LabError(f"The run would send its completions to {address(url)}, which this machine does not allow as a "
+                       f"judge: set {URL} to that address before you start the lab, or start a run with --judge on the "
+                       "command line once.")
+
+
+def _allowed() -> list[str]:
+    own = os.environ.get(URL, "").strip()
+    return [*([address(own)] if own else []), *_written()]
+
+
+def _written() -> list[str]:
+    file = own_reward.root() / ALLOWED
+    return file.read_text("utf-8").split() if file.is_file() else []
+
+
+# ---------------------------------------------------------------- judgements
+# What judges have replied, in RL_LAB_HOME/judgements.db: by the hash of all that they were asked.
+
+LONGEST = 4000  # characters of a reply that are kept: a grade has few
+_MOST = 500  # keys of one question: SQLite bounds the number of its parameters
+_WAIT = 30.0  # seconds for another process to finish writing
+
+
+class Judgements:
+    """The file, opened for a batch of answers. Each reply is on the disk before the next is asked for.
+
+    Raises:
+        LabError: it cannot be read or written.
+    """
+
+    def __enter__(self) -> Self:
+        self._path = made(home()) / JUDGEMENTS
+        try:
+            self._db = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        self._do("CREATE TABLE IF NOT EXISTS judgements (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._db.close()
+
+    def read(self, keys: Iterable[str]) -> dict[str, str]:
+        """The replies that are known, by their keys."""
+        asked, found = list(dict.fromkeys(keys)), dict[str, str]()
+        for start in range(0, len(asked), _MOST):
+            some = asked[start:start + _MOST]
+            found |= dict(self._do(f"SELECT key, reply FROM judgements WHERE key IN ({','.join('?' * len(some))})",
+                                   *some))
+        return found
+
+    def write(self, key: str, reply: str) -> None:
+        """Keep a reply; what is known already stays."""
+        self._do("INSERT OR IGNORE INTO judgements VALUES (?, ?)", key, reply[-LONGEST:])
+
+    def _do(self, statement: str, *values: str) -> list[tuple[str, str]]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: sqlite3.Error) -> LabError:
+        return LabError(f"The judge's replies in {self._path.parent.name}/{self._path.name} cannot be used ({error}): "
+                        "free some disk space, or move the file away to have every answer judged again.")
+
+
+# ---------------------------------------------------------------- judge
 
 AT_ONCE = 8  # requests
 ASKING = "judged {} of {} answers"

@@ -1,6 +1,6 @@
 """Whether two texts state the same mathematics, by the library math-verify.
 
-Run as a program it judges line by line (`math_judge`), and imports nothing else of the lab, so that it starts fast. On
+Run as a program it judges line by line (`verifiers`), and imports nothing else of the lab, so that it starts fast. On
 Linux its memory is bounded; elsewhere only its time is, and `cautions` says so.
 """
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from labcore.catalog.reward_terms import BUILT_IN, Term, terms
 from labcore.errors import LabError, listed, os_reason, quoted
-from labcore.files import atomic, given
-from labcore.files.paths import check_writable, home, made, path_of
+from labcore.runs.files import atomic, untrusted
+from labcore.runs.files.paths import check_writable, home, made, path_of
 
 Function = Callable[..., Any]
 ORIGIN = "origin"  # beside a kept file: where it was given from
@@ -62,7 +62,7 @@ def give(place: str) -> str:
         return place
     file, function = _parted(place)
     path = path_of(file)
-    source = given.read(path)
+    source = untrusted.read(path)
     if path.suffix != ".py":
         raise LabError(f"The reward file {path} is no Python file: its name must end in .py.")
     [term] = terms(f"{path.name}:{function or _only(path, source)} {_hash(source)}")
@@ -125,7 +125,7 @@ def _files() -> Iterator[tuple[Path, bytes]]:
         paths.sort(key=lambda path: -path.stat().st_mtime_ns)
     for path in paths:
         with suppress(LabError):
-            yield path, given.read(path)
+            yield path, untrusted.read(path)
 
 
 @lru_cache(maxsize=256)

@@ -9,11 +9,10 @@ from pathlib import Path
 from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
-from labcore.files import uploads
-from labcore.tasks.epochs import Chance
+from labcore.runs.files import uploads
 from labcore.tasks.held_out import parts, problem_of
 from labcore.tasks.layouts import Entry, entry, names_of, renamed
-from labcore.tasks.task import Pair, Problem, Score, Single, draw
+from labcore.tasks.task import Chance, Pair, Problem, Score, Single, draw
 from labcore.tasks.usable import LeftOut, usable_rows
 
 _PAIR, _SINGLE = ("chosen", "rejected"), ("completion", "label")

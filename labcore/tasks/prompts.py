@@ -9,10 +9,9 @@ from pathlib import Path
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.tasks import WITHOUT_ANSWERS
 from labcore.errors import LabError
-from labcore.tasks.epochs import Chance
 from labcore.tasks.held_out import parts
 from labcore.tasks.layouts import entry, is_conversation, names_of
-from labcore.tasks.task import Problem, Score, draw
+from labcore.tasks.task import Chance, Problem, Score, draw
 from labcore.tasks.usable import LeftOut, usable_rows
 from labcore.tasks.verifiers import answer_fault, verifier
 

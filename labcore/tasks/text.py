@@ -13,10 +13,9 @@ from pathlib import Path
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import read_text
-from labcore.tasks.epochs import Chance, Epochs
+from labcore.runs.files.jsonl import read_text
 from labcore.tasks.held_out import held_out_file, shuffled
-from labcore.tasks.task import Problem, Score
+from labcore.tasks.task import Chance, Epochs, Problem, Score
 from labcore.tasks.verifiers import verifier
 
 

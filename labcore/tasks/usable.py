@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from labcore.catalog.knob import Value
 from labcore.errors import LabError
-from labcore.files.jsonl import Fault
-from labcore.files.rows import read_rows
+from labcore.runs.files.jsonl import Fault
+from labcore.runs.files.rows import read_rows
 from labcore.tasks.held_out import Parts, in_words
 
 MOST_NAMED = 8  # lines in a sentence

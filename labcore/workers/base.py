@@ -1,7 +1,7 @@
 """The base model of a run: what SFT makes once and every run of that task and model starts from.
 
-`labcore.files.bases` says where it is kept, and that some come with the lab. A file lock, which the kernel lets go of
-when its holder dies, sees to it that only one process makes it. A run may have been asked to show its warm-up: then
+`labcore.runs.files.bases` says where it is kept, and that some come with the lab. A file lock, which the kernel lets go
+of when its holder dies, sees to it that only one process makes it. A run may have been asked to show its warm-up: then
 SFT runs in front of the user even where there is a base, which stays as it is.
 """
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from labcore.errors import LabError, NoSuchRun
-from labcore.files import bases
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts.object_store import Away
-from labcore.files.paths import made, run_folder
 from labcore.runs.faults import Ended
-from labcore.spec.run_spec import RunSpec, base_spec
-from labcore.store.rows import RESUMABLE
-from labcore.store.store import Store
+from labcore.runs.files import bases
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts.object_store import Away
+from labcore.runs.files.paths import made, run_folder
+from labcore.runs.spec.run_spec import RunSpec, base_spec
+from labcore.runs.store.rows import RESUMABLE
+from labcore.runs.store.store import Store
 
 _POLL_SECONDS = 0.1
 

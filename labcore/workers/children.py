@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -20,12 +21,39 @@ from pathlib import Path
 from typing import IO
 
 from labcore.errors import LabError
-from labcore.files.paths import log_file, made
-from labcore.jobs import jobs
-from labcore.jobs.worker import work
-from labcore.store.store import Store
-from labcore.workers.priority import give_way
+from labcore.runs import jobs
+from labcore.runs.files.paths import log_file, made
+from labcore.runs.store.store import Store
+from labcore.workers.job_worker import work
 from labcore.workers.worker import drive
+
+# ---------------------------------------------------------------- priority
+# What trains gives way to the page that shows it, or the first chart of a page waits for all runs.
+
+NICENESS = 10
+AUTOGROUP = Path("/proc/self/autogroup")
+TRIES, PAUSE = 20, 0.1  # the kernel takes one change in a tenth of a second
+
+
+def give_way() -> None:
+    """Lower the priority of this process, which has a session of its own, by `NICENESS`.
+
+    Linux first shares the cores between sessions (sched(7), "The autogroup feature"), and what is nice within one gets
+    no less of them: so the session has to be made nice too. Where that cannot be done (another system, a container that
+    forbids it), the process trains with the niceness alone.
+    """
+    os.nice(NICENESS)
+    for _ in range(TRIES):
+        try:
+            AUTOGROUP.write_text(str(NICENESS))
+            return
+        except BlockingIOError:
+            time.sleep(PAUSE)
+        except OSError:
+            return
+
+
+# ---------------------------------------------------------------- children
 
 CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"  # Apple's frameworks do not survive a fork
 ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -159,7 +187,7 @@ class Spawning(Children):
 
     TICK_SECONDS = 0.1
     COMMAND = (sys.executable, "-m", "labcore.workers.worker")
-    JOB_COMMAND = (sys.executable, "-m", "labcore.jobs.worker")
+    JOB_COMMAND = (sys.executable, "-m", "labcore.workers.job_worker")
 
     def __init__(self, store: Store):
         super().__init__(store)

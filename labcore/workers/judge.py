@@ -16,8 +16,8 @@ from contextlib import suppress
 
 from labcore.errors import LabError, first_line
 from labcore.runs.halving import MISSING, Halving, Rungs, lacks_optuna, value_at
-from labcore.store.rows import ACTIVE, Decision
-from labcore.store.store import Store
+from labcore.runs.store.rows import ACTIVE, Decision
+from labcore.runs.store.store import Store
 from labcore.workers import process
 from labcore.workers.lifeline import Lifeline
 

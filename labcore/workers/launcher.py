@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from labcore.errors import LabError
-from labcore.files.artifacts import cache, object_store
-from labcore.files.paths import SHARED
-from labcore.jobs import jobs
-from labcore.spec.run_spec import RunSpec
-from labcore.store.store import Store
+from labcore.runs import jobs
+from labcore.runs.files.artifacts import cache, object_store
+from labcore.runs.files.paths import SHARED
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.store import Store
 from labcore.workers import process
 from labcore.workers.executors import choice
 from labcore.workers.publishing import OfLab, active

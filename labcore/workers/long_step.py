@@ -6,15 +6,65 @@ Short steps cost nothing extra, because the first check for requests is `FIRST_S
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from labcore.errors import LabError, NotOwner
-from labcore.spec import activity
-from labcore.spec.activity import Activity
-from labcore.spec.durations import left
-from labcore.store.store import Store
+from labcore.runs.spec import activity
+from labcore.runs.spec.activity import Activity
+from labcore.runs.spec.durations import left
+from labcore.runs.store.store import Store
+from labcore.workers.lifeline import Lifeline
+
+# ---------------------------------------------------------------- stop watch
+# A stop that is asked for within a long step does not wait for its end: a thread looks for it while the step runs.
+
+LOOK_SECONDS = 1.0  # a step that ends sooner asks the store nothing
+
+
+class StopWatch:
+    """A context in which steps of a run are watched."""
+
+    def __init__(self, store: Store, run_id: str, lifeline: Lifeline):
+        self._store, self._run_id, self._lifeline = store, run_id, lifeline
+        self._running, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="stop watch", daemon=True)
+
+    def __enter__(self) -> StopWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._over.set()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Within it a step is computed."""
+        self._running.set()
+        try:
+            yield
+        finally:
+            self._running.clear()
+
+    def _watch(self) -> None:
+        waited = False  # whether the same step was running a look before
+        while not self._over.wait(LOOK_SECONDS):
+            if waited and self._running.is_set() and self._asked():
+                self._lifeline.drop_soon()
+                return
+            waited = self._running.is_set()
+
+    def _asked(self) -> bool:
+        try:
+            return any(control.command == "stop" for control in self._store.asked(self._run_id))
+        except LabError as error:  # the store is away, say: the run meets that at its next step
+            print(f"{self._run_id}: {error}", file=sys.stderr, flush=True)
+            return False
+
+
+# ---------------------------------------------------------------- long step
 
 FIRST_SECONDS = 0.4  # of a step without a word
 TELLING = 2  # parts of an activity that must be done before its pace tells when it ends

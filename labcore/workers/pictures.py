@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labcore.files import atomic
-from labcore.files.artifacts.changes import changed
+from labcore.runs.files import atomic
+from labcore.runs.files.artifacts.changes import changed
 
 MOST = 1000
 EVALUATED = (b'"evaluation": ', b'"groups": ')  # the keys of an evaluation; within a text, quotes are escaped

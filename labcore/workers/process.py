@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from labcore.files.paths import home, made
+from labcore.runs.files.paths import home, made
 
 ROOT = Path(__file__).resolve().parents[2]  # of the lab's code
 SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
@@ -30,7 +30,7 @@ def begin() -> None:
 
 def taken(command: Sequence[str], url: str) -> subprocess.Popen[bytes]:
     """The supervisor of the store `url`: the one that was begun ahead where it is that one, else a new one."""
-    from labcore.store.dialects import store_url  # here, since SQLAlchemy takes a while to load: see the module
+    from labcore.runs.store.dialects import store_url  # here, since SQLAlchemy takes a while to load: see the module
 
     while _ahead:
         process = _ahead.pop()

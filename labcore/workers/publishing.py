@@ -7,12 +7,12 @@ import time
 from contextlib import suppress
 
 from labcore.errors import LabError
-from labcore.files.artifacts import cache, object_store, state, things
-from labcore.files.artifacts.changes import changed
-from labcore.files.artifacts.publisher import Publisher, unpublished
-from labcore.files.paths import home, run_folder
-from labcore.store.rows import ACTIVE
-from labcore.store.store import Store
+from labcore.runs.files.artifacts import cache, changes, object_store, units
+from labcore.runs.files.artifacts.changes import changed
+from labcore.runs.files.artifacts.publish import Publisher, unpublished
+from labcore.runs.files.paths import home, run_folder
+from labcore.runs.store.rows import ACTIVE
+from labcore.runs.store.store import Store
 from labcore.workers.lifeline import Lifeline
 
 CUT_SECONDS = 3.0  # what the end of a lab leaves for publishing, within the grace of its lifeline
@@ -71,7 +71,7 @@ class OfWorker(Publisher):
         return bool(asked)
 
     def _log(self, unit: str, why: str) -> None:
-        if not things.is_run(unit):
+        if not units.is_run(unit):
             print(f"{unit}: {why or 'published'}", file=sys.stderr, flush=True)
             return
         text = (f"Not all files of the run are in the object store ({why.rstrip('.')}): they are kept in {home()}, and "
@@ -103,14 +103,14 @@ class OfLab(Publisher):
             for unit in unpublished(self._store):
                 if unit not in going:
                     self.add(unit)
-            for thing in state.to_forget():
+            for thing in changes.to_forget():
                 self.add(thing)
 
     def _done(self, unit: str) -> None:
         """Say it of a run whose worker had to say that it is not published."""
         super()._done(unit)
         with suppress(LabError):  # it is published all the same
-            events = self._runs.events_after(unit) if things.is_run(unit) else []
+            events = self._runs.events_after(unit) if units.is_run(unit) else []
             said = [event for event in events if event.kind in (PUBLISHED, UNPUBLISHED)]
             if said and said[-1].kind == UNPUBLISHED:
                 self._runs.log(unit, PUBLISHED, {"text": BACK}, said[-1].step)

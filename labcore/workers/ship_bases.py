@@ -13,10 +13,10 @@ from pathlib import Path
 
 from labcore.catalog import kinds
 from labcore.errors import LabError
-from labcore.files import bases
-from labcore.spec.run_spec import RunSpec, base_spec, make, policy_of_run
-from labcore.store.dialects import sqlite_url
-from labcore.store.store import Store
+from labcore.runs.files import bases
+from labcore.runs.spec.run_spec import RunSpec, base_spec, make, policy_of_run
+from labcore.runs.store.dialects import sqlite_url
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 
 TASKS = ("sort", "add")  # what a first visit trains on: together they stay under a megabyte

@@ -2,8 +2,8 @@
 
 It imports torch and transformers once and then only waits; a forked child finds them in memory and begins at once. It
 must stay single-threaded and never compute, or its children hang. A line on standard input means "look at the queue",
-or asks for a job (see `labcore.jobs`); the end of standard input means that the lab is gone: the workers' lifeline is
-cut, they checkpoint and exit, and then it exits as well. Where runs go is the executor's affair; jobs stay here.
+or asks for a job (see `labcore.runs.jobs`); the end of standard input means that the lab is gone: the workers' lifeline
+is cut, they checkpoint and exit, and then it exits as well. Where runs go is the executor's affair; jobs stay here.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from collections.abc import Sequence
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
-from labcore.jobs import jobs
-from labcore.jobs.desk import Desk
-from labcore.runs import places, versions
+from labcore.runs import jobs, places, versions
 from labcore.runs.faults import no_process
-from labcore.store.rows import NO_PLACE
-from labcore.store.store import Store
+from labcore.runs.store.rows import NO_PLACE
+from labcore.runs.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
 from labcore.workers.executors import choice
-from labcore.workers.executors.executor import Ended, Executor
-from labcore.workers.executors.local import Local
+from labcore.workers.executors.executor import Ended, Executor, Local
 from labcore.workers.executors.ray import OnRay
+from labcore.workers.job_queue import Desk
 from labcore.workers.judge import Judging
 from labcore.workers.lifeline import GRACE_SECONDS
 

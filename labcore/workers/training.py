@@ -16,22 +16,20 @@ from typing import Any, cast
 
 import psutil
 
-from labcore.doctor import doctor
+from labcore.analysis.doctor import doctor
 from labcore.errors import Diverged, LabError, NotOwner
-from labcore.files import checkpoints as checkpoint
 from labcore.runs import best
 from labcore.runs.faults import Ended
+from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.spec.activity import Activity
+from labcore.runs.spec.session import Keeps, Record, Session, device_of, takes_back
 from labcore.runs.steering import Steering
-from labcore.spec.activity import Activity
-from labcore.spec.record import Record
-from labcore.spec.session import Keeps, Session, device_of, takes_back
-from labcore.store.rows import RunRow
-from labcore.store.store import Store
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
 from labcore.workers.lifeline import Dropped, Lifeline
-from labcore.workers.long_step import LongStep, Spoken
+from labcore.workers.long_step import LongStep, Spoken, StopWatch
 from labcore.workers.pictures import Pictures
-from labcore.workers.stop_watch import StopWatch
 
 CHECKPOINT_STEPS = 50
 CHECKPOINT_SECONDS = 10.0

@@ -17,30 +17,27 @@ from pkgutil import resolve_name
 from threadpoolctl import threadpool_limits
 
 from labcore.errors import LabError, NotOwner
-from labcore.files import atomic
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch, things
-from labcore.files.artifacts.changes import changed
-from labcore.files.artifacts.manifest import Damaged
-from labcore.files.artifacts.object_store import Away
-from labcore.files.paths import made, run_folder
-from labcore.files.removal import remove
-from labcore.runs import digest, fork, versions
+from labcore.runs import fork, summary, versions
 from labcore.runs.faults import Ended, ending
+from labcore.runs.files import atomic
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import fetch, units
+from labcore.runs.files.artifacts.changes import changed
+from labcore.runs.files.artifacts.manifest import Damaged
+from labcore.runs.files.artifacts.object_store import Away
+from labcore.runs.files.paths import made, run_folder
+from labcore.runs.files.removal import remove
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.spec.session import Record, Session, StartSession
 from labcore.runs.steering import stop_asked
-from labcore.sinks import choice as sinks
-from labcore.sinks.live import Live
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec
-from labcore.spec.session import Session, StartSession
-from labcore.store import columns
-from labcore.store.store import Store
+from labcore.runs.store import columns
+from labcore.runs.store.store import Store
+from labcore.workers import sinks
 from labcore.workers.base import base_model
-from labcore.workers.heartbeat import Heartbeat
-from labcore.workers.lifeline import Dropped, Lifeline
-from labcore.workers.long_step import OnActivity, Spoken
+from labcore.workers.lifeline import Dropped, Heartbeat, Lifeline
+from labcore.workers.long_step import OnActivity, Spoken, StopWatch
 from labcore.workers.publishing import OfWorker
-from labcore.workers.stop_watch import StopWatch
+from labcore.workers.sinks import Live
 from labcore.workers.training import OnRecord, Training
 
 BROKEN = ("failed", "diverged")  # last states that a tracker shows as a failure
@@ -208,7 +205,7 @@ class _Drive:
         with suppress(OSError):  # a disk that is gone must not keep the run from saying so
             self._reserve.unlink(missing_ok=True)
             if checkpoint.local(self._folder):  # from here on it needs nothing of its parent's
-                remove(self._folder / things.START, below=self._folder)
+                remove(self._folder / units.START, below=self._folder)
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
@@ -216,7 +213,7 @@ class _Drive:
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:
             with suppress(OSError, LabError, MemoryError):
-                digest.keep(self._store, self._run_id)
+                summary.keep(self._store, self._run_id)
             with suppress(LabError):  # a note on a service that fails now
                 if self._live:  # last, because a service may take minutes
                     self._live.close(state in BROKEN)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from labcore.files.atomic import write_text
-from labcore.files.paths import run_folder
-from labcore.jobs import jobs
+from labcore.runs import jobs
+from labcore.runs.files.atomic import write_text
+from labcore.runs.files.paths import run_folder
 from tests.app.seeding import seed
 
 

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import app.lab
 import app.training.bar
-from labcore.jobs import jobs
+from labcore.runs import jobs
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
 

@@ -8,22 +8,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from labcore.analysis.lessons import course, folders, progress
+from labcore.analysis.studies import plan
+from labcore.analysis.studies.rows import STUDIES
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
-from labcore.compare import imported
 from labcore.errors import LabError
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
-from labcore.lessons import course, folders, progress
 from labcore.runs import sweep
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
 from labcore.runs.halving import Halving
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import ENDED, NO_PLACE, RESUMABLE, STATES
-from labcore.store.store import Store
-from labcore.studies import plan
-from labcore.studies.rows import STUDIES
+from labcore.runs.imports import imported
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import ENDED, NO_PLACE, RESUMABLE, STATES
+from labcore.runs.store.store import Store
 from tests.app import seeding
 
 STEPS = 6

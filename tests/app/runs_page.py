@@ -1,9 +1,9 @@
 """How tests read the page Runs, and press on it."""
 
 from app.runs.state import PICKED
-from labcore.compare import imported
+from labcore.runs.imports import imported
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.store.store import Store
 from tests.app.seeding import ran
 
 

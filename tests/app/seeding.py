@@ -4,10 +4,10 @@ import json
 
 from streamlit.testing.v1 import AppTest
 
-from labcore.files.paths import run_folder
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 
 
 def ran(test: AppTest) -> AppTest:

@@ -5,7 +5,7 @@ import pytest
 from app.llm import action_figures as figures
 from app.llm import action_tab as tab
 from app.training.feed import Feed
-from labcore.store.rows import Step
+from labcore.runs.store.rows import Step
 from tests.app.asking import trained
 from tests.app.seeding import html, ran, seed
 

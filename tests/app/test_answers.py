@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.compare.answers import COUNT, SHOWN, share, table
-from labcore.files.paths import home, run_folder
-from labcore.jobs import jobs
-from labcore.jobs.models import source
-from labcore.spec.model_names import BASE, Model
-from labcore.spec.run_spec import base_spec
+from labcore.runs import jobs
+from labcore.runs.files.paths import home, run_folder
+from labcore.runs.models import source
+from labcore.runs.spec.model_names import BASE, Model
+from labcore.runs.spec.run_spec import base_spec
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, ran
 from tests.app.test_pages import labels

@@ -18,15 +18,15 @@ from app.compare.sweep.at_size import figures
 from app.compare.sweep.at_size.standing import ends, headline, standing
 from app.compare.sweep.at_size.table import table as table_html
 from benchmarks.sweep_at_size import StandIn
+from labcore.analysis.compare.ranking import Axis
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import main
-from labcore.compare.ranking import Axis
 from labcore.runs import sweep
 from labcore.runs.halving import Halving
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.schema import sweeps
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.schema import sweeps
+from labcore.runs.store.store import Store
 from tests.app.seeding import drawn, html, link, ran
 from tests.queries import counted
 

@@ -12,11 +12,11 @@ from app.training.base_line import time_of, waits_for_sft, words
 from app.training.feed import Feed, payload
 from app.training.status_line import line
 from labcore.errors import LabError
-from labcore.files import bases
+from labcore.runs.files import bases
 from labcore.runs.places import going, holders
-from labcore.spec.record import Record
-from labcore.spec.run_spec import base_spec, make
-from labcore.store.rows import NO_PLACE
+from labcore.runs.spec.run_spec import base_spec, make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import NO_PLACE
 from tests.app.seeding import html, ran, seed
 
 

@@ -9,10 +9,10 @@ from app.components.world_player import episodes
 from app.status import STATES
 from app.training.feed import Feed
 from labcore.catalog.cartpole import ALGORITHMS, TASKS
-from labcore.files.paths import run_folder
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.rows import RESUMABLE, Event
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import RESUMABLE, Event
 from tests.app.seeding import html, line, ran, surrogate
 
 PATH = [[0.0, 0.0, 0.01, 0.0], [0.1, 0.0, 0.25, 0.0]]

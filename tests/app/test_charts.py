@@ -9,8 +9,8 @@ from app.training.feed import Feed, headline, panels, payload
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import FAMILIES, PANELS
-from labcore.spec.run_spec import make
-from labcore.store.rows import Step
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Step
 
 STORY = {
     "grpo": ("reward", "kl", "zero_variance"), "ppo": ("reward", "clip", "explained_variance"),

@@ -10,9 +10,9 @@ import pytest
 from app.training import clock, files
 from app.training.feed import MOST, Feed
 from app.training.status_line import line
-from labcore.files.paths import run_folder
-from labcore.spec.run_spec import make
-from labcore.store.rows import Step
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Step
 from tests.app.seeding import link, mounted, ran, samples, seed
 
 

@@ -9,14 +9,14 @@ from app.compare import curves, data, export, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
 from app.held import KEPT
-from labcore.compare import imported
 from labcore.errors import LabError
+from labcore.runs.imports import imported
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
 from labcore.runs.sweep import queue
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
+from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
 from tests.app.seeding import html, link, ran, seed
-from tests.compare import tools
 
 
 @pytest.fixture

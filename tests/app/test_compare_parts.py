@@ -8,13 +8,13 @@ from app import link
 from app.compare.curves import Sent
 from app.compare.lines import Look, gap_of, lines_of, marks_of
 from app.compare.place import Place
-from labcore.compare import tree
-from labcore.compare.loading import load
-from labcore.compare.table import groups
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
-from tests.compare import tools
-from tests.compare.test_tree import family
+from labcore.analysis.compare import curves
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.table import groups
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
+from tests.analysis.compare import tools
+from tests.analysis.compare.test_curves_tree import family
 
 STEPS = Look("reward", "step")
 
@@ -103,7 +103,7 @@ def test_smoothing_leaves_the_band_and_keeps_the_rows_behind():
 
 def test_a_fork_is_drawn_from_its_parent_s_point_and_its_difference_begins_at_zero():
     traces = family()
-    above = tree.parents(traces)
+    above = curves.parents(traces)
     child = groups(traces[1:])[0]
     lines = lines_of(child, 1, STEPS, above)
     assert lines["1:root"]["x"] == [2.0] and lines["1:root"]["y"] == [0.2]
@@ -115,7 +115,7 @@ def test_a_fork_is_drawn_from_its_parent_s_point_and_its_difference_begins_at_ze
 
 def test_a_seed_that_was_forked_is_drawn_beside_the_mean():
     traces = family(seeds=2)[:3]  # two parents of one setting, and a fork of the first
-    above = tree.parents(traces)
+    above = curves.parents(traces)
     lines = lines_of(groups([traces[0], traces[2]])[0], 0, STEPS, above)
     assert lines[f"0:seed:{traces[0].run}"]["x"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert f"0:seed:{traces[2].run}" not in lines

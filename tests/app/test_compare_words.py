@@ -10,13 +10,13 @@ import pytest
 from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of, note
 from app.compare.place import Place
+from labcore.analysis.compare import budget
+from labcore.analysis.compare.best import standing
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.table import compare, groups
 from labcore.catalog.metrics import METRICS
-from labcore.compare import budget
-from labcore.compare.best import standing
-from labcore.compare.loading import load
-from labcore.compare.table import compare, groups
-from labcore.store.store import Store
-from tests.compare import tools
+from labcore.runs.store.store import Store
+from tests.analysis.compare import tools
 
 
 def chosen_of(names, baseline="", **place):

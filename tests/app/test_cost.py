@@ -4,8 +4,8 @@ import html
 import re
 
 from app import cost as view
-from labcore.jobs import cost
-from labcore.spec.run_spec import RunSpec, make
+from labcore.llm.sizing import cost
+from labcore.runs.spec.run_spec import RunSpec, make
 from tests.app.seeding import seed
 
 POLICY = {"name": "policy", "parameters": 1000, "learnt": 1000}

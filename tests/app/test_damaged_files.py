@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from labcore.cli.main import main
-from labcore.jobs import jobs
+from labcore.runs import jobs
 from labcore.runs.fork import fork_spec
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.app.seeding import html
 

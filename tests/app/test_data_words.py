@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from app.training.data_words import of_file, of_trial
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from labcore.tasks.look import Look
 
 LOOK = Look(100, 80, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)

@@ -7,10 +7,10 @@ import pytest
 from app.tokens import literal
 from app.training.doctor_line import details, line, remedy
 from app.training.feed import payload
-from labcore.doctor import doctor
-from labcore.doctor.finding import Change, Finding
-from labcore.spec.run_spec import make
-from labcore.store.rows import Event
+from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.finding import Change, Finding
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Event
 from tests.app.seeding import html, ran, seed
 from tests.app.test_charts import feed
 

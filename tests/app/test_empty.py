@@ -7,7 +7,7 @@ from app.training.empty import trained
 from app.training.feed import Feed
 from labcore import machine
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from tests.app.seeding import html, ran, seed
 
 

@@ -10,8 +10,8 @@ import pytest
 from app.training import term_values, terms
 from app.training.feed import Feed
 from labcore.catalog.kinds import KINDS
-from labcore.spec.run_spec import make
-from labcore.store.rows import Step
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Step
 from tests.app.seeding import samples, seed
 
 ROWS = [(kind.key, row) for kind in KINDS.values() for row in kind.algorithms.values()]

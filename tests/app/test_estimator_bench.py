@@ -8,9 +8,9 @@ from app.exact import bench_charts as charts
 from app.exact.asked_bench import VALUES, WITH, Bench, lacking, read
 from app.exact.bench import _csv
 from labcore.catalog import kinds
-from labcore.jobs import bench
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.llm.sizing import bench
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from tests.app.asking import Answering
 from tests.app.seeding import html, link, ran
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.exports import merged
+from labcore.exports import folder
 from labcore.exports.handover.tools import TOOLS
-from labcore.files import checkpoints
-from labcore.files.paths import run_folder
+from labcore.runs.files import checkpoints
+from labcore.runs.files.paths import run_folder
 from labcore.workers.worker import drive
 from tests.app.seeding import ran, seed
 from tests.runs import fake
@@ -46,7 +46,7 @@ def test_the_best_checkpoint_can_be_taken_in_place_of_the_newest(page, lab):
 
 
 def test_of_lora_the_adapter_is_in_the_zip_and_the_merged_model_is_made_when_asked(page, lab, asked):
-    asked.reply = lambda spec: {"bytes": merged.file(spec["run"]).parent.mkdir(parents=True) or merged.file(
+    asked.reply = lambda spec: {"bytes": folder.file(spec["run"]).parent.mkdir(parents=True) or folder.file(
         spec["run"]).write_bytes(b"zip")}
     run_id = seed(lab.store, "finished", knobs={"lora_rank": 4})
     (run_folder(run_id) / "checkpoints" / "step-000006" / "policy").mkdir(parents=True)
@@ -92,7 +92,7 @@ def test_the_script_has_the_knobs_as_they_are_now(page, lab, key):
 
 
 def test_a_maze_has_no_other_tool_to_go_to(page, lab):
-    from labcore.spec.run_spec import make
+    from labcore.runs.spec.run_spec import make
 
     run_id = lab.store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors", steps=3,
                                    knobs={"pace": 0.0}))

@@ -7,12 +7,12 @@ import pytest
 from app.training import forking
 from app.training.feed import Feed, branch, payload
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.files import atomic, checkpoint_space
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
+from labcore.runs.files import atomic, checkpoints
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec
-from labcore.spec.record import Record
-from labcore.store.rows import Event
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import Event
 from tests.app.seeding import html, ran, seed
 
 
@@ -235,7 +235,7 @@ def test_a_marker_stands_before_the_first_step_that_it_counts_for(lab):
 def test_a_checkpoint_without_its_optimizer_says_so_before_the_fork(page, lab):
     parent = checkpointed(lab.store)
     folder = checkpoint.at(run_folder(parent), 2)
-    (folder / "optimizer_policy.safetensors").write_bytes(checkpoint_space.DROPPED)
+    (folder / "optimizer_policy.safetensors").write_bytes(checkpoints.DROPPED)
     said = "The checkpoint of step 2 holds the weights without the optimizer state, to save disk space: the fork " \
            "starts with a new optimizer state."
     test = opened(page, lab, parent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.foundations.sections import SECTIONS
 from app.llm.own_tabs import TABS
 from labcore.catalog.kinds import KINDS
-from labcore.spec.run_spec import every_knob
+from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import html, link, ran
 
 ANSWER = {"model": "grpo@6", "prompt": "dbca=", "vocabulary": 12, "tokens": ["a", "<b>"], "tempered": [

@@ -5,9 +5,9 @@ import pytest
 from app.runs import table
 from app.runs.state import PICKED
 from labcore.cli.main import main
-from labcore.runs import digest
-from labcore.spec.run_spec import make
-from labcore.store.rows import Event, RunRow, Step
+from labcore.runs import summary
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Event, RunRow, Step
 from tests.app.seeding import ran, seed
 from tests.queries import counted
 
@@ -23,7 +23,7 @@ def fill(store, places) -> None:
                      host=None, heartbeat=None, step=2, seconds=1.0, base=None)
         store.add(row, [Step(step, 10 * step, 0, 0.5 * step, {"reward": 0.1 * step}) for step in (1, 2)],
                   [Event(0, 2, "finished", {"text": "done"}, 1.0)])
-        digest.keep(store, run_id)
+        summary.keep(store, run_id)
 
 
 @pytest.fixture

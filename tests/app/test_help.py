@@ -8,7 +8,7 @@ import pytest
 
 from app import help, shortcuts
 from labcore.catalog.metrics import METRICS
-from labcore.files.paths import home
+from labcore.runs.files.paths import home
 from tests.app.seeding import html
 
 ROOT = Path(__file__).resolve().parents[2]

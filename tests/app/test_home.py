@@ -8,9 +8,9 @@ import pytest
 from app import home, listing
 from app.components.recorded_clip import HERE, content, spec
 from app.page_list import PAGES
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.rows import NO_PLACE
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import NO_PLACE
 from tests.app.seeding import html, link, ran, seed
 
 

@@ -4,9 +4,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.llm import chain, labelling
-from labcore.files import uploads
-from labcore.jobs import label_log
-from labcore.spec.run_spec import make
+from labcore.runs.files import uploads
+from labcore.runs.spec.run_spec import make
+from labcore.tasks import labels
 from tests.app.asking import Answering
 from tests.app.seeding import html, link
 from tests.app.test_rail import trained
@@ -36,7 +36,7 @@ def test_each_click_is_kept_and_a_skip_is_none(page, asked):
     button(test, "label:b").click().run()
     button(test, "label:skip").click().run()
     assert "the plot 2 was" in html(test)
-    assert [(row["prompt"], row["pick"]) for row in label_log.rows(SPEC)] == [("the plot 0 was ", "b")]
+    assert [(row["prompt"], row["pick"]) for row in labels.rows(SPEC)] == [("the plot 0 was ", "b")]
     button(test, "label:a").click().run()
     assert "Pair 1 of 3" in html(test) and asked.asked[-1]["seed"] == 2, "the next round asks for others"
     again = page("llm", task="reviews", label="1")
@@ -45,7 +45,7 @@ def test_each_click_is_kept_and_a_skip_is_none(page, asked):
 
 
 def test_what_was_labelled_trains_a_reward_model(page, asked, lab):
-    label_log.add(SPEC, pair(0), "a")
+    labels.add(SPEC, pair(0), "a")
     test = page("llm", task="reviews", label="1")
     button(test, "label:train").click().run()
     assert not test.exception and "label" not in link(test)

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from app.compare.launch import planning
+from labcore.analysis import time_left
 from labcore.catalog import kinds
 from labcore.errors import LabError
-from labcore.files import bases
-from labcore.jobs import estimate, pace
+from labcore.llm.sizing import pace
 from labcore.runs import halving, sweep
+from labcore.runs.files import bases
 from labcore.runs.halving import Halving
-from labcore.spec.run_spec import base_spec, knobs_of, make
+from labcore.runs.spec.run_spec import base_spec, knobs_of, make
 from tests.app.asking import Answering
 from tests.app.seeding import ran, seed
 
@@ -154,21 +155,21 @@ def test_what_runs_take_is_estimated_from_earlier_ones_of_this_machine(lab, monk
     seed(lab.store, "finished", steps=6)  # half a second a step
     spec = make(algorithm_key="grpo", task_key="sort", steps=10)
     other = make(algorithm_key="rloo", task_key="sort", steps=10)
-    known, each = estimate.earlier(lab.store.runs("finished")), 5 + estimate.PER_RUN
-    assert estimate.estimate([spec, spec, other], known, {}, 2).unknown == ("RLOO",)
-    assert estimate.estimate([spec] * 5, known, {}, 2).seconds == pytest.approx(3 * each), "two at a time: three rounds"
+    known, each = time_left.earlier(lab.store.runs("finished")), 5 + time_left.PER_RUN
+    assert time_left.estimate([spec, spec, other], known, {}, 2).unknown == ("RLOO",)
+    assert time_left.estimate([spec] * 5, known, {}, 2).seconds == pytest.approx(3 * each), "two at a time: 3 rounds"
     faster = make(algorithm_key="grpo", task_key="sort", steps=10, knobs={"beta": 0.1, "learning_rate": 1e-4})
-    assert not estimate.unknown([faster], known), "a coefficient costs nothing"
+    assert not time_left.unknown([faster], known), "a coefficient costs nothing"
     larger = make(algorithm_key="grpo", task_key="sort", steps=10, knobs={"group_size": 16})
-    assert estimate.unknown([larger, spec, larger], known) == [larger], "a larger batch does"
-    measured = {pace.setting(larger): estimate.Pace(2.0, 1.0)}
-    found = estimate.estimate([larger, spec], known, measured, 2)
-    assert found.measured and found.seconds == pytest.approx(12 + estimate.PER_RUN) and not found.unknown
+    assert time_left.unknown([larger, spec, larger], known) == [larger], "a larger batch does"
+    measured = {pace.setting(larger): time_left.Pace(2.0, 1.0)}
+    found = time_left.estimate([larger, spec], known, measured, 2)
+    assert found.measured and found.seconds == pytest.approx(12 + time_left.PER_RUN) and not found.unknown
     run = lab.store.runs("finished")[0]
     fork = replace(run, spec=replace(run.spec, parent=("parent", 3)))
-    assert not estimate.earlier([fork]), "its steps and seconds are its parent's too"
+    assert not time_left.earlier([fork]), "its steps and seconds are its parent's too"
     monkeypatch.setattr(platform, "node", lambda: "another machine")
-    assert not estimate.earlier(lab.store.runs("finished")), "its numbers say nothing of this one"
+    assert not time_left.earlier(lab.store.runs("finished")), "its numbers say nothing of this one"
 
 
 def test_where_nothing_ran_this_machine_is_measured_once_and_the_page_says_so(page, lab):

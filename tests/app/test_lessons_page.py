@@ -11,15 +11,15 @@ import pytest
 from app.components.draw_curve import sound
 from app.lessons import words
 from app.lessons.curves import payload
-from labcore.lessons import folders, progress
-from labcore.lessons.course import Course, start
-from labcore.lessons.expression import parse
-from labcore.lessons.folders import VARIABLE
-from labcore.lessons.progress import Attempt
-from labcore.lessons.verdict import Compared, interval, judge, margin_text
+from labcore.analysis.lessons import folders, progress
+from labcore.analysis.lessons.course import Course, start
+from labcore.analysis.lessons.expression import parse
+from labcore.analysis.lessons.folders import VARIABLE
+from labcore.analysis.lessons.progress import Attempt
+from labcore.analysis.lessons.verdict import Compared, interval, judge, margin_text
 from labcore.workers.worker import drive
+from tests.analysis.lessons.lesson_text import TEXT
 from tests.app.seeding import html, ran
-from tests.lessons.lesson_text import TEXT
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from labcore.files.paths import home, imports
-from labcore.store.schema import marks, runs
-from labcore.store.store import Store
+from labcore.runs.files.paths import home, imports
+from labcore.runs.store.schema import marks, runs
+from labcore.runs.store.store import Store
 
 LONG = "x" * 300
 

@@ -9,11 +9,11 @@ from app.maze import cell, drawing, editor
 from app.plan import Plan
 from app.status import STATES
 from labcore.catalog.maze import ALGORITHMS, TASKS
-from labcore.envs.maze_presets import corridors, textbook
-from labcore.envs.maze_text import drawn, from_rows, from_text, to_text, unfinished
-from labcore.files.paths import run_folder
-from labcore.spec.run_spec import make
-from labcore.tabular.session import TabularSession
+from labcore.classic.envs.maze_presets import corridors, textbook
+from labcore.classic.envs.maze_text import drawn, from_rows, from_text, to_text, unfinished
+from labcore.classic.tabular.session import TabularSession
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
 from tests.app.seeding import html, link, mounted, ran
 
 

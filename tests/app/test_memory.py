@@ -6,10 +6,10 @@ import pytest
 
 from app import memory as view
 from labcore import machine
-from labcore.jobs import memory
-from labcore.spec.run_spec import RunSpec, make
+from labcore.llm.sizing import memory
+from labcore.runs.spec.run_spec import RunSpec, make
 from tests.app.seeding import html
-from tests.jobs.test_memory import SIZES
+from tests.llm.sizing.test_memory import SIZES
 
 
 @pytest.fixture

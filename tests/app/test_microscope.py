@@ -7,7 +7,7 @@ import pytest
 
 from app.llm.microscope import arithmetic, cards, credit, payload, scatter
 from app.llm.microscope.arithmetic import AFTER, MET
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from tests.app.seeding import samples, seed
 
 

@@ -8,9 +8,9 @@ from app import naming
 from app.training import controls
 from labcore.catalog import kinds
 from labcore.catalog.llm.knobs import LEARNING_RATE
-from labcore.files.paths import home
-from labcore.spec.run_spec import every_knob, make
-from labcore.store.store import Store
+from labcore.runs.files.paths import home
+from labcore.runs.spec.run_spec import every_knob, make
+from labcore.runs.store.store import Store
 
 
 @pytest.fixture

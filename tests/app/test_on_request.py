@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.on_request import large
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from tests.app.asking import trained
 from tests.app.seeding import ran
 from tests.app.test_pages import labels

@@ -6,7 +6,7 @@ import pytest
 
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import FEW, MOST, ONLINE, Batch, of, to_compare
-from labcore.files.paths import run_folder
+from labcore.runs.files.paths import run_folder
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import drawn, html, link, ran
 from tests.app.test_playground import by_key, said

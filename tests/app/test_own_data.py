@@ -10,9 +10,9 @@ from app import session
 from app.training import own_data
 from app.training import uploads as forms
 from labcore.errors import LabError
-from labcore.files import uploads
-from labcore.jobs import jobs
-from labcore.spec.run_spec import make
+from labcore.runs import jobs
+from labcore.runs.files import uploads
+from labcore.runs.spec.run_spec import make
 from tests.app.asking import Answering, previewed
 from tests.app.seeding import ran
 

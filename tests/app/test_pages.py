@@ -11,13 +11,13 @@ from app import session
 from app.runs.state import PICKED
 from app.status import STATES
 from app.training.log import SHOWN_BYTES
+from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.finding import Change, Finding
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.doctor import doctor
-from labcore.doctor.finding import Change, Finding
-from labcore.files.paths import log_file, run_folder
-from labcore.store.rows import ACTIVE, RESUMABLE
+from labcore.runs.files.paths import log_file, run_folder
+from labcore.runs.store.rows import ACTIVE, RESUMABLE
 from tests.app.seeding import html, link, ran, seed
 
 MOVABLE = [state for state in STATES if state not in ("queued", "starting")]

@@ -17,8 +17,8 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
-from labcore.spec.run_spec import make
-from labcore.store.rows import Event, Step
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Event, Step
 from tests.app.seeding import samples
 
 

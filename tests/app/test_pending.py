@@ -7,13 +7,13 @@ import re
 import pytest
 
 from app.runs.state import PICKED
-from labcore.lessons import folders, progress
-from labcore.lessons.course import start
+from labcore.analysis.lessons import folders, progress
+from labcore.analysis.lessons.course import start
+from labcore.analysis.studies import plan
+from labcore.analysis.studies.rows import STUDIES
 from labcore.runs import sweep
-from labcore.spec.run_spec import make
-from labcore.store.rows import GOING
-from labcore.studies import plan
-from labcore.studies.rows import STUDIES
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import GOING
 from tests.app.seeding import html, ran, seed
 from tests.app.test_sweep_view import go, queued
 

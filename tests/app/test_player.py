@@ -12,8 +12,8 @@ from app.cartpole import picture
 from app.components.world_player import PLAYER, episodes
 from app.training.feed import Feed, payload
 from labcore.catalog.cartpole import TASKS
-from labcore.spec.run_spec import make
-from labcore.store.rows import Event, Step
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Event, Step
 
 
 def samples(step: int, path: list[list[float]], returns: list[float], **more) -> dict:

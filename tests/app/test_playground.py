@@ -10,8 +10,8 @@ from app import link as address
 from app.components.playground_view import payload, reach
 from app.playground.place import Place
 from labcore.errors import LabError
-from labcore.jobs import jobs
-from labcore.spec.run_spec import make
+from labcore.runs import jobs
+from labcore.runs.spec.run_spec import make
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, link, ran, seed
 from tests.app.test_pages import labels

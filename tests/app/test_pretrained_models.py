@@ -8,9 +8,9 @@ import pytest
 
 from app.training.pretrained_models import HERE, HUB, OTHER
 from labcore.catalog.llm.hub_models import HUB_MODELS
-from labcore.files import hub_models
-from labcore.files.hub_models import Cached
-from labcore.jobs import jobs
+from labcore.runs import jobs
+from labcore.runs.files import hub_models
+from labcore.runs.files.hub_models import Cached
 from tests.app.asking import Answering
 from tests.app.seeding import ran
 

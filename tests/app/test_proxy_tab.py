@@ -5,10 +5,10 @@ import pytest
 from app.llm import chain, proxy, proxy_figures, proxy_tab
 from app.training import forking
 from app.training.feed import Feed, headline, panels
-from labcore.files.paths import run_folder
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.rows import Step
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import Step
 from tests.app.seeding import link
 from tests.app.test_rail import trained
 

@@ -8,10 +8,10 @@ import pytest
 from app import session
 from app.llm import chain, own_prompts, rail
 from app.llm.chain import REWARD_MODEL, RL, SFT
-from labcore.files.atomic import write_text
-from labcore.files.paths import run_folder
-from labcore.spec.record import Record
-from labcore.spec.run_spec import base_spec, make
+from labcore.runs.files.atomic import write_text
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import base_spec, make
+from labcore.runs.spec.session import Record
 from tests.app.seeding import link
 
 METRICS = {SFT: {"exact_match": 0.9, "loss": 0.4}, REWARD_MODEL: {"eval_accuracy": 0.84}, RL: {

@@ -6,11 +6,11 @@ import pytest
 
 from app.compare.place import VIEWS
 from app.compare.sweep.at_size import view as at_size
+from labcore.analysis.compare.best import CRITERIA
+from labcore.analysis.lessons import progress
+from labcore.analysis.studies.rows import STUDIES
 from labcore.catalog.metrics import METRICS
-from labcore.compare.best import CRITERIA
-from labcore.compare.traces import AXES
-from labcore.lessons import progress
-from labcore.studies.rows import STUDIES
+from labcore.runs.traces import AXES
 from tests.app.random_stores import RandomStore
 from tests.app.seeding import ran
 

@@ -3,7 +3,7 @@
 from app.training import reward_line
 from labcore.catalog import choices
 from labcore.catalog.kinds import algorithm
-from labcore.spec.run_spec import every_knob
+from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import seed
 
 VALUES = {key: knob.default for key, knob in every_knob().items()}

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from app.llm import reward_figures as figures
-from labcore.files.paths import run_folder
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.rows import Step
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import Step
 
 SCORES, GOLD = [[2.0, 0.0], [0.5, 1.5], [1.0, 1.0], [-1.0, -4.0]], [[0.9, 0.1], [0.5, 0.5], [0.3, 0.5], [0.7, 0.1]]
 BINS = [{"predicted": 0.6, "right": 0.5, "pairs": 4.0}, {"predicted": 0.9, "right": 1.0, "pairs": 16.0}]

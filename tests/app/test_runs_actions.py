@@ -6,16 +6,16 @@ import time
 import pytest
 
 from app.runs.dialogs import FILES, UPLOADS
-from labcore.compare import imported
 from labcore.errors import LabError
-from labcore.files import uploads
-from labcore.files.paths import run_folder
+from labcore.runs.files import uploads
+from labcore.runs.files.paths import run_folder
+from labcore.runs.imports import imported
+from labcore.runs.store import changes
+from labcore.runs.store.schema import runs
 from labcore.runs.titles import title
-from labcore.store import changes
-from labcore.store.schema import runs
 from tests.app.runs_page import labels, press, rows, said, select
 from tests.app.seeding import link, ran, seed
-from tests.shelf.tools import CSV
+from tests.runs.lists.tools import CSV
 
 
 def test_star_and_tags_are_set_on_all_selected_runs(page, lab):

@@ -12,16 +12,16 @@ from app.runs.actions import volume
 from app.runs.details import differences
 from app.runs.state import PICKED, View, chosen, steady
 from labcore.catalog.kinds import KINDS
-from labcore.compare import imported
-from labcore.files.paths import run_folder
+from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec
-from labcore.shelf.fields import grouped
-from labcore.spec.run_spec import make
-from labcore.store.rows import NO_PLACE
+from labcore.runs.imports import imported
+from labcore.runs.lists.entries import grouped
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import NO_PLACE
 from tests.app.runs_page import labels, press, rows, said, select
 from tests.app.seeding import link, ran, seed
-from tests.foreign import files
-from tests.shelf.tools import CSV, entry
+from tests.runs.imports import files
+from tests.runs.lists.tools import CSV, entry
 
 
 def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):

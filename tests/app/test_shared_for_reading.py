@@ -5,9 +5,9 @@ import streamlit as st
 
 import app.lab
 from app.runs.state import PICKED
-from labcore.files.paths import SHARED
-from labcore.shelf import marks
-from labcore.store.store import Store
+from labcore.runs.files.paths import SHARED
+from labcore.runs.lists import marks
+from labcore.runs.store.store import Store
 from labcore.workers.launcher import NoLauncher
 from tests.app.seeding import html, seed
 from tests.app.test_login import PAGES, labels, words

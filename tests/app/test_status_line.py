@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from app.training.feed import Feed
 from app.training.status_line import line, progress, to_come
-from labcore.spec.run_spec import make
-from labcore.store.rows import Control, Step
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import Control, Step
 from tests.app.seeding import seed
 
 

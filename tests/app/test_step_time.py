@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 import pytest
 
 from labcore import machine
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 from tests.app.seeding import html
-from tests.jobs.test_memory import HELD, SIZES
-from tests.jobs.test_step_time import SPEED
+from tests.llm.sizing.test_memory import HELD, SIZES
+from tests.llm.sizing.test_step_time import SPEED
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import errno
 import pytest
 import streamlit as st
 
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from tests.app.seeding import seed
-from tests.store.faulty import FAULTS, failing
+from tests.runs.store.faulty import FAULTS, failing
 
 PAGES = ("home", "runs", "llm", "maze", "exact", "compare", "studies", "playground")
 

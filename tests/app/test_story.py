@@ -10,7 +10,7 @@ from app.llm import history, story
 from app.llm.probes import OFF
 from app.llm.story_words import sentence
 from app.training import files
-from labcore.files.paths import run_folder
+from labcore.runs.files.paths import run_folder
 from tests.app.seeding import link, samples, seed
 
 

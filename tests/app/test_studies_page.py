@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.studies import picture
-from labcore.spec.record import Record
-from labcore.studies import plan, recorded
-from labcore.studies.rows import STUDIES
-from labcore.studies.study import Contrast
-from labcore.studies.verdict import Estimate
+from labcore.analysis.studies import plan, recorded
+from labcore.analysis.studies.rows import STUDIES
+from labcore.analysis.studies.study import Contrast
+from labcore.analysis.studies.verdict import Estimate
+from labcore.runs.spec.session import Record
 from tests.app.seeding import html
 
 

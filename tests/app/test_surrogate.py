@@ -10,7 +10,7 @@ from app.surrogate.place import KNOBS, SHOWN, SURROGATES, Place, grab
 from app.surrogate.tokens import of_run
 from labcore.catalog import choices
 from labcore.errors import LabError
-from labcore.files.paths import run_folder
+from labcore.runs.files.paths import run_folder
 from labcore.runs.titles import title
 from tests.app.seeding import link, ran, samples, saved_as, seed
 from tests.app.test_cartpole_page import seed as cartpole

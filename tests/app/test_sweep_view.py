@@ -15,15 +15,15 @@ from app.compare.place import Place
 from app.compare.sweep import figures
 from app.compare.sweep.grid import grid_of, title, words
 from app.compare.sweep.multiples import multiples
+from labcore.analysis.compare import frontier
+from labcore.analysis.compare.best import standing
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.table import LAST, groups
 from labcore.catalog.metrics import METRICS
-from labcore.compare import frontier
-from labcore.compare.best import standing
-from labcore.compare.loading import load
-from labcore.compare.table import LAST, groups
 from labcore.runs import sweep
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
 from labcore.runs.sweep import grid as specs_of
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
 from tests.app.seeding import ran
 
 REWARDS = {0.0: 0.3, 0.1: 0.8, 0.2: 0.5}

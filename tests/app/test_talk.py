@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.files.paths import run_folder
+from labcore.runs.files.paths import run_folder
 from tests.app.asking import trained
 from tests.app.seeding import link, ran
 from tests.app.test_pages import labels

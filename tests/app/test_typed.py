@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.tokens import literal
-from labcore.spec.run_spec import every_knob
+from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import html, ran, seed
 from tests.app.test_forking import button, checkpointed, marker, opened
 
@@ -110,7 +110,7 @@ def every_knob_s_box(going: bool) -> None:
     import streamlit
 
     from app.training import controls
-    from labcore.spec.run_spec import every_knob
+    from labcore.runs.spec.run_spec import every_knob
 
     known = {key: knob for key, knob in every_knob().items() if knob.type in (int, float)}
     values = streamlit.session_state.setdefault("values", {key: knob.default for key, knob in known.items()})

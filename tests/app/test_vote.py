@@ -8,9 +8,9 @@ import pytest
 
 from app.playground import vote
 from app.playground.models import titles
-from labcore.files.paths import home
-from labcore.jobs import votes
-from labcore.spec.model_names import Model
+from labcore.runs.files.paths import home
+from labcore.runs.spec.model_names import Model
+from labcore.tasks import votes
 from labcore.tasks.preferences import Preferences
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, link, ran

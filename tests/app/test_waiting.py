@@ -4,7 +4,7 @@
 
 from streamlit.testing.v1 import AppTest
 
-from labcore.jobs import jobs
+from labcore.runs import jobs
 from tests.app.asking import Answering
 from tests.app.seeding import html, ran
 

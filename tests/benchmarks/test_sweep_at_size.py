@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.sweep_at_size import StandIn, rows_of, seconds_of, simulated
 from labcore.runs import sweep
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 
 
 def specs(**axes):

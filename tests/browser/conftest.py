@@ -19,9 +19,9 @@ import pytest
 from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
 
 from labcore.errors import LabError
-from labcore.spec.run_spec import make
-from labcore.store.rows import ACTIVE
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import ACTIVE
+from labcore.runs.store.store import Store
 from tests.browser.chromium import find
 
 ROOT = Path(__file__).parents[2]

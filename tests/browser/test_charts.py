@@ -8,11 +8,11 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.doctor.doctor import payload
-from labcore.doctor.finding import Change, Finding
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.analysis.doctor.doctor import payload
+from labcore.analysis.doctor.finding import Change, Finding
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
 
 pytestmark = pytest.mark.browser

@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from labcore.runs import sweep
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
+from tests.analysis.compare import tools
 from tests.browser.conftest import Server
-from tests.compare import tools
 
 pytestmark = pytest.mark.browser
 

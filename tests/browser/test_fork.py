@@ -7,13 +7,13 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.finding import Change, Finding
 from labcore.catalog.metrics import METRICS
-from labcore.doctor import doctor
-from labcore.doctor.finding import Change, Finding
-from labcore.files import paths
+from labcore.runs.files import paths
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.browser.conftest import Server, wait_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
-from tests.foreign import files
+from tests.runs.imports import files
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 

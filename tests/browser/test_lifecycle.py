@@ -14,8 +14,8 @@ import pytest
 import streamlit
 from playwright.sync_api import Page, expect
 
-from labcore.store.rows import GOING
-from labcore.store.store import Store
+from labcore.runs.store.rows import GOING
+from labcore.runs.store.store import Store
 from tests.browser.conftest import Server, wait_for
 from tests.browser.test_llm_lab import SLOW, start_run
 

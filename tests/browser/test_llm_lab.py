@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from tests.browser.conftest import Server, wait_for
 
 pytestmark = pytest.mark.browser

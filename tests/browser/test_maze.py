@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from labcore.envs.maze_text import from_json, unfinished
-from labcore.store.store import Store
+from labcore.classic.envs.maze_text import from_json, unfinished
+from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import SLOW

@@ -8,8 +8,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 

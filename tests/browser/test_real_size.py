@@ -10,8 +10,8 @@ from math import exp
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.files.paths import run_folder
-from labcore.store.store import Store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.store.store import Store
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
 

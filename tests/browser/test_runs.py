@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.tokens import WORD_JOINER
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import SLOW
 

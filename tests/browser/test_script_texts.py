@@ -14,15 +14,16 @@ from playwright.sync_api import Locator, Page, expect
 
 from app.compare.one_batch.batch import Batch, to_compare
 from app.llm import chain, labelling
-from labcore.compare import imported
-from labcore.files.paths import run_folder
-from labcore.files.uploads import keep_file
-from labcore.jobs import jobs, label_log
+from labcore.runs import jobs
+from labcore.runs.files.paths import run_folder
+from labcore.runs.files.uploads import keep_file
+from labcore.runs.imports import imported
+from labcore.runs.lists import marks
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.shelf import marks
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.tasks import labels
 from tests.app.asking import batch, trained
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server, wait_for
@@ -167,7 +168,7 @@ def test_pairs_to_label(page: Page, opened, server: Server, monkeypatch: pytest.
     pair = {"prompt": BAD, "a": BAD, "b": f"b{BAD}", "a_truncated": False, "b_truncated": True, "answer": BAD,
             "line": None}
     job = jobs.put({"job": "pairs_to_label", "spec": spec.to_json(), "count": labelling.AT_ONCE,
-                    "seed": 1 + len(label_log.rows(spec))})  # as many as other tests have labelled
+                    "seed": 1 + len(labels.rows(spec))})  # as many as other tests have labelled
     jobs._keep(job, {"model": "", "pairs": [pair]})
     opened("llm?task=reviews&label=1")
     expect(page.get_by_text("Which is better?")).to_be_visible(timeout=SLOW)

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_charts import SLOW, run_of
 

@@ -12,10 +12,10 @@ import torch
 from playwright.sync_api import Page, expect
 
 from app.surrogate.place import KNOBS, SURROGATES
-from labcore.files.paths import run_folder
 from labcore.maths import surrogates
 from labcore.maths.kl import k3
-from labcore.store.store import Store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.store.store import Store
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import fits

@@ -15,7 +15,7 @@ from labcore.catalog.choices import FAMILIES
 from labcore.catalog.inactive import RULES, reason
 from labcore.catalog.llm.tasks import TASKS, VERIFIERS
 from labcore.catalog.task import Task
-from labcore.spec.run_spec import every_knob, knobs_of, make
+from labcore.runs.spec.run_spec import every_knob, knobs_of, make
 from labcore.tasks.task import Problem, make_task
 from tests.llm import tools
 

@@ -18,8 +18,8 @@ from labcore.catalog.mix.nearest import LOOPS, PARTS, nearest
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm.networks import needed
-from labcore.spec.run_spec import make
-from tests.catalog.test_catalog import BESIDE, NOT_IN_ALL
+from labcore.runs.spec.run_spec import make
+from tests.catalog.test_kinds import BESIDE, NOT_IN_ALL
 from tests.llm.tools import records, session
 
 SORT = task("sort")

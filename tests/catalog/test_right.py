@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from labcore.catalog.exact.tasks import TASKS as ENUMERABLE
+from labcore.catalog.exact import TASKS as ENUMERABLE
 from labcore.catalog.llm.tasks import TASKS, VERIFIERS
 from labcore.catalog.right import check, named, right
 from labcore.tasks.task import Problem, make_task

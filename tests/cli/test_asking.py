@@ -11,7 +11,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.cli.main import main
 from labcore.llm.probes import one_batch
-from tests.cli.test_cli import refused
+from tests.cli.test_main import refused
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER, Letters
 

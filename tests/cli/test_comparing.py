@@ -9,12 +9,12 @@ import pytest
 
 from labcore.cli.comparing import lay_out
 from labcore.cli.main import main
-from labcore.compare import imported
-from labcore.store.store import Store
-from tests.cli.test_cli import refused
-from tests.compare import tools
-from tests.foreign import files
-from tests.foreign.files import CHART, TRL
+from labcore.runs.imports import imported
+from labcore.runs.store.store import Store
+from tests.analysis.compare import tools
+from tests.cli.test_main import refused
+from tests.runs.imports import files
+from tests.runs.imports.files import CHART, TRL
 
 
 def seeded(store: Store, level: float, **more) -> list[str]:

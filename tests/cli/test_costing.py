@@ -9,9 +9,10 @@ import pytest
 from labcore import machine
 from labcore.cli import costing
 from labcore.cli.main import main
-from labcore.jobs import cost, jobs, step_time
-from labcore.spec.run_spec import make
-from tests.cli.test_cli import refused
+from labcore.llm.sizing import cost, step_time
+from labcore.runs import jobs
+from labcore.runs.spec.run_spec import make
+from tests.cli.test_main import refused
 
 
 def test_what_is_counted_then_what_is_measured(monkeypatch, capsys):

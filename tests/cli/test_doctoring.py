@@ -5,13 +5,13 @@ import json
 import pytest
 
 from labcore.cli.main import main
-from labcore.compare import imported
 from labcore.errors import Diverged
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
-from tests.cli.test_cli import refused
-from tests.foreign import files
+from labcore.runs.imports import imported
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
+from tests.cli.test_main import refused
+from tests.runs.imports import files
 
 
 def seeded(store: Store, share: float, seed: int = 0) -> str:

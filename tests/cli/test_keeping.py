@@ -7,14 +7,14 @@ import time
 import pytest
 
 from labcore.cli.main import main
-from labcore.compare import imported
-from labcore.files import uploads
-from labcore.files.paths import run_folder
-from labcore.spec.run_spec import make
-from labcore.store.rows import NO_PLACE
-from labcore.store.schema import runs
-from labcore.store.store import Store
-from tests.shelf.tools import CSV, ended
+from labcore.runs.files import uploads
+from labcore.runs.files.paths import run_folder
+from labcore.runs.imports import imported
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import NO_PLACE
+from labcore.runs.store.schema import runs
+from labcore.runs.store.store import Store
+from tests.runs.lists.tools import CSV, ended
 
 
 @pytest.fixture

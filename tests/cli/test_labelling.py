@@ -10,9 +10,9 @@ import pytest
 from labcore.catalog.llm.models import MODELS
 from labcore.cli import main as cli
 from labcore.cli.commands import spec_of
-from labcore.jobs import labels
+from labcore.tasks import labels
 from labcore.tasks.preferences import labelled_pairs
-from tests.cli.test_cli import refused
+from tests.cli.test_main import refused
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER
 

@@ -7,9 +7,9 @@ import json
 from labcore.cli.commands import spec_of
 from labcore.cli.main import main, parser
 from labcore.runs import mixes
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
-from tests.cli.test_cli import refused
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
+from tests.cli.test_main import refused
 
 
 def test_a_mix_is_saved_listed_run_by_its_name_renamed_and_deleted(capsys):

@@ -9,9 +9,9 @@ import pytest
 from labcore.cli import data_files
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.files import uploads
-from labcore.files.datasets import Fetched
-from tests.cli.test_cli import refused
+from labcore.runs.files import uploads
+from labcore.runs.files.datasets import Fetched
+from tests.cli.test_main import refused
 
 ROWS = [{"q": f"{number}+1=", "a": str(number + 1), "level": "easy"} for number in range(6)]
 

@@ -8,12 +8,12 @@ import pytest
 
 from labcore.cli import commands, sweeping
 from labcore.cli.main import main, parser
-from labcore.files.paths import home
 from labcore.runs import sweep as engine
-from labcore.store.store import Store
-from labcore.tasks import judge_address, own_reward
+from labcore.runs.files.paths import home
+from labcore.runs.store.store import Store
+from labcore.tasks import judge, own_reward
 from labcore.tasks.task import make_task
-from tests.cli.test_cli import SORT, refused
+from tests.cli.test_main import SORT, refused
 from tests.tasks.test_own_reward import forget
 
 SHORT = ("--steps", "2", "--set", "sft_steps=0", "--set", "prompts_per_step=4", "--set", "group_size=4", "--json")
@@ -68,7 +68,7 @@ def test_a_reward_model_or_a_judge_alone_is_the_source_and_beside_others_a_term(
     found = knobs(*asked)
     assert (found["reward_source"], found["judge_url"]) == ("judge", "http://localhost:8000/v1")
     assert (found["judge_model"], found["judge_instruction"]) == ("m", "Be strict.")
-    judge_address.check("http://localhost:8000/v1")  # the command has named it for this machine's runs
+    judge.check("http://localhost:8000/v1")  # the command has named it for this machine's runs
     found = knobs(*asked, "--reward-model", str(folder), "--reward", "judge=2", "--reward", f"{mine}:long")
     assert found["reward_source"] == "own_function" and found["reward_weights"] == "2 1 1"
     assert [each.partition(" ")[0] for each in found["reward_function"].split(" + ")] == [

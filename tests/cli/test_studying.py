@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from labcore.analysis.studies.rows import STUDIES
+from labcore.analysis.studies.study import Contrast, Measure, Setting
 from labcore.cli import studying
 from labcore.cli.main import main
-from labcore.store.store import Store
-from labcore.studies.rows import STUDIES
-from labcore.studies.study import Contrast, Measure, Setting
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from labcore.analysis.lessons.folders import VARIABLE
 from labcore.cli.main import main
-from labcore.lessons.folders import VARIABLE
-from labcore.store.store import Store
-from tests.lessons.lesson_text import TEXT
+from labcore.runs.store.store import Store
+from tests.analysis.lessons.lesson_text import TEXT
 
 
 def test_a_lesson_is_listed_and_run_to_its_verdict(tmp_path, monkeypatch, capsys):

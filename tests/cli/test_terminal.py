@@ -8,7 +8,7 @@ import sys
 from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.cli.terminal import ERASE, plain
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from tests.runs import fake
 
 BAD = "a\x1b[2J\x9b31m\x07\rb\tc"

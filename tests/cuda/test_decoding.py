@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from labcore.llm.batch import Prompts
-from labcore.llm.graphs import Graphs, of_device
+from labcore.llm.graphs import CudaRecorder, Graphs, of_device
 from labcore.llm.nets.forward import plain, precision
 from labcore.llm.nets.lora import Lora
-from labcore.llm.recorder import CudaRecorder
 from labcore.llm.sampler import sample
 from labcore.maths.logprobs import selective_log_softmax
 from tests.llm.tools import model, prompts, shake

@@ -10,12 +10,12 @@ import torch
 
 from labcore import machine
 from labcore.catalog.cartpole import ALGORITHMS as METHODS
-from labcore.deep.session import DeepSession
+from labcore.classic.deep.session import DeepSession
 from labcore.llm.nets.forward import completion_outputs
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
-from tests.deep.conftest import SMALL
+from tests.classic.deep.conftest import SMALL
 from tests.llm.tools import completion_ids, model, prompts, records, spec, weights
 
 

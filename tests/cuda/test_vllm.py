@@ -13,10 +13,10 @@ from labcore.llm.batch import padded_prompts
 from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.session import LlmSession
 from labcore.llm.vllm_sampler import VllmSampler
-from labcore.spec import rollouts
-from labcore.spec.run_spec import make
+from labcore.runs.spec import vllm as rollouts
+from labcore.runs.spec.run_spec import make
 from tests.llm import vllm_stand_in
-from tests.llm.test_lora import IDS, LORA, TOKENIZER
+from tests.llm.nets.test_lora import IDS, LORA, TOKENIZER
 from tests.llm.tools import Letters, records, shake
 
 vllm = pytest.importorskip("vllm", reason="vLLM is not installed: requirements-vllm.txt")

@@ -15,10 +15,10 @@ import pytest
 from labcore.errors import LabError
 from labcore.exports import folder as export
 from labcore.exports.folder import export_run, export_zip
-from labcore.files.paths import home, run_folder
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec
-from labcore.store.store import Store
+from labcore.runs.files.paths import home, run_folder
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 
@@ -132,6 +132,7 @@ def test_a_checkpoint_deleted_while_it_is_copied_is_replaced_by_the_next(store, 
 
 
 def test_store_launcher_and_export_leave_torch_out():
-    code = ("import sys, labcore.store.store, labcore.workers.launcher, labcore.exports.folder, labcore.workers.worker;"
+    code = ("import sys, labcore.runs.store.store, labcore.workers.launcher, labcore.exports.folder;"
+            "import labcore.workers.worker;"
             "assert not {'torch', 'transformers', 'streamlit'} & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], check=True, cwd=export.__file__.split("labcore")[0])

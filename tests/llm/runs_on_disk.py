@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.files import atomic
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
 from labcore.llm.session import LlmSession
+from labcore.runs.files import atomic
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
 from tests.llm.tools import shake
 from tests.llm.tools import spec as spec_of
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
-from labcore.files import uploads
 from labcore.llm.fitting import FOLDS, fitted, misfits
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.rendering import Rendering
+from labcore.runs.files import uploads
 from labcore.tasks.task import Problem, Turn
 from tests.llm.tokenizers import GEMMA, THINKING, Model, byte_level, sentencepiece
 from tests.llm.tools import session

@@ -15,7 +15,7 @@ from labcore.llm.graphs import IDLE, Graphs
 from labcore.llm.nets.forward import precision
 from labcore.llm.nets.lora import Lora
 from labcore.llm.sampler import sample
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from labcore.tasks.task import Problem
 from labcore.workers.worker import drive
 from tests.llm.recorders import TapeRecorder, TapeRecording

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from labcore import machine
 from labcore.llm.session import LlmSession
-from tests.llm import test_lora
+from tests.llm.nets import test_lora
 from tests.llm.tools import records, session, weights
 
 

@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 from transformers import Trainer, get_scheduler
 
 from labcore.errors import LabError
-from labcore.jobs import held
 from labcore.llm import optimizers
 from labcore.llm.nets.critic import Critic
 from labcore.llm.session import LlmSession, learnt
-from labcore.spec.moments import EIGHT_BIT
-from labcore.spec.run_spec import make
+from labcore.llm.sizing import passes
+from labcore.runs.spec.eight_bit import EIGHT_BIT
+from labcore.runs.spec.run_spec import make
 from tests.llm.tools import CONFIGS, Letters, model, quietly, records, session, weights
 
 with_library = pytest.mark.skipif(find_spec("bitsandbytes") is None,
@@ -67,7 +67,7 @@ def test_eight_bits_are_a_quarter_and_their_updates_near_those_of_float32(tmp_pa
     moments = sum(each.nbytes for name, each in tensors.items() if "state" in name or "absmax" in name)
     count = sum(weight.numel() for weight in learnt(small.policy))
     assert any(each.dtype == torch.uint8 for each in tensors.values())
-    assert moments == pytest.approx(held.optimizer(count, "adamw_8bit"), rel=0.05)
+    assert moments == pytest.approx(passes.optimizer(count, "adamw_8bit"), rel=0.05)
 
 
 @with_library

@@ -14,7 +14,7 @@ from labcore.llm import rewards
 from labcore.llm.generation import Generated
 from labcore.llm.rendering import encode_answers
 from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verified, verifier
-from labcore.spec.run_spec import with_knob
+from labcore.runs.spec.run_spec import with_knob
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
 from tests.llm.tokenizers import byte_level, sentencepiece

@@ -11,10 +11,10 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from labcore.catalog.llm.models import MODELS
-from labcore.jobs import memory_parts, passes
-from labcore.llm import cost, sizes
+from labcore.llm import measured_cost, sizes
 from labcore.llm.session import LlmSession
-from labcore.spec.run_spec import make
+from labcore.llm.sizing import memory, passes
+from labcore.runs.spec.run_spec import make
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.tools import CONFIGS, TINIER, spec
 
@@ -46,13 +46,13 @@ def test_prompts_are_measured_as_the_run_writes_them(tmp_path):
 
 @pytest.mark.parametrize(("kind", "keys", "inner"), [("qwen2", 8, 24), ("gpt2", 16, 64), ("gpt_neox", 16, 24)])
 def test_other_architectures_have_the_same_sizes_under_other_names(kind, keys, inner):
-    with patch.object(cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS[kind](11))):
+    with patch.object(measured_cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS[kind](11))):
         found = sizes.of(spec("grpo"))
     assert (found.hidden, found.queries, found.keys, found.inner, found.layers) == (16, 16, keys, inner, 2)
 
 
 def test_a_model_without_attention_is_a_sentence_beside_the_others():
-    with patch.object(cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS["mamba"](11))):
+    with patch.object(measured_cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS["mamba"](11))):
         [found] = sizes.sizes({"specs": [spec("grpo").to_json()]})["sizes"]
     assert found == "The memory of a mamba model cannot be estimated: it has no layers of attention."
 
@@ -62,7 +62,7 @@ def test_a_model_without_attention_is_a_sentence_beside_the_others():
 MEASURE = """
 import json, multiprocessing, sys
 from labcore.workers import supervisor
-from labcore.llm import cost
+from labcore.llm import measured_cost as cost
 cost.STEPS = cost.WARM_UP = 1
 for module in supervisor.PRELOAD:
     __import__(module)
@@ -87,9 +87,9 @@ def test_processes_take_about_as_much_as_is_estimated():
                          capture_output=True, text=True, check=True)
     for each, measured in zip(wanted, json.loads(ran.stdout), strict=True):
         found = sizes.of(each)
-        done = memory_parts.batch(each, found)
+        done = memory.batch(each, found)
         kept = passes.activations(found, done, passes.Mode()) + 4 * done.rows * done.length * found.vocabulary
         if not each.knobs["gradient_checkpointing"]:  # else autograd is asked layer by layer
             assert measured["activations"] == pytest.approx(kept, rel=0.08), each.model
-        estimated = memory_parts.peak(memory_parts.parts(each, found))
+        estimated = memory.peak(memory.parts(each, found))
         assert measured["peak"] == pytest.approx(estimated, rel=WITHIN), each.model

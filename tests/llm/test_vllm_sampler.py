@@ -20,9 +20,9 @@ from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.nets.lora import Lora
 from labcore.llm.sampler import sample
 from labcore.llm.vllm_sampler import VllmSampler, hub_weights, sampler_of
-from labcore.spec import rollouts
-from labcore.spec.run_spec import make
-from tests.llm.test_lora import begun, made, run_spec
+from labcore.runs.spec import vllm as rollouts
+from labcore.runs.spec.run_spec import make
+from tests.llm.nets.test_lora import begun, made, run_spec
 from tests.llm.tools import model, prompts, records, session, shake
 from tests.llm.vllm_stand_in import put_in_place
 

@@ -31,8 +31,8 @@ from labcore.llm.probes import view
 from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
 from labcore.maths.call import member
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
 from labcore.tasks.task import Problem, Score
 
 VOCABULARY = 11

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from labcore.llm.sampler import draw, keep_top
-from labcore.spec import rollouts
+from labcore.runs.spec import vllm
 
 
 @dataclass
@@ -135,6 +135,6 @@ def put_in_place(monkeypatch) -> type[LLM]:
         module.__spec__ = ModuleSpec(name, None)
         vars(module).update(content)
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(rollouts, "DEVICES", ("cuda", "cpu"))
+    monkeypatch.setattr(vllm, "DEVICES", ("cuda", "cpu"))
     monkeypatch.setattr(LLM, "made", [])
     return LLM

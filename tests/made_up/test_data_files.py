@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
-from labcore.files import jsonl
-from labcore.foreign.reading import parse
+from labcore.runs.files import jsonl
+from labcore.runs.imports.reading import parse
 from labcore.tasks.task import make_task
 
 few = settings(max_examples=60, deadline=None, derandomize=True, database=None)

@@ -14,7 +14,7 @@ from labcore.catalog.knob import Knob
 from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.spec.run_spec import RunSpec, every_knob, make, with_knob
+from labcore.runs.spec.run_spec import RunSpec, every_knob, make, with_knob
 from tests.made_up.values import VALUES, WORDS, answered, few, fewer
 
 ROWS = [(kind.key, row.key) for kind in KINDS.values() for row in kind.algorithms.values()]

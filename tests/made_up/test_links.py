@@ -20,7 +20,7 @@ from app import link, session
 from app.compare.launch import planning
 from app.compare.one_batch import batch
 from labcore.catalog.kinds import KINDS
-from labcore.spec.run_spec import knobs_of
+from labcore.runs.spec.run_spec import knobs_of
 from tests.made_up.values import JSON, WORDS, answered, few, fewer
 
 PAGES = [app.compare.place.Place, app.exact.asked_bench.Bench, app.foundations.place.Place, app.lessons.place.Place,

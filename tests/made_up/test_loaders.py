@@ -12,21 +12,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.compare.launch import planning
-from labcore.envs import maze_text
+from labcore.analysis.lessons import expression, lesson, progress
+from labcore.classic.envs import maze_text
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading
-from labcore.files import adapters
-from labcore.files.given import NotJSON, json_of
-from labcore.files.jsonl import read_objects
-from labcore.files.paths import LESSONS, MIXES, home, made, path_of
-from labcore.foreign.reading import parse
-from labcore.jobs import label_log, labels, votes
-from labcore.lessons import expression, lesson, progress
 from labcore.runs import mixes
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.store import Store
+from labcore.runs.files import adapters
+from labcore.runs.files.jsonl import read_objects
+from labcore.runs.files.paths import LESSONS, MIXES, home, made, path_of
+from labcore.runs.files.untrusted import NotJSON, json_of
+from labcore.runs.imports.reading import parse
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.store import Store
+from labcore.tasks import labels, votes
+from tests.analysis.lessons.lesson_text import TEXT
 from tests.exports.capsules.tools import content, faked, sealed
-from tests.lessons.lesson_text import TEXT
 from tests.made_up.values import BYTES, VALUES, WORDS, answered, few, fewer
 
 DEEP = ["[" * 200_000, '{"a":' * 5000]
@@ -195,16 +195,16 @@ def test_progress_in_the_lessons(text):
 @example([b'{"models": 3}', b'{"models": [1, "a"]}', b'{"chosen_model": []}'])
 def test_labels_and_votes(lines):
     spec = make(algorithm_key="reward_model", task_key="reviews")
-    path = label_log.path(spec)
+    path = labels.path(spec)
     for file in (path, votes.pairs_file(), votes.ties_file()):
         made(file.parent)
         file.write_bytes(b"\n".join(lines))
-    rows = label_log.rows(spec)
+    rows = labels.rows(spec)
     labels.preferences(rows, [row["pick"] for row in rows])
     votes.tally("a", "b")
     whole = path.read_bytes()
-    label_log.add(spec, PAIR, "b")
-    assert label_log.rows(spec)[:-1] == rows and label_log.rows(spec)[-1]["pick"] == "b"
+    labels.add(spec, PAIR, "b")
+    assert labels.rows(spec)[:-1] == rows and labels.rows(spec)[-1]["pick"] == "b"
     assert path.read_bytes().startswith(whole[:whole.rfind(b"\n") + 1]), "no line goes"
 
 

@@ -12,10 +12,10 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.llm.nets import size
+from labcore.llm.nets import folder as size
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
-from tests.files.hub import serving, turn_to
+from tests.runs.files.hub import serving, turn_to
 
 few = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 TOKENIZER = character_tokenizer()

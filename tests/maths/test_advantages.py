@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from labcore.catalog.choices import ADVANTAGE
-from labcore.maths import advantages, normalisation, returns, shaping
+from labcore.maths import advantages, returns, shaping
 from labcore.maths.call import member
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_sum
@@ -139,7 +139,7 @@ def test_matches_trl_rloo(golden, close, case):
     rewards = rewards - case["beta"] * masked_sum(old - ref, mask.bool(), dim=1)
     estimate = advantages.leave_one_out(rewards.view(4, 4)).view(-1, 1)
     if case["normalize_advantages"]:
-        estimate = normalisation.sequences(estimate, ~rewards.isnan()[:, None])
+        estimate = advantages.sequences(estimate, ~rewards.isnan()[:, None])
     close(estimate.flatten(), case["advantages"])
 
 

@@ -15,14 +15,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from labcore.exports.capsules import packing
 from labcore.exports.folder import export_run
-from labcore.files.sizes import size
 from labcore.llm.probes.answer import answer
-from labcore.spec.model_names import model_of_name
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.files.sizes import size
+from labcore.runs.spec.model_names import model_of_name
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.llm.chat_model import turns, written
-from tests.llm.test_trl_ids import compare, made_by_the_lab, of, read
+from tests.llm.test_rendering_trl_ids import compare, made_by_the_lab, of, read
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 GOLDEN = json.loads(Path(__file__).with_name("trl_ids_smollm2.json").read_text("utf-8"))

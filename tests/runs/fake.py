@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from labcore.spec import run_spec as specs
-from labcore.spec.record import Record
+from labcore.runs.spec import run_spec as specs
+from labcore.runs.spec.session import Record
 
 
 class FakeSession:

@@ -11,11 +11,11 @@ import pytest
 
 from labcore.errors import Diverged, LabError
 from labcore.exports.folder import export_run, export_zip
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
 from labcore.runs.best import Best, best_of, measured, words
-from labcore.shelf import disk
-from labcore.store.store import Store
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
+from labcore.runs.lists import cleanup
+from labcore.runs.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -72,7 +72,7 @@ def test_the_checkpoint_of_the_best_is_kept_beside_the_newest(tmp_path):
     assert json.loads((export_run(store, run_id, tmp_path / "newest") / "checkpoint" / "state.json").read_text())[
         "step"] == 20
     assert export_zip(store, run_id, best=True).stat().st_size > 0
-    disk.delete_spare(run_id)
+    cleanup.delete_spare(run_id)
     assert [step for step, _ in checkpoint.steps(folder)] == [0, 8, 20]
 
 

@@ -11,15 +11,15 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
-from labcore.files import checkpoint_space
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import things
-from labcore.files.paths import run_folder
 from labcore.runs import fork
+from labcore.runs.files import checkpoints
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import units
+from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import Branch, fork_spec, lineage
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.schema import runs
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.schema import runs
+from labcore.runs.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.llm.tools import TINIER
@@ -102,7 +102,7 @@ def test_a_fork_that_is_stopped_goes_on_bit_for_bit_without_its_parent(store, ki
     whole = done(store, fork_spec(store, parent, 4, twin=False, seed=9))
     parts = store.create(fork_spec(store, parent, 4, twin=False, seed=9))
     state = drive(store, parts, on_record=lambda run, record, _: record.step == 7 and store.ask(run, "stop"))
-    assert state == "stopped" and not (run_folder(parts) / things.START).exists()
+    assert state == "stopped" and not (run_folder(parts) / units.START).exists()
     store.delete(parent)
     shutil.rmtree(run_folder(parent).parent / "base", ignore_errors=True)
     store.requeue(parts)
@@ -297,7 +297,7 @@ def test_a_fork_with_nothing_to_start_from_says_so(store):
     parent = faked(store, fake.grpo(10))
     pruned, orphan = (store.create(fork_spec(store, parent, 4)) for _ in range(2))
     for child in (pruned, orphan):
-        shutil.rmtree(run_folder(child) / things.START)
+        shutil.rmtree(run_folder(child) / units.START)
     shutil.rmtree(run_folder(parent) / "checkpoints" / "step-000004")
     assert drive(store, pruned, start=fake.start) == "failed"
     assert "has no checkpoint of step 4 any more: fork it from another step" in store.run(pruned).message
@@ -346,8 +346,8 @@ def measured(store, run_id) -> dict[int, dict[str, float]]:
 
 def test_a_fork_of_an_old_checkpoint_of_a_large_model_says_that_its_optimizer_is_new(store, monkeypatch):
     """The newest two and the first can be continued exactly; one between them with new moments, and both say so."""
-    monkeypatch.setattr(checkpoint_space, "OPTIMIZER_BYTES", 0)  # so the model counts as a large one
-    monkeypatch.setattr(checkpoint_space, "SHARED_BYTES", 0)
+    monkeypatch.setattr(checkpoints, "OPTIMIZER_BYTES", 0)  # so the model counts as a large one
+    monkeypatch.setattr(checkpoints, "SHARED_BYTES", 0)
     parent = done(store, spec_of("llm", 12, reward_source="noisy_verifier", reward_noise=0.3))
     expected = measured(store, parent)
     assert {step: fork.optimizer_note(parent, step) == "" for step in fork.steps_to_fork(parent)} == {

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from labcore.compare.table import LAST
+from labcore.analysis.compare.table import LAST
 from labcore.errors import LabError
 from labcore.runs import halving
 from labcore.runs.halving import FACTORS, Halving, check, metrics_of, usual, value_at
-from labcore.store.rows import EARLY
+from labcore.runs.store.rows import EARLY
 from tests.runs import fake
 
 optuna = pytest.mark.skipif(halving.lacks_optuna(), reason="Optuna is not installed: pip install -r "

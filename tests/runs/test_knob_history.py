@@ -1,4 +1,6 @@
-"""Which value of a knob counted at which step; `tests/workers/test_knobs_used.py` compares it with real runs."""
+"""Which value of a knob counted at which step; `tests/workers/test_training_knobs_used.py` compares it with real
+runs.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import Any
 import pytest
 
 from labcore.runs.knob_history import KnobHistory, Place, overtaken
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import Event
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.rows import Event
 from tests.runs import fake
 
 SPEC = fake.grpo(updates_per_batch=4)  # β 0.04, G 8

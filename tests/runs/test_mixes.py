@@ -6,14 +6,14 @@ import json
 
 import pytest
 
+from labcore.analysis.compare.table import groups
 from labcore.catalog.kinds import task
-from labcore.compare.table import groups
-from labcore.compare.traces import trace
 from labcore.errors import LabError
-from labcore.files.paths import home, is_run_id, made
 from labcore.runs import fork, mixes, sweep
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.store import Store
+from labcore.runs.files.paths import home, is_run_id, made
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.store import Store
+from labcore.runs.traces import trace
 
 MOVED = {"aggregation": "token_mean", "beta": 0.1}
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from labcore.runs.places import going, holders, short, waiting_sentence
-from labcore.spec.run_spec import make
-from labcore.store.rows import NO_PLACE
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import NO_PLACE
+from labcore.runs.store.store import Store
 
 
 @pytest.fixture

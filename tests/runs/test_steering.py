@@ -1,11 +1,11 @@
-"""Which knobs of a run are worth a word; `tests/workers/test_controls.py` has the controls."""
+"""Which knobs of a run are worth a word; `tests/workers/test_training_controls.py` has the controls."""
 
 from __future__ import annotations
 
 import pytest
 
+from labcore.runs.spec.run_spec import make
 from labcore.runs.steering import unusual
-from labcore.spec.run_spec import make
 
 
 @pytest.mark.parametrize("knobs, told", [

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from labcore.errors import LabError
-from labcore.files import uploads
 from labcore.runs import sweep as sweeps
+from labcore.runs.files import uploads
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store import changes
+from labcore.runs.store.store import Store
 from labcore.runs.sweep import cancel, grid, label, queue, resume, sweep
-from labcore.spec.run_spec import make
-from labcore.store import changes
-from labcore.store.store import Store
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.queries import counted

@@ -7,12 +7,12 @@ from sqlalchemy.exc import OperationalError
 
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
+from labcore.runs.lists.all_runs import Shelf
+from labcore.runs.lists.search import search
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.schema import runs
+from labcore.runs.store.store import Store
 from labcore.runs.titles import parent_title, title, titles, with_id, with_ids, with_titles
-from labcore.shelf.search import search
-from labcore.shelf.shelf import Shelf
-from labcore.spec.run_spec import make
-from labcore.store.schema import runs
-from labcore.store.store import Store
 
 
 @pytest.fixture

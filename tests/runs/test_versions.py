@@ -6,9 +6,9 @@ import tomllib
 from pathlib import Path
 
 import labcore
-from labcore.files.paths import run_folder
 from labcore.runs import versions
-from labcore.store.store import Store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 

@@ -26,12 +26,13 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import sync_playwright
 
-from labcore.store.dialects import sqlite_url
-from labcore.store.store import Store
+from labcore.runs.store.dialects import sqlite_url
+from labcore.runs.store.store import Store
 from labcore.workers.launcher import Launcher
 from tests.app.seeding import seed
 from tests.browser.chromium import find
 from tests.browser.conftest import FLAGS, ROOT
+from tests.runs.store import postgres
 from tests.soak.full_disk import FullDisk
 from tests.soak.hosts import of_lab
 from tests.soak.inputs import PRELOAD, Inputs, processes
@@ -41,7 +42,6 @@ from tests.soak.postgres import Postgres
 from tests.soak.raw_sockets import RawMessages
 from tests.soak.report import Report
 from tests.soak.writers import Writers
-from tests.store import postgres
 
 SHARES = {"kills": 0.45, "inputs": 0.25, "load": 0.05, "disks": 0.1, "writers": 0.08, "sockets": 0.05,
           "postgres": 0.02}  # of the time

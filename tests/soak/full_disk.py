@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from labcore.store.dialects import sqlite_url
-from labcore.store.store import Store
+from labcore.runs.store.dialects import sqlite_url
+from labcore.runs.store.store import Store
 from tests.soak.hosts import Wish, arguments
 from tests.soak.inputs import answer, processes
 from tests.soak.report import Report

@@ -23,7 +23,7 @@ from playwright.sync_api import Page as Tab
 
 from tests.browser.conftest import ROOT, Server
 
-Wish = Mapping[str, Any]  # the arguments of `labcore.spec.run_spec.make`
+Wish = Mapping[str, Any]  # the arguments of `labcore.runs.spec.run_spec.make`
 SLOW = 60_000  # ms: a busy machine is no failure
 SIGNALS = {"terminated": signal.SIGTERM, "Ctrl-C": signal.SIGINT}  # all else is killed
 

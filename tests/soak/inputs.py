@@ -21,7 +21,7 @@ from tests.soak.made_up import Good, Input, bad
 from tests.soak.report import Report
 
 PRELOAD = ["tests.soak.inputs", "tests.soak.load", "labcore.workers.worker", "labcore.llm.session",
-           "labcore.tabular.session", "labcore.deep.session"]
+           "labcore.classic.tabular.session", "labcore.classic.deep.session"]
 SECONDS, TRAINING_SECONDS = 90, 4  # to answer; for a run that was accepted and goes on and on
 MOST_MEMORY = 8 * 2**30  # bytes of addresses
 LONGEST = 1500  # characters of a sentence

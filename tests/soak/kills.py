@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import Page as Tab
 
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import ENDED, GOING
-from labcore.store.store import Step, Store
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import ENDED, GOING
+from labcore.runs.store.store import Step, Store
 from labcore.workers.launcher import Launcher
 from tests.browser.conftest import ROOT
 from tests.soak import links

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers.launcher import Launcher
 
 if __name__ == "__main__":

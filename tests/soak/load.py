@@ -6,9 +6,9 @@ import random
 import signal
 import time
 
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Step, Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Step, Store
 from tests.soak.inputs import processes
 from tests.soak.report import Report
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from labcore.errors import LabError
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
+from tests.runs.store.tampering import CELLS, READS, VALUES, filled
 from tests.soak.report import Report
-from tests.store.tampering import CELLS, READS, VALUES, filled
 
 
 class Postgres:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
-from labcore.spec.record import Record
-from labcore.store.store import Store
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.workers import worker
 from tests.runs import fake
 from tests.soak import full_disk, raw_sockets

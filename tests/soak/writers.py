@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from labcore.store.dialects import sqlite_url
-from labcore.store.store import Store
+from labcore.runs.store.dialects import sqlite_url
+from labcore.runs.store.store import Store
 from tests.exports.capsules.tools import content
 from tests.soak.inputs import answer, processes
 from tests.soak.report import Report

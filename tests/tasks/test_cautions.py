@@ -5,7 +5,7 @@ import pytest
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.mix.cautions import of_run
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from labcore.tasks import cautions
 from labcore.tasks.cautions import caution, of_task
 

@@ -9,10 +9,9 @@ import pytest
 
 from labcore.catalog.kinds import task
 from labcore.errors import LabError
-from labcore.files import uploads
-from labcore.spec.run_spec import RunSpec, base_spec, make
-from labcore.tasks.epochs import Epochs
-from labcore.tasks.task import make_task
+from labcore.runs.files import uploads
+from labcore.runs.spec.run_spec import RunSpec, base_spec, make
+from labcore.tasks.task import Epochs, make_task
 
 SUMS = [{"prompt": f"{a}+{b}=", "answer": str(a + b)} for a in range(10) for b in range(10)]
 PAIRS = [{"prompt": row["prompt"], "chosen": row["answer"], "rejected": "99"} for row in SUMS]

@@ -13,11 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from labcore.errors import LabError
-from labcore.files.paths import JUDGEMENTS, home
-from labcore.spec.activity import listening
+from labcore.runs.files.paths import JUDGEMENTS, home
+from labcore.runs.spec.activity import listening
 from labcore.tasks import judge
-from labcore.tasks.judge import Judge
-from labcore.tasks.judge_address import address, allow
+from labcore.tasks.judge import Judge, address, allow
 from labcore.tasks.task import Problem, Turn
 from tests.llm.tools import records, session
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from labcore.catalog.kinds import task
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from labcore.tasks.look import look
 from labcore.tasks.task import make_task
 

@@ -10,7 +10,7 @@ import pytest
 
 from labcore.catalog.reward_terms import terms
 from labcore.errors import LabError
-from labcore.files.uploads import keep
+from labcore.runs.files.uploads import keep
 from labcore.tasks import own_reward, reward_call
 from labcore.tasks.prompts import Prompts
 from labcore.tasks.reward_call import Asked, columns_of, rewards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from labcore.workers import training
 from tests.runs import fake
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from filelock import FileLock
 
-from labcore.files.paths import home
-from labcore.spec.run_spec import base_spec, make
+from labcore.runs.files.paths import home
+from labcore.runs.spec.run_spec import base_spec, make
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import Background, run, until

@@ -13,10 +13,10 @@ from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.runs import sweep as sweeps
 from labcore.runs.halving import Halving, Rungs, lacks_optuna
+from labcore.runs.spec.session import Record
+from labcore.runs.store.schema import sweeps as sweeps_table
+from labcore.runs.store.store import Store
 from labcore.runs.sweep import grid, queue, resume, sweep, unjudged
-from labcore.spec.record import Record
-from labcore.store.schema import sweeps as sweeps_table
-from labcore.store.store import Store
 from labcore.workers import judge as module
 from labcore.workers.judge import Judge, Judging
 from labcore.workers.launcher import Launcher

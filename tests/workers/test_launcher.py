@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from labcore.errors import LabError
-from labcore.files.paths import log_file, max_runs
+from labcore.runs.files.paths import log_file, max_runs
 from labcore.workers import process
+from labcore.workers.children import NICENESS
 from labcore.workers.launcher import Launcher
-from labcore.workers.priority import NICENESS
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import until
@@ -32,7 +32,7 @@ WORKER = (sys.executable, "-c", FAKE + "import sys; worker.drive(worker.Store(),
 # tests were started in the background of a shell, which has such processes ignore it.
 LAB = (sys.executable, "-c", "import signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
        "from labcore.workers.launcher import Launcher\n"
-       "from labcore.store.store import Store\nfrom tests.runs import fake\n"
+       "from labcore.runs.store.store import Store\nfrom tests.runs import fake\n"
        f"Launcher(Store(), {FORKING!r}).start(fake.grpo(100000))\ntime.sleep(60)")
 
 

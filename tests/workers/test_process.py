@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from labcore.store.dialects import store_url
+from labcore.runs.store.dialects import store_url
 from labcore.workers import process
 
 IDLE = (sys.executable, "-c", "import sys; sys.stdin.read()")

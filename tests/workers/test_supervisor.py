@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from labcore.errors import LabError
-from labcore.files.paths import log_file
-from labcore.spec.run_spec import make
-from labcore.store import process
-from labcore.store.store import Store
+from labcore.runs.files.paths import log_file
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store import process
+from labcore.runs.store.store import Store
 from labcore.workers.children import CAN_FORK
 from labcore.workers.executors.executor import Ended
 from labcore.workers.supervisor import AGAIN_SECONDS, LOOK_SECONDS, Supervisor
@@ -264,7 +264,7 @@ def test_a_store_that_is_away_does_not_keep_the_supervisor_from_ending(monkeypat
 SIGNALLED_AT_ONCE = """
 import os, signal, time
 from pathlib import Path
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from labcore.workers.children import Forking
 
 fork = os.fork

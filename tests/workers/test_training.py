@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
-from labcore.store.store import Store
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
+from labcore.runs.store.store import Store
 from labcore.workers.pictures import finite
 from labcore.workers.worker import drive
 from tests.runs import fake

@@ -6,11 +6,11 @@ from math import nan
 
 import pytest
 
-from labcore.doctor.doctor import course, holding, said
+from labcore.analysis.doctor.doctor import course, holding, said
 from labcore.errors import Diverged
-from labcore.spec.record import Record
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 
@@ -102,7 +102,7 @@ def test_a_run_of_an_older_lab_is_told_what_holds_when_it_is_resumed(monkeypatch
             store.ask(run_id, "stop")
 
     with monkeypatch.context() as older:
-        older.setattr("labcore.doctor.doctor.RULES", ())
+        older.setattr("labcore.analysis.doctor.doctor.RULES", ())
         drive(store, run_id, start=Ill.start, on_record=stop)
     assert said(store.events_after(run_id)) == []
     store.requeue(run_id)

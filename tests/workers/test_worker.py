@@ -7,9 +7,9 @@ import json
 import pytest
 
 from labcore.errors import Diverged, LabError
-from labcore.files import checkpoints as checkpoint
-from labcore.files.paths import run_folder
-from labcore.spec.run_spec import make
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
 from tests.runs import fake
 from tests.workers.tools import asker, kinds, knob_events, run
 

@@ -12,7 +12,7 @@ from tests.runs import fake
 
 # The command of a supervisor for mazes: torch takes seconds to load.
 LIGHT = (sys.executable, "-c", "from labcore.workers import supervisor; "
-         "supervisor.main(preload=('labcore.tabular.session',), fork=True)")
+         "supervisor.main(preload=('labcore.classic.tabular.session',), fork=True)")
 
 
 def run(store, run_id, at=None) -> str:

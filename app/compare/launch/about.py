@@ -6,10 +6,12 @@ import streamlit as st
 
 from app.lab import lab
 from app.status import duration
+from labcore.analysis import time_left
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.jobs import estimate, jobs, pace
-from labcore.spec.run_spec import RunSpec
+from labcore.llm.sizing import pace
+from labcore.runs import jobs
+from labcore.runs.spec.run_spec import RunSpec
 
 EARLIER = 200  # runs that an estimate looks at
 
@@ -17,14 +19,14 @@ EARLIER = 200  # runs that an estimate looks at
 def about(specs: list[RunSpec], places: int) -> str:
     """How many go at once, and how long all of them will take."""
     said = f"{places} at a time, the others wait in a queue. " if len(specs) > places else ""
-    known = estimate.earlier(lab().store.runs("finished", limit=EARLIER))
-    unknown = [spec for spec in estimate.unknown(specs, known) if _quick(spec)]
-    measured = _measured([*unknown, *estimate.bases(specs)]) if unknown else {}
+    known = time_left.earlier(lab().store.runs("finished", limit=EARLIER))
+    unknown = [spec for spec in time_left.unknown(specs, known) if _quick(spec)]
+    measured = _measured([*unknown, *time_left.bases(specs)]) if unknown else {}
     if measured is None:
         return f"{said}Measuring this machine's speed …"
-    found = estimate.estimate(specs, known, measured, places)
+    found = time_left.estimate(specs, known, measured, places)
     least = f": at most {duration(found.before)}" if found.before else ""
-    before = f" The base model's SFT comes first{least}." if estimate.bases(specs) else ""
+    before = f" The base model's SFT comes first{least}." if time_left.bases(specs) else ""
     if found.unknown:
         short = f"More than {duration(found.seconds)}: no" if len(found.unknown) < len({*map(_label, specs)}) else "No"
         return f"{said}{short} earlier {', '.join(found.unknown)} run to estimate from.{before}"
@@ -41,7 +43,7 @@ def _quick(spec: RunSpec) -> bool:
     return spec.model in MODELS or len(spec.kind_row.models) < 2
 
 
-def _measured(specs: list[RunSpec]) -> dict[str, estimate.Pace] | None:
+def _measured(specs: list[RunSpec]) -> dict[str, time_left.Pace] | None:
     """The paces of some runs, measured once off the page; None until that is done."""
     wanted = pace.asked(specs)
     try:
@@ -52,7 +54,7 @@ def _measured(specs: list[RunSpec]) -> dict[str, estimate.Pace] | None:
     if found is None:
         st.fragment(_await, run_every=0.5, key="launch:measuring")(job)
         return None
-    return estimate.of_job(wanted["specs"], found.result) if found.result else {}
+    return time_left.of_job(wanted["specs"], found.result) if found.result else {}
 
 
 def _await(job: str) -> None:

@@ -14,7 +14,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import halving
 from labcore.runs.halving import FACTORS, Halving
-from labcore.spec.run_spec import WHOLE
+from labcore.runs.spec.run_spec import WHOLE
 
 WAYS = {False: "None", True: "Successive halving"}
 

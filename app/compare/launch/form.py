@@ -23,12 +23,12 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
-from labcore.files.paths import max_runs, read_only
-from labcore.jobs.cost import BESIDE, beside, is_named
+from labcore.llm.sizing.cost import BESIDE, beside, is_named
 from labcore.runs import halving, sweep
+from labcore.runs.files.paths import max_runs, read_only
 from labcore.runs.halving import Halving
-from labcore.spec.model_names import model_of_name, name_of_model
-from labcore.spec.run_spec import WHOLE, RunSpec, knobs_of
+from labcore.runs.spec.model_names import model_of_name, name_of_model
+from labcore.runs.spec.run_spec import WHOLE, RunSpec, knobs_of
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
 PLACES = ("Knob", "Second knob", "Third knob", "Fourth knob")

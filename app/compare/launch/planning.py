@@ -14,9 +14,9 @@ from labcore.catalog.knob import Knob, Value
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.mix.row import check_name, with_every_knob
 from labcore.errors import LabError
-from labcore.files.given import json_of
+from labcore.runs.files.untrusted import json_of
 from labcore.runs.halving import FACTORS, Halving
-from labcore.spec.run_spec import WHOLE, RunSpec, base_spec
+from labcore.runs.spec.run_spec import WHOLE, RunSpec, base_spec
 
 MOST_SEEDS = 100
 SUGGESTED = 5  # values of a knob that a sweep starts from

@@ -33,10 +33,10 @@ from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.jobs.models import offered, spec_of
+from labcore.runs.models import offered, spec_of
+from labcore.runs.spec.model_names import BASE, Model, parse
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
-from labcore.spec.model_names import BASE, Model, parse
-from labcore.store.rows import RunRow
 
 BATCH = Param("batch", "")
 DOING = "Sampling the batch; each algorithm computes its gradient and a step"

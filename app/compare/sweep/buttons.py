@@ -9,9 +9,9 @@ import streamlit as st
 from app.lab import lab
 from app.session import show_error
 from labcore.errors import LabError
-from labcore.files.paths import read_only
 from labcore.runs import sweep
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.runs.files.paths import read_only
+from labcore.runs.store.rows import ACTIVE, RunRow
 
 
 def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:

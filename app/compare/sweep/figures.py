@@ -16,13 +16,13 @@ from app.compare.lines import outline
 from app.compare.sweep.grid import Grid, title
 from app.compare.sweep.multiples import Look
 from app.status import STATES
+from labcore.analysis.compare.best import Standing
+from labcore.analysis.compare.statistics import Mean
+from labcore.analysis.compare.table import Group
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import Metric
-from labcore.compare.best import Standing
-from labcore.compare.statistics import Mean
-from labcore.compare.table import Group
-from labcore.compare.traces import Trace
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.traces import Trace
 
 Hollow = Mapping[str, str]  # label -> which of its runs did not finish, and at which steps they are: HTML
 NO_HOLLOW: Hollow = MappingProxyType({})

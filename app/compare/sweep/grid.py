@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from labcore.analysis.compare.table import Group
 from labcore.catalog.knob import Knob, Value, shown
-from labcore.compare.table import Group
-from labcore.spec.run_spec import knobs_of
+from labcore.runs.spec.run_spec import knobs_of
 
 ACROSS = 5  # small charts in a row
 

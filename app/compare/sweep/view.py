@@ -22,15 +22,15 @@ from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
 from app.status import STATES
 from app.status import name_of as state_of
+from labcore.analysis.compare import frontier
+from labcore.analysis.compare.best import Standing
+from labcore.analysis.compare.frontier import Point
+from labcore.analysis.compare.table import Group
 from labcore.catalog.metrics import METRICS
-from labcore.compare import frontier
-from labcore.compare.best import Standing
-from labcore.compare.frontier import Point
-from labcore.compare.table import Group
-from labcore.compare.traces import AXES
+from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
 from labcore.runs.titles import title
-from labcore.store.rows import RunRow
+from labcore.runs.traces import AXES
 
 MOST = 120  # points of a line in a small chart
 UNFINISHED = ": not all of its runs finished"

@@ -8,7 +8,7 @@ from typing import Any
 from app.chat_text import thought
 from app.components.component import Component
 from app.theme import DARK, LIGHT, on
-from labcore.spec.model_names import BASE, parse
+from labcore.runs.spec.model_names import BASE, parse
 
 VIEW = Component(Path(__file__).parent)
 REACHES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)  # nats at which the colour is full

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.components.component import Component
 from labcore.catalog.metrics import METRICS
-from labcore.spec.run_spec import RunSpec, default_threads, make
+from labcore.runs.spec.run_spec import RunSpec, default_threads, make
 
 HERE = Path(__file__).parent
 CLIP = Component(HERE)

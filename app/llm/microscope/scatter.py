@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 from app import charts, theme, tokens
 from app.chat_text import last_turn, one_line
 from app.training import files
-from labcore.doctor.updates import MISMATCH
+from labcore.analysis.doctor.updates import MISMATCH
 
 MOST = 2000  # tokens that are drawn
 PROMPT = 60  # characters of the prompt that are said of a token

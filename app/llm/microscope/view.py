@@ -19,8 +19,8 @@ from app.training import equation, files, terms
 from app.training.feed import Feed
 from labcore.catalog.knob import Value
 from labcore.catalog.right import check
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
-from labcore.store.rows import RunRow
 
 PART, SORT, FILTER = Param("part", ""), Param("sort", ""), Param("filter", "")
 ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())

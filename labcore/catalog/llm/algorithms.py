@@ -3,7 +3,50 @@
 from __future__ import annotations
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.llm import online, preference, reward_model, sft
+from labcore.catalog.llm import online, preference
+from labcore.catalog.llm.knobs import SFT_LOSS
+from labcore.catalog.llm.row import LAST_PANELS, row
+
+# ---------------------------------------------------------------- sft
+# Supervised fine-tuning.
+
+_PANELS = ("exact_match", "loss", "token_accuracy", "entropy", "length", "truncated",
+           *(panel for panel in LAST_PANELS if panel != "loss"))
+
+SFT = (
+    row("sft", "SFT", "sft",
+        summary="Supervised fine-tuning: raises the log-probability of the given answers.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\log\pi_\theta(y_{i,t})",
+        watch="Stops at the target: a base that is already perfect leaves RL nothing to learn.",
+        paper="Ouyang et al. 2022, arXiv:2203.02155",
+        models=("policy",), steps=400, panels=_PANELS),
+    row("dft", "DFT", "sft",
+        summary="SFT with each token's loss weighted by its own probability: unlikely tokens pull less.",
+        latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\operatorname{sg}\big(\pi_\theta(y_{i,t})\big)"
+              r"\log\pi_\theta(y_{i,t})",
+        watch="It begins slowly where the answers are unlikely at first: meant for a model that can nearly do it.",
+        paper="Wu et al. 2025, arXiv:2508.05629", extra_knobs=(SFT_LOSS,), defaults={"sft_loss": "dft"},
+        models=("policy",), steps=400, panels=_PANELS),
+)
+
+
+# ---------------------------------------------------------------- reward model
+# The reward model: learns scores from pairs, which an online run may then take as its rewards.
+
+REWARD_MODEL = (
+    row("reward_model", "Reward model", "reward_model",
+        summary="Learns a score of completions from pairs: the chosen one is to score higher than the rejected one.",
+        latex=r"L = -\log\sigma(r_w-r_l-m) + c\,(r_w+r_l)^2",
+        watch="Held-out accuracy: with noisy labels even the true score is below 1. A policy that is trained on the "
+              "score leaves the text it was learnt from: watch the gold score then.",
+        paper="Bradley and Terry 1952, Biometrika 39:324; Ouyang et al. 2022, arXiv:2203.02155",
+        models=("policy", "reward_model"), steps=150,
+        source=("labcore.maths.reward_model:bradley_terry", "labcore.maths.reward_model:calibration"),
+        panels=("held_out_accuracy", "score_margin", "calibration", "gold_correlation", *LAST_PANELS)),
+)
+
+
+# ---------------------------------------------------------------- algorithms
 
 ALGORITHMS: dict[str, Algorithm] = {
-    row.key: row for row in (*online.ROWS, *preference.ROWS, *reward_model.ROWS, *sft.ROWS)}
+    row.key: row for row in (*online.ROWS, *preference.ROWS, *REWARD_MODEL, *SFT)}

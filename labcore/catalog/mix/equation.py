@@ -12,7 +12,7 @@ from labcore.catalog import choices
 from labcore.catalog.choice import Choice
 from labcore.catalog.families.preferences import SHARED_LETTERS
 from labcore.catalog.knob import Value
-from labcore.catalog.switched import masked
+from labcore.catalog.panels import masked
 
 _JOIN = r",\quad "
 _SHORT = 120  # signs of LaTeX that fit beside each other

@@ -17,15 +17,15 @@ from labcore.catalog.kinds import built_in
 from labcore.errors import LabError, os_reason
 from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
-from labcore.files import adapters, atomic, uploads
-from labcore.files.artifacts.changes import changed
-from labcore.files.paths import home, is_run_id, made, run_folder
-from labcore.files.removal import remove
-from labcore.runs import digest, versions
+from labcore.runs import summary, versions
 from labcore.runs.faults import disk_full
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import Event, RunRow, Step
-from labcore.store.store import Store
+from labcore.runs.files import adapters, atomic, uploads
+from labcore.runs.files.artifacts.changes import changed
+from labcore.runs.files.paths import home, is_run_id, made, run_folder
+from labcore.runs.files.removal import remove
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import Event, RunRow, Step
+from labcore.runs.store.store import Store
 
 TAG = "imported"
 _UNFINISHED = "importing"  # a file in the folder of a run that is not in the store yet
@@ -50,7 +50,7 @@ def import_capsule(store: Store, path: Path | str) -> str:
                     changed(folder)
                     changed(Path(spec.model))
                     with suppress(LabError):  # the first list can do without
-                        digest.keep(store, run_id)
+                        summary.keep(store, run_id)
                     return run_id
             except BaseException:
                 remove(folder)

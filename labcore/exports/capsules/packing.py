@@ -20,16 +20,16 @@ from typing import Any
 from labcore.catalog.kinds import built_in
 from labcore.errors import LabError, os_reason
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics, zipped
-from labcore.files import adapters, atomic, given, sizes, temporary, uploads
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch
-from labcore.files.paths import home, made, path_of, run_folder
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
+from labcore.runs.files import adapters, atomic, removal, sizes, untrusted, uploads
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.paths import home, made, path_of, run_folder
 from labcore.runs.knob_history import KnobHistory
-from labcore.spec.run_spec import RunSpec
-from labcore.store.rows import COUNTERS, Event, RunRow, Step
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import COUNTERS, Event, RunRow, Step
+from labcore.runs.store.store import Store
 from labcore.tasks.held_out import held_out_file
 
 FORMAT, VERSION = "rl-visual-lab capsule", 1
@@ -72,7 +72,7 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
     if why := fault(row):
         raise LabError(why)
     try:
-        with temporary.folder("capsule") as folder:
+        with removal.folder("capsule") as folder:
             atomic.write_output(target, lambda packed: _write(store, row, folder, packed, target.name,
                                                                 0 if light else LARGEST))
     except OSError as error:
@@ -212,7 +212,8 @@ def _without_base_places(files: Mapping[str, Path], folder: Path, tidy: Callable
     for name, path in files.items():
         if path.name == adapters.CONFIG:
             found[name] = folder / name.replace("/", "-")
-            found[name].write_text(json.dumps(tidy(given.read_json(path, constants=True)), indent=2) + "\n", "utf-8")
+            tidied = tidy(untrusted.read_json(path, constants=True))
+            found[name].write_text(json.dumps(tidied, indent=2) + "\n", "utf-8")
     return found
 
 

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.finding import SEVERITIES
 from labcore.catalog.metrics import METRICS
-from labcore.doctor import doctor
-from labcore.doctor.finding import SEVERITIES
 from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing, unzipping
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, SEEN, SPEC
 from labcore.exports.capsules.unzipping import check_values, fault, is_time, read_json
-from labcore.files import tables, temporary, uploads
-from labcore.files.jsonl import LINE_LIMIT
-from labcore.files.paths import path_of
+from labcore.runs.files import removal, tables, uploads
+from labcore.runs.files.jsonl import LINE_LIMIT
+from labcore.runs.files.paths import path_of
 from labcore.runs.knob_history import CHANGE, has_place
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import COUNTERS, ENDED, Event, Step
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.rows import COUNTERS, ENDED, Event, Step
 
 ROW_LIMIT = 2**16  # characters of a row of numbers
 MOST_DIGITS = 300  # of a whole number that is read to say what is wrong with it
@@ -87,7 +87,7 @@ def unpacked(path: Path | str) -> Iterator[Capsule]:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
     path = path_of(path)
-    with temporary.folder("capsule") as folder:
+    with removal.folder("capsule") as folder:
         yield _read(path.name, folder, unzipping.unpack(path, folder))
 
 

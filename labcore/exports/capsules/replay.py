@@ -19,17 +19,17 @@ from labcore.errors import LabError, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import sha256
 from labcore.exports.capsules.reading import Capsule, unpacked
-from labcore.files import atomic, temporary
-from labcore.files import checkpoints as checkpoint
-from labcore.files.adapters import BESIDE
-from labcore.files.artifacts import things
-from labcore.files.paths import run_folder
 from labcore.runs import versions
+from labcore.runs.files import atomic, removal
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.adapters import BESIDE
+from labcore.runs.files.artifacts import units
+from labcore.runs.files.paths import run_folder
 from labcore.runs.knob_history import has_place, overtaken
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import Step
+from labcore.runs.store.store import Store
 from labcore.runs.versions import Versions
-from labcore.spec.record import Record
-from labcore.store.rows import Step
-from labcore.store.store import Store
 from labcore.workers.training import OnRecord
 
 # What of the versions is named first where numbers differ: the likelier cause first.
@@ -121,7 +121,7 @@ class _Rerun:
         self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
         for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
             if folder.is_dir():
-                shutil.copytree(folder, run_folder(self._run_id) / things.CHECKPOINTS / folder.name,
+                shutil.copytree(folder, run_folder(self._run_id) / units.CHECKPOINTS / folder.name,
                                 copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):
@@ -205,7 +205,7 @@ def _model(capsule: Capsule, given: str | None) -> str:
 def _lab_of_its_own() -> Iterator[None]:
     """A lab in a temporary folder, for this process as long as it lasts; also one that shares its own for reading."""
     names = ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS", "RL_LAB_READ_ONLY")
-    with temporary.folder("replay") as folder:
+    with removal.folder("replay") as folder:
         kept = {name: os.environ.pop(name, None) for name in names}
         os.environ["RL_LAB_HOME"] = str(folder)
         try:

@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 from labcore.errors import LabError, first_line, os_reason, quoted
 from labcore.exports.capsules import packing
 from labcore.exports.capsules.packing import CHECKPOINTS, DATA, EVENTS, FORMAT, MANIFEST, SEEN, SPEC, VERSION
-from labcore.files import given, jsonl
-from labcore.files.adapters import BESIDE
-from labcore.files.paths import is_id
 from labcore.runs.faults import disk_full
-from labcore.store.rows import STATES
+from labcore.runs.files import jsonl, untrusted
+from labcore.runs.files.adapters import BESIDE
+from labcore.runs.files.paths import is_id
+from labcore.runs.store.rows import STATES
 
 LARGEST = 16 * 2**30  # bytes unpacked
 MOST_FILES = 10_000
@@ -46,7 +46,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
     """
     try:
-        with given.opened(path) as file, zipfile.ZipFile(_Sparing(file)) as archive:
+        with untrusted.opened(path) as file, zipfile.ZipFile(_Sparing(file)) as archive:
             manifest = _manifest(path.name, archive)
             _extract(path.name, archive, manifest["files"], folder)
             return manifest
@@ -230,8 +230,8 @@ def read_json(name: str, file: str, content: bytes) -> Any:
     """What a file of the capsule `name` says. Raises LabError where it is not JSON, or has too many values."""
     check_values(name, file, content)
     try:
-        return given.json_of(content)
-    except given.NotJSON as error:
+        return untrusted.json_of(content)
+    except untrusted.NotJSON as error:
         raise fault(name, f"its {file} is not JSON that can be read: {error}") from error
 
 

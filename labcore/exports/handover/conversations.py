@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.exports.handover.plan import Plan
-from labcore.files.given import json_of
+from labcore.runs.files.untrusted import json_of
 from labcore.tasks import layouts, reward_call, task
 from labcore.tasks.layouts import names_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover import shell, whitening
+from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
@@ -78,8 +78,8 @@ _OWN_BASELINE = (None, "gae", "reinforce")  # nothing is subtracted before rewar
 def _estimator(plan: Plan, advantage: str) -> str | None:
     """OpenRLHF's estimator; None where it has nothing like the run's advantage."""
     alone = plan["group_size"] == 1
-    if whitening.whitens(plan):
-        return "reinforce" if whitening.against(plan) == "batch" or alone else "reinforce_baseline"
+    if shell.whitens(plan):
+        return "reinforce" if shell.against(plan) == "batch" or alone else "reinforce_baseline"
     there = choices.ADVANTAGE[advantage].there("OpenRLHF")
     found = there.name if there else ""
     if not found:
@@ -88,13 +88,13 @@ def _estimator(plan: Plan, advantage: str) -> str | None:
 
 
 def _normalised(plan: Plan, value: Any) -> Line:
-    return whitening.normalisation(plan, value, _ESTIMATOR, _estimator(plan, plan["advantage"]))
+    return shell.normalisation(plan, value, _ESTIMATOR, _estimator(plan, plan["advantage"]))
 
 
 def _advantage(plan: Plan, value: Any) -> Line:
     found = _estimator(plan, value)
-    if whitening.whitens(plan):
-        return whitening.advantage(value, "group" if found in _OF_GROUP else "batch", "OpenRLHF")
+    if shell.whitens(plan):
+        return shell.advantage(value, "group" if found in _OF_GROUP else "batch", "OpenRLHF")
     there = choices.ADVANTAGE[str(value)].there("OpenRLHF")
     if found is None or there is None or found == there.name:
         return choices_of(choices.ADVANTAGE, "OpenRLHF", f"see {_ESTIMATOR}", _ESTIMATOR)(plan, value)

@@ -20,10 +20,10 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.catalog.mix.row import idle
 from labcore.errors import LabError
-from labcore.jobs.models import chats
 from labcore.runs.knob_history import KnobHistory
-from labcore.spec.run_spec import RunSpec, knobs_of
-from labcore.store.store import Store
+from labcore.runs.models import chats
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
+from labcore.runs.store.store import Store
 
 MODEL, MERGED = "checkpoint", "merged"  # folders in a run's export
 MOST_ROWS = 100_000  # prompts written to a data set; more steps go through them again

@@ -16,7 +16,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.exports.handover import conversations
 from labcore.exports.handover.plan import Plan
-from labcore.files import given
+from labcore.runs.files import untrusted
 from labcore.tasks import add, math_equal, numbers, verifiers
 
 MATH_VERIFY = "0.9.0"  # as requirements.txt has it
@@ -247,6 +247,6 @@ _SCORINGS: dict[str, Scoring] = {
                             "LENGTH_LOW <= len(completion) <= LENGTH_HIGH"),
     "format": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n" + _source(verifiers, "in_format"),
                             "in_format(completion, PATTERN)"),
-    "json": lambda plan: (_source(given, *_JSON) + _source(verifiers, "_FENCE", "is_json", "_alike"),
+    "json": lambda plan: (_source(untrusted, *_JSON) + _source(verifiers, "_FENCE", "is_json", "_alike"),
                           "is_json(completion, answer)"),
 }

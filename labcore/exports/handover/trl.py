@@ -11,7 +11,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
-from labcore.exports.handover import trl_online, trl_pairs, trl_rewards
+from labcore.exports.handover import trl_online, trl_pairs
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -93,7 +93,7 @@ def settings(plan: Plan) -> dict[str, Any]:
 def script(plan: Plan) -> str:
     """The whole script."""
     name, found = trainer(plan), mapped(plan)
-    code, rewards = trl_rewards.functions(plan) if plan.loop == "online" else ("", "")
+    code, rewards = trl_online.functions(plan) if plan.loop == "online" else ("", "")
     named = {key: line.knob for line in found for key in line.settings}
     width = max(len(f"{key}={value!r},") for key, value in settings(plan).items())
     arguments = "\n".join(f"        {f'{key}={value!r},':<{width}}  # {named[key]}" if key in named

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
-from labcore.catalog import choices
-from labcore.exports.handover import trl_rewards
+from labcore.catalog import choices, reward_terms
+from labcore.catalog.reward_terms import JUDGE, REWARD_MODEL
 from labcore.exports.handover.plan import (
+    REWARD_RULES,
     Line,
     Plan,
     Rules,
@@ -15,13 +17,83 @@ from labcore.exports.handover.plan import (
     built_in,
     choice,
     choices_of,
+    comment,
     given,
     missing,
     only_with,
     switch,
     to,
 )
+from labcore.runs.spec.model_names import is_published, members
 
+# ---------------------------------------------------------------- trl rewards
+# The rewards of an online run as what TRL's trainers take as reward functions.
+
+_FUNCTION = '''
+
+def reward(completions: list, answer: list[str], **_) -> list[float]:
+    """What TRL calls with the completions and the column `answer` of their rows."""
+    return [score({said}, right) for text, right in zip(completions, answer)]
+'''
+_ABSENT = '''
+
+def {name}(completions: list, **_) -> list[float]:
+    """The rewards of the lab's {name}, which this script does not bring."""
+    raise SystemExit("Write {name}() here: a number for each completion.")
+'''
+
+
+def functions(plan: Plan) -> tuple[str, str]:
+    """The code of the run's reward functions, and the name by which the trainer is given them."""
+    named = reward_terms.of(plan.spec.knobs)
+    if not named:
+        found, code = _other(plan, str(plan["reward_source"]))
+        return code, found
+    terms = [_other(plan, term.key) if not term.function else
+             (f"import_module({PurePath(term.file).stem!r}).{term.function}", "") for term in named]
+    files = dict.fromkeys(term.file for term in named if term.function)
+    listed = "\n".join(f"    {found}," for found, _ in terms)
+    own = comment(f"Your own functions: put {' and '.join(files)} beside this script.") if files else ""
+    imported = "from importlib import import_module\n\n" if files else ""
+    code = "".join(dict.fromkeys(code for _, code in terms))
+    return f"{code}\n\n{imported}{own}\nREWARDS = [\n{listed}\n]\n", "REWARDS"
+
+
+def _other(plan: Plan, source: str) -> tuple[str, str]:
+    """The name of a source that is no function of the user's, and its code."""
+    if source == REWARD_MODEL and (published := _published(plan)):
+        return repr(published), ""
+    if source == JUDGE or (source == REWARD_MODEL and plan["reward_source"] != source):
+        return source, _ABSENT.format(name=source)
+    return "reward", _FUNCTION.format(said='text[0]["content"]' if plan.chat else "text")
+
+
+def _published(plan: Plan) -> str:
+    """The folder or hub id of the run's reward model, which TRL loads by itself; empty where it has no such one."""
+    models = members(str(plan["reward_model"]))
+    return models[0] if len(models) == 1 and is_published(models[0]) else ""
+
+
+def _source(plan: Plan, value: str) -> Line:
+    here = value == reward_terms.SOURCE or (value == REWARD_MODEL and _published(plan))
+    return (built_in() if here else REWARD_RULES["reward_source"])(plan, value)
+
+
+def _model(plan: Plan, value: str) -> Line:
+    here = REWARD_MODEL in choices.sources_of(plan.spec.knobs) and _published(plan)
+    return (built_in() if here else REWARD_RULES["reward_model"])(plan, value)
+
+
+def _weights(plan: Plan, value: str) -> Line:
+    count = len(reward_terms.of(plan.spec.knobs))
+    return Line("", value, {"reward_weights": reward_terms.weights(value, count)} if count else {}, built_in=not count)
+
+
+TRL_REWARDS: Rules = {**REWARD_RULES, "reward_source": _source, "reward_model": _model, "reward_function": built_in(),
+                "reward_weights": _weights}
+
+
+# ---------------------------------------------------------------- trl online
 
 def generations(plan: Plan) -> int:
     """Completions of a prompt: the run's, or where that is 1, as many as still cut its batch into whole groups."""
@@ -69,7 +141,7 @@ _ONLINE: Rules = {
         "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
     "rollouts": _ROLLOUTS, "importance_cap": _sampler,
     "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
-    **trl_rewards.RULES, **_SELECTED, "shaping": choices_of(choices.SHAPING, "GRPOTrainer", _NO_SHAPE),
+    **TRL_REWARDS, **_SELECTED, "shaping": choices_of(choices.SHAPING, "GRPOTrainer", _NO_SHAPE),
     "group_size": _GROUPS, "prompts_per_step": given(_per_update), "updates_per_batch": to("num_iterations"),
     "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),

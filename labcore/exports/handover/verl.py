@@ -8,7 +8,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.llm.optimizer import COSINE, LINEAR
-from labcore.exports.handover import shell, whitening
+from labcore.exports.handover import shell
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
@@ -90,13 +90,13 @@ def _kl_estimator(plan: Plan, value: Any) -> Line:
 
 
 def _normalised(plan: Plan, value: Any) -> Line:
-    found = "reinforce_plus_plus" if whitening.against(plan) == "batch" else "reinforce_plus_plus_baseline"
-    return whitening.normalisation(plan, value, "algorithm.adv_estimator", found)
+    found = "reinforce_plus_plus" if shell.against(plan) == "batch" else "reinforce_plus_plus_baseline"
+    return shell.normalisation(plan, value, "algorithm.adv_estimator", found)
 
 
 def _advantage(plan: Plan, value: Any) -> Line:
-    if whitening.whitens(plan):
-        return whitening.advantage(value, "batch" if whitening.against(plan) == "batch" else "group", "verl")
+    if shell.whitens(plan):
+        return shell.advantage(value, "batch" if shell.against(plan) == "batch" else "group", "verl")
     return _ADVANTAGE(plan, value)
 
 

@@ -22,12 +22,9 @@ from torch import Tensor
 
 from labcore.catalog import choices, kinds
 from labcore.errors import LabError, quoted
-from labcore.jobs.bench import CRITICS, PROGRESS
 from labcore.llm import preference_objective
-from labcore.llm.exact.draws import drawn, estimate, valued
-from labcore.llm.exact.enumeration import logprobs
-from labcore.llm.exact.pair_draws import drawn_pairs, estimate_of_pairs, pair_gradient
-from labcore.llm.exact.problem import enumerate_problem
+from labcore.llm.exact.draws import drawn, drawn_pairs, estimate, estimate_of_pairs, pair_gradient, valued
+from labcore.llm.exact.problem import enumerate_problem, logprobs
 from labcore.llm.exact.reasons import reasons
 from labcore.llm.exact.session import ExactSession
 from labcore.llm.exact.truth import expectation
@@ -36,8 +33,9 @@ from labcore.llm.experience import Batch
 from labcore.llm.probes.answer import whole
 from labcore.llm.rollout import total_rewards
 from labcore.llm.session import LlmSession
+from labcore.llm.sizing.bench import CRITICS, PROGRESS
 from labcore.maths.estimators import Interval, Quality, quality
-from labcore.spec.run_spec import RunSpec, knobs_of, make
+from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
 from labcore.tasks.enumerable import Enumerable
 
 KIND = "exact"

@@ -17,11 +17,22 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.catalog import choices
 from labcore.errors import LabError
+from labcore.llm import preference_objective as objective
+from labcore.llm.exact.problem import token_logprobs
+from labcore.llm.exact.truth import gradient
 from labcore.llm.exact.world import World
 from labcore.llm.experience import Batch, collect
-from labcore.llm.loops import online
+from labcore.llm.loops import online, preference
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import completion_outputs
+from labcore.llm.networks import REFERENCE
+from labcore.llm.pairs import Pairs, next_pairs, sample_once
+from labcore.llm.preference_objective import Sides
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
+from labcore.maths.logprobs import log_square_sum
+from labcore.maths.preferences import likelihood, reference_point
+from labcore.tasks.task import Pair
 
 MOST_BATCHES = 20_000  # that are enumerated
 
@@ -130,3 +141,137 @@ def valued(world: World, rollout: Rollout, values: Tensor | None) -> Rollout:
     rows = asked.repeat_interleave(rollout.group_size), world.places(rollout.ids, rollout.completion_mask)
     given = values[rows][:, :width].to(rollout.old_values.dtype)
     return replace(rollout, old_values=given * rollout.completion_mask)
+
+
+# ---------------------------------------------------------------- pair draws
+# The gradient of a preference loss: over batches of pairs by the loop's own code, and over all pairs that there are.
+#
+# Two completions of a prompt make a pair where they are drawn from π_ref (or at every step from the policy) and
+# labelled by the reward. The truth here is not ∇J but the gradient of the row's own loss over all such pairs: a
+# preference loss does not estimate ∇J. A loss of a whole batch (its mean length, its sorted margins, its KL) is taken
+# in the limit of a large batch: its gradient on a small one is biased against that.
+
+MOST_PAIRS = 1_000_000
+LARGE = 20_000  # pairs of the batch that stands for a large one
+
+
+def drawn_pairs(session: LlmSession, count: int) -> Iterator[Pairs]:
+    """`count` batches of pairs from the session's own source, fresh ones where the run makes its pairs only once."""
+    wanted = int(session.knobs["pairs_per_step"])
+    once = choices.PAIRS[session.knobs["pairs"]].once
+    session.pairs = []
+    for _ in range(count):
+        while once and len(session.pairs) < wanted:
+            session.pairs += sample_once(session)
+        if not once:
+            yield next_pairs(session)
+            continue
+        yield Pairs(session.pairs[:wanted])
+        session.pairs = session.pairs[wanted:]
+
+
+def estimate_of_pairs(session: LlmSession, pairs: Pairs) -> Tensor:
+    """−∇L of the loop on a batch of pairs. (D,) float64; nothing is changed."""
+    preference.gradients(session, pairs)
+    found = -parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad
+                                   for p in session.policy.parameters() if p.requires_grad]).double()
+    session.policy.zero_grad(set_to_none=True)
+    return found
+
+
+def population(session: LlmSession, world: World, least: float = 0.0) -> list[tuple[float, int, int, int]]:
+    """Every pair with its probability: (p, prompt, chosen, rejected), p > `least`. They sum to 1.
+
+    Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
+    temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; those of the
+    policy's own samples take a tie as it comes, the first chosen.
+
+    Raises:
+        LabError: there are too many, or the group is not one of two.
+    """
+    source, count = choices.PAIRS[session.knobs["pairs"]], len(world.space)
+    if len(world) * count**2 > MOST_PAIRS:
+        raise LabError(f"{count:,} completions make {len(world) * count**2:,} pairs, and at most {MOST_PAIRS:,} can be "
+                       "enumerated: take a smaller problem.")
+    gain = world.rewards[:, :, None] - world.rewards[:, None, :]
+    if source.from_file:  # tokens that are all as likely, and Bradley and Terry's label
+        likely = (len(session.tokenizer) ** -world.space.lengths.double()).expand(len(world), -1)
+        weight = gain.sigmoid()
+    elif int(session.knobs["group_size"]) != 2:
+        raise LabError("Pairs of the best and the worst of a group are enumerated for groups of two: set group_size=2.")
+    else:
+        writes = session.models.get(REFERENCE, session.policy) if source.once else session.policy
+        with torch.no_grad():
+            likely = token_logprobs(writes, world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
+        written = torch.tensor([bool(text) for text in world.texts])
+        weight = ((gain > 0) & written[:, None] & written).double() if source.once else (gain > 0) + (gain == 0) / 2
+    weight = weight * likely[:, :, None] * likely[:, None, :]
+    if not weight.sum():
+        raise LabError("No two completions have different rewards, so there are no pairs: choose another reward.")
+    weight = weight / weight.sum()
+    return [(float(weight[q, i, j]), q, i, j) for q, i, j in (weight > least).nonzero().tolist()]
+
+
+def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:
+    """The pair of two completions, as the sampler would have made it."""
+    cut, problem = world.space.completions.truncated, world.problems[prompt]
+    return Pair(problem.prompt, world.texts[chosen], world.texts[rejected],
+                problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer)
+
+
+def pair_gradient(session: LlmSession, world: World) -> Tensor:
+    """−∇ of the session's loss over all pairs, at temperature 1 as the loop has it. (D,) float64"""
+    knobs, found = session.knobs, population(session, world)
+    whole = objective.asks(knobs, "whole_batch")
+    if whole:
+        found = _many(found)
+    prompts, *pairs = torch.tensor([row[1:] for row in found]).T
+    sides, whose = torch.stack(pairs, 1).flatten(), prompts.repeat_interleave(2)
+    sums = _summed(session, session.policy, world, whose, sides)
+    leaf = sums.detach().requires_grad_()
+    seen = Sides(leaf, world.space.lengths[sides], torch.tensor([True, False]).repeat(len(found)),
+                 _summed(session, session.reference, world, whose, sides).detach()
+                 if REFERENCE in session.models else None, _likelihoods(session, world, whose, sides))
+    kl = _reference_point(session, world, whose, sides)
+    # The loss of all pairs together; where it is a sum over pairs, each one's part is weighed afterwards.
+    slope = torch.autograd.grad(objective.loss(knobs, seen, len(found) if whole else 1, kl), leaf)[0]
+    if not whole:
+        slope = slope * torch.tensor([row[0] for row in found]).double().repeat_interleave(2)
+    return -gradient((slope * sums).sum(), session.policy.parameters())
+
+
+def _summed(session: LlmSession, model: Network, world: World, whose: Tensor, sides: Tensor) -> Tensor:
+    """The log-probs of the completions `sides` of the prompts `whose`, as the loss sums them. (2, B)"""
+    tokens = token_logprobs(model, world.prompts, world.space)[whose, sides]
+    return objective.summed(session.knobs, tokens, world.space.completions.mask[sides], paired=True)
+
+
+@torch.no_grad()
+def _likelihoods(session: LlmSession, world: World, whose: Tensor, sides: Tensor) -> Tensor | None:
+    """WPO's weights of the completions, where the run has them. (B,)"""
+    if not session.knobs["pair_weighting"]:
+        return None
+    space = world.space
+    logits = completion_outputs(session.policy, world.prompts, space.carriers.repeat(len(world), 1)).double()
+    squares = log_square_sum(logits).view(len(world), *space.carriers.shape)
+    squares = squares[:, space.carrier, torch.arange(squares.shape[2])]
+    tokens = token_logprobs(session.policy, world.prompts, space)
+    return likelihood(tokens[whose, sides], squares[whose, sides], space.completions.mask[sides])
+
+
+def _many(found: list[tuple[float, int, int, int]]) -> list[tuple[float, int, int, int]]:
+    """A large batch in which every pair stands as often as it is likely, to the nearest whole number."""
+    ends = torch.tensor([row[0] for row in found]).double().cumsum(0)
+    places = torch.searchsorted(ends, (torch.arange(LARGE).double() + 0.5) / LARGE).clamp(max=len(found) - 1)
+    return [(1 / LARGE, *found[place][1:]) for place in places.tolist()]
+
+
+def _reference_point(session: LlmSession, world: World, whose: Tensor, sides: Tensor) -> Tensor | None:
+    """KTO's z for a large batch: any prompt with the completions of any pair. ()"""
+    if not objective.asks(session.knobs, "mismatched"):
+        return None
+    with torch.no_grad():
+        policy, reference = (token_logprobs(model, world.prompts, world.space).sum(-1)
+                             for model in (session.policy, session.reference))
+    asked = torch.bincount(whose, minlength=len(world)).double() / len(whose)
+    return reference_point((asked @ (policy - reference))[sides])

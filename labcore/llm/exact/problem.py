@@ -2,22 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from labcore.catalog import choices
-from labcore.llm.batch import Prompts, decode
-from labcore.llm.exact.enumeration import Space, completions
+from labcore.llm.batch import Completions, Prompts, decode
 from labcore.llm.generation import Generated
+from labcore.llm.nets.critic import Network
+from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.rewards import reward, verified
 from labcore.llm.session import LlmSession
-from labcore.tasks.enumerable import Enumerable
+from labcore.tasks.enumerable import LIMIT, Enumerable, count
 from labcore.tasks.task import Problem
+
+# ---------------------------------------------------------------- enumeration
+# Every completion of a small vocabulary, and the log-probability that a policy gives to each.
+#
+# The log-probs are differentiable and in float64, whatever the network computes in. A network runs once over the
+# shortest set of rows that holds every prefix, not once over every completion: with V tokens that is about V times
+# less.
+
+@dataclass(frozen=True)
+class Space:
+    """All N completions of a problem, the shortest first: `completions`, ids and mask (N, T).
+
+    `carriers` (R, T) are rows to run a network on: the prefixes of every completion are among theirs. `carrier` (N, T)
+    is the row that holds the prefix before each token: one row for one prefix, so that its distribution sums to 1.
+    """
+
+    completions: Completions
+    carriers: Tensor
+    carrier: Tensor
+
+    def __len__(self) -> int:
+        return len(self.completions)
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens of each completion, its end token included. (N,)"""
+        return self.completions.lengths
+
+
+def completions(vocabulary: Sequence[int], length: int, end: int, limit: int = LIMIT,
+                device: torch.device | str = "cpu") -> Space:
+    """Every completion of at most `length` tokens of `vocabulary`: it ends with `end`, or at the length limit.
+
+    Raises:
+        LabError: there are more than `limit`.
+    """
+    letters = [token for token in vocabulary if token != end]
+    count(len(letters), length, limit, ends=end in vocabulary)
+    going: list[tuple[int, ...]] = [()]
+    rows: list[tuple[int, ...]] = []
+    for _ in range(length):
+        if end in vocabulary:
+            rows += [(*prefix, end) for prefix in going]
+        going = [(*prefix, letter) for prefix in going for letter in letters]
+    rows += going
+    # Prefixes of T − 1 tokens hold all shorter ones; what stands in the last column is never looked at.
+    longest = list(dict.fromkeys(row[:-1] for row in going)) or [(end,) * (length - 1)]
+    place = {prefix[:size]: index for index, prefix in reversed(list(enumerate(longest))) for size in range(length)}
+    ids = torch.tensor([[*row, *[end] * (length - len(row))] for row in rows], device=device)
+    mask = torch.tensor([[at < len(row) for at in range(length)] for row in rows], device=device)
+    truncated = torch.tensor([row[-1] != end for row in rows], device=device)
+    return Space(Completions(ids, mask, truncated),
+                 torch.tensor([[*prefix, end] for prefix in longest], device=device),
+                 torch.tensor([[place[row[:min(at, len(row) - 1)]] for at in range(length)] for row in rows],
+                              device=device))
+
+
+def token_logprobs(policy: Network, prompts: Prompts, space: Space, temperature: float = 1.0) -> Tensor:
+    """log π of each token of each completion after each prompt, 0 where not counted. (P, N, T) float64 nats
+
+    With its gradient, unless the caller has switched that off.
+    """
+    width = space.carriers.shape[1]
+    logits = completion_outputs(policy, prompts, space.carriers.repeat(len(prompts), 1))
+    log_pi = (logits.double() / temperature).log_softmax(-1).view(len(prompts), len(space.carriers), width, -1)
+    ids = space.completions.ids.expand(len(prompts), -1, -1)
+    chosen = log_pi[:, space.carrier, torch.arange(width, device=ids.device)].gather(-1, ids[..., None])[..., 0]
+    return chosen.masked_fill(~space.completions.mask, 0)
+
+
+def logprobs(policy: Network, prompts: Prompts, space: Space, temperature: float = 1.0) -> Tensor:
+    """log π(y | x) of each completion after each prompt: Σ_y π(y | x) = 1. (P, N) float64 nats, differentiable"""
+    return token_logprobs(policy, prompts, space, temperature).sum(-1)
+
+
+# ---------------------------------------------------------------- problem
 
 VERIFIER = "verifier"  # the source where the loop has no other
 
@@ -76,4 +154,3 @@ def effective_beta(session: LlmSession) -> float:
     if session.knobs.get("kl_placement") == "off" or REFERENCE not in session.models:
         return 0.0
     return float(session.in_force["beta"] if "kl_placement" in session.knobs else session.knobs["beta"])
-

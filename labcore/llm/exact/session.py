@@ -18,9 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.llm.exact import picture
-from labcore.llm.exact.enumeration import logprobs
-from labcore.llm.exact.problem import Enumerated, effective_beta, enumerate_problem, rewarded_by
+from labcore.llm.exact.problem import Enumerated, effective_beta, enumerate_problem, logprobs, rewarded_by
 from labcore.llm.exact.truth import Truth, expectation, gradient, truth
 from labcore.llm.nets.forward import precision
 from labcore.llm.nets.model import build, load
@@ -28,11 +26,45 @@ from labcore.llm.nets.table import TABLE, build_table
 from labcore.llm.nets.tokenizer import letter_tokenizer
 from labcore.llm.networks import NETWORKS, POLICY, REFERENCE
 from labcore.llm.session import LlmSession, learnt
-from labcore.spec.record import Pictures, Record
-from labcore.spec.run_spec import BASE_SEED, RunSpec
+from labcore.runs.spec.run_spec import BASE_SEED, RunSpec
+from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.enumerable import Enumerable
 from labcore.tasks.task import TextTask
 
+# ---------------------------------------------------------------- picture
+# The policy beside π_ref and π*, as JSON for the page: the completions that matter most, and all others together.
+
+SHOWN = 24  # completions of a prompt
+
+
+@torch.no_grad()
+def of(problem: Enumerated, truth: Truth, logp: Tensor, ref_logp: Tensor, beta: float) -> dict[str, Any]:
+    """`prompts`, each with `rows`, the likeliest first, and `rest`: how many others there are, and their probability.
+
+    A row has its text, whether it ended, its mean reward and its probability under `policy`, `reference` and, where
+    there is one, `optimum`. Likely is what is likely under any of the three.
+    """
+    columns = {"policy": logp, "reference": ref_logp}
+    if truth.optimum is not None:
+        columns["optimum"] = truth.optimum
+    return {"beta": beta, "completions": len(problem.texts),
+            "prompts": [_prompt(problem, place, {key: each[place].exp() for key, each in columns.items()})
+                        for place in range(len(problem.problems))]}
+
+
+def _prompt(problem: Enumerated, place: int, columns: dict[str, Tensor]) -> dict[str, Any]:
+    likely = torch.stack([*columns.values()]).amax(0)
+    first = likely.argsort(descending=True, stable=True)[:SHOWN]
+    ended, rewards = (~problem.space.completions.truncated).tolist(), problem.rewards[place].tolist()
+    lists = {key: column.tolist() for key, column in columns.items()}
+    rows = [{"text": problem.texts[at], "ended": ended[at], "reward": rewards[at],
+             **{key: round(each[at], 6) for key, each in lists.items()}} for at in first.tolist()]
+    rest = {"count": len(problem.texts) - len(rows),
+            **{key: round(max(0.0, 1 - float(column[first].sum())), 6) for key, column in columns.items()}}
+    return {"prompt": problem.problems[place].prompt, "rows": rows, "rest": rest}
+
+
+# ---------------------------------------------------------------- session
 
 @dataclass(frozen=True)
 class Measured:
@@ -106,7 +138,7 @@ class ExactSession(LlmSession):
 
     def _beside_truth(self, record: Record) -> Record:
         measured, problem = cast(Measured, self.measured), cast(Enumerated, self.enumerated)
-        shown = partial(picture.of, problem, measured.truth, measured.logp, measured.ref_logp, measured.beta)
+        shown = partial(of, problem, measured.truth, measured.logp, measured.ref_logp, measured.beta)
         return replace(record, metrics=record.metrics | measured.metrics,
                        samples=None if record.samples is None else record.samples | {"exact": shown()},
                        look=partial(_look, record, shown))

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.exact.enumeration import Space, token_logprobs
-from labcore.llm.exact.problem import enumerate_problem
+from labcore.llm.exact.problem import Space, enumerate_problem, token_logprobs
 from labcore.llm.exact.truth import gradient, truth
 from labcore.llm.experience import Batch, Sampled, judged, rollout_of
 from labcore.llm.generation import Generated

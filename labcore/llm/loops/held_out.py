@@ -22,9 +22,9 @@ from labcore.llm.probes.budget import Pace
 from labcore.llm.rendering import encode_examples
 from labcore.llm.rewards import Rewards, reward, verified
 from labcore.llm.session import LlmSession
-from labcore.maths.passes import pass_at_k
-from labcore.spec.activity import part_of
-from labcore.spec.record import Record
+from labcore.maths.pass_at_k import pass_at_k
+from labcore.runs.spec.activity import part_of
+from labcore.runs.spec.session import Record
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Pair, Problem, Single, held_of
 

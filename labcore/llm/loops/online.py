@@ -21,17 +21,17 @@ from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.budget import LINE, SAMPLES
-from labcore.llm.probes.met import Met, StepTokens
+from labcore.llm.probes.token_records import Met, StepTokens
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.llm.vllm_sampler import sampler_of
-from labcore.maths.controllers import adaptive_kl
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
+from labcore.maths.schedules import adaptive_kl
 from labcore.maths.surrogates import value_loss
 from labcore.maths.weights import entropy_floor
-from labcore.spec.activity import part_of
-from labcore.spec.record import Pictures, Record
+from labcore.runs.spec.activity import part_of
+from labcore.runs.spec.session import Pictures, Record
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:

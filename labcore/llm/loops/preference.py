@@ -22,15 +22,14 @@ from labcore.llm.networks import POLICY, REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view, watched
-from labcore.llm.probes.met import Met, given
+from labcore.llm.probes.token_records import Met, given
 from labcore.llm.rendering import Ids, encode_answers
 from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
-from labcore.maths.preference_weights import likelihood
-from labcore.maths.preferences_each import reference_point
-from labcore.spec.activity import part_of
-from labcore.spec.record import Pictures, Record
+from labcore.maths.preferences import likelihood, reference_point
+from labcore.runs.spec.activity import part_of
+from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.task import Pair, Problem, Single
 
 SHOWN = 16  # pairs in the sample view

@@ -19,17 +19,16 @@ from labcore.llm.drawing import LABELLED, in_epochs, next_rows
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.scorer import last_values, scores
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.pairs import next_pairs, of_problems, prepare
 from labcore.llm.probes import view, watched
-from labcore.llm.scoring import last_values, scores
 from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
-from labcore.spec.activity import part_of
-from labcore.spec.record import Pictures, Record
-from labcore.tasks.epochs import AT_RANDOM
+from labcore.runs.spec.activity import part_of
+from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.held_out import problems_of
-from labcore.tasks.task import Pair, Problem, Turn, draw, has_singles, held_of
+from labcore.tasks.task import AT_RANDOM, Pair, Problem, Turn, draw, has_singles, held_of
 
 SHOWN = 16  # pairs in the sample view
 HELD_OUT_SHARE = 5  # one pair of so many is held out where there are no others to come

@@ -21,13 +21,13 @@ from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import POLICY
 from labcore.llm.probes import view, watched
-from labcore.llm.probes.met import Met, given
+from labcore.llm.probes.token_records import Met, given
 from labcore.llm.rendering import encode_examples
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
-from labcore.spec.activity import part_of
-from labcore.spec.record import Pictures, Record
+from labcore.runs.spec.activity import part_of
+from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.look import answer_of
 
 LAST_ONLY = ("SFT learns only the last answer of conversations with several, because the chat template writes an "

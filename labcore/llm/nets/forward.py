@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache
 
-from labcore.jobs.passes import Batch, Layers, Mode, Way, way
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import compiled, head, llama, packed, recompute
 from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
+from labcore.llm.sizing.passes import Batch, Layers, Mode, Way, way
 from labcore.maths.logprobs import WIDE
 
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from labcore.llm.nets.packed import KINDS
-from labcore.spec.activity import report
+from labcore.runs.spec.activity import report
 
 MAX_ELEMENTS = 2**26  # numbers of logits that are held at once: in float32 256 MiB
 Measure = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # logits (…, V) and tokens (…) -> of each token (…)

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from labcore.llm.nets import compiled, recompute
-from labcore.spec.activity import report
+from labcore.runs.spec.activity import report
 
 LEAST = 2**28  # multiplications of a layer: tokens · 12 H²
 

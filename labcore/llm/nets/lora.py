@@ -27,9 +27,9 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 from transformers.utils import GENERATION_CONFIG_NAME
 
 from labcore.errors import LabError, first_line
-from labcore.files.adapters import WEIGHTS, base_of
-from labcore.files.hub_models import PICKLES
 from labcore.llm.nets.folder import find
+from labcore.runs.files.adapters import WEIGHTS, base_of
+from labcore.runs.files.hub_models import PICKLES
 
 FINGERPRINT = "base_sha256"  # in the metadata of an adapter: of the weights that it was trained on
 TEMPLATE = "chat_template.jinja"  # beside the tokenizer, as transformers writes it

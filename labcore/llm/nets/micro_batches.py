@@ -14,13 +14,13 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from labcore.jobs import held, passes
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import head
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import layers_of, mode_of
-from labcore.spec.activity import report
-from labcore.spec.run_spec import RunSpec
+from labcore.llm.sizing import passes
+from labcore.runs.spec.activity import report
+from labcore.runs.spec.run_spec import RunSpec
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -32,7 +32,7 @@ class Room:
     """What a micro-batch may take: `size` bytes for activations of `width` bytes a number. What fits is halved
     `halvings` times."""
 
-    size: int = held.ON_PROCESSOR
+    size: int = passes.ON_PROCESSOR
     width: int = passes.FULL
     halvings: int = 0
 
@@ -72,13 +72,13 @@ def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: Ru
     device = next(models[0].parameters()).device
     width = passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL
     if device.type != "cuda":
-        return Room(held.ON_PROCESSOR, width, halvings)
+        return Room(passes.ON_PROCESSOR, width, halvings)
     seen = {id(weight): weight.numel() for model in models for weight in model.parameters()}
     moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
-    mode = passes.Mode(device.type, width)
-    there = held.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, str(spec.knobs.get("optimizer")))
-    card = held.without_vllm(torch.cuda.get_device_properties(device).total_memory, spec.knobs)
-    return Room(held.room(head.MAX_ELEMENTS, mode, card, there), width, halvings)
+    mode, optimizer = passes.Mode(device.type, width), str(spec.knobs.get("optimizer"))
+    there = passes.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, optimizer)
+    card = passes.without_vllm(torch.cuda.get_device_properties(device).total_memory, spec.knobs)
+    return Room(passes.room(head.MAX_ELEMENTS, mode, card, there), width, halvings)
 
 
 class Halves(Protocol):

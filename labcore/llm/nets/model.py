@@ -20,11 +20,11 @@ from transformers.utils import logging
 
 from labcore.catalog.llm.models import ModelSize
 from labcore.errors import LabError, first_line
-from labcore.files.adapters import is_adapter
 from labcore.llm.nets import lora
 from labcore.llm.nets.folder import check_folder, find
 from labcore.llm.nets.tokenizer import check_end, load_tokenizer, with_padding
-from labcore.spec.activity import report
+from labcore.runs.files.adapters import is_adapter
+from labcore.runs.spec.activity import report
 
 # What Hugging Face has to say about a folder reaches the user as our sentence, not as a warning on the console.
 logging.set_verbosity_error()

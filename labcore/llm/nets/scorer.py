@@ -8,20 +8,43 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
 from labcore.errors import LabError
-from labcore.files.adapters import base_of, is_adapter
+from labcore.llm.batch import Completions, Prompts
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
-from labcore.llm.nets.folder import config_of
+from labcore.llm.nets.folder import check_size, config_of
+from labcore.llm.nets.forward import completion_outputs, precision
+from labcore.llm.nets.micro_batches import WHOLE, Room, micro_batches
 from labcore.llm.nets.model import load
-from labcore.llm.nets.size import check_size
 from labcore.llm.nets.tokenizer import load_tokenizer
-from labcore.spec.model_names import REWARD_WEIGHTS
+from labcore.runs.files.adapters import base_of, is_adapter
+from labcore.runs.spec.model_names import REWARD_WEIGHTS
+
+# ---------------------------------------------------------------- scoring
+# The score that a reward model gives a completion: its value at the last token, the end token included.
+
+def last_values(model: Critic, prompts: Prompts, ids: Tensor, mask: Tensor, dtype: str) -> Tensor:
+    """The value after the last token that counts, with its gradient. ids and mask (B, T) -> (B,) reward"""
+    with precision(model, dtype):
+        values = completion_outputs(model, prompts, pad(ids, (0, 1)))[..., 0].float()  # the value before each token
+    return values.gather(1, mask.sum(1, keepdim=True))[:, 0]
+
+
+@torch.no_grad()
+def scores(model: Critic, prompts: Prompts, completions: Completions, dtype: str, room: Room = WHOLE) -> Tensor:
+    """The scores of B completions, of any number of prompts. (B,) reward"""
+    return torch.cat([last_values(model, prompts[some], completions.ids[rows], completions.mask[rows], dtype)
+                      for some, rows in micro_batches(model, prompts, completions.ids, room)])
+
+
+# ---------------------------------------------------------------- scorer
 
 CONFIG = "policy"  # as in the checkpoints of the run that trained it
 

@@ -20,10 +20,9 @@ from labcore.errors import LabError
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import micro_batches
-from labcore.llm.probes.answer import MOST_MODELS, MOST_QUESTIONS, task_of, whole
-from labcore.llm.probes.answer_session import reader
+from labcore.llm.probes.answer import MOST_MODELS, MOST_QUESTIONS, reader, task_of, whole
 from labcore.llm.session import LlmSession
-from labcore.spec.model_names import parse
+from labcore.runs.spec.model_names import parse
 
 TOP = (1, 2, 4, 8, 16)
 STREAM = 2**32 + 4  # a tag that no step of a run has, as of the other probes

@@ -5,27 +5,154 @@ rows. No weights are loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
 from labcore.catalog.knob import Value
-from labcore.errors import LabError, cut
-from labcore.files.artifacts import fetch
-from labcore.files.rows import read_rows
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError, cut, first_line
 from labcore.llm.fitting import Misfit, folds, misfits
-from labcore.llm.probes.pieces import pieces, shortened
-from labcore.llm.reader import Reader, reader_of
+from labcore.llm.nets.folder import config_of, find
+from labcore.llm.nets.tokenizer import character_tokenizer, check_end, load_tokenizer
 from labcore.llm.rendering import ASSISTANT, SYSTEM, USER, Rendering, own_template
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.files.adapters import base_of, is_adapter
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.rows import read_rows
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.layout_names import Described, described
 from labcore.tasks.layouts import names_of
 from labcore.tasks.look import look_at
-from labcore.tasks.task import Pair, Problem, Single, make_task
+from labcore.tasks.task import Pair, Problem, Single, TextTask, make_task
 from labcore.tasks.usable import OWN, SKIP, OfFile
 from labcore.tasks.verifiers import answer_fault
+
+# ---------------------------------------------------------------- reader
+# Load what a run needs to write its prompts, without the weights: tokenizer, chat template and context length.
+
+@dataclass(frozen=True)
+class Reader:
+    """`context` is the tokens that a prompt and its completion may take together."""
+
+    rendering: Rendering
+    context: int
+
+
+@dataclass(frozen=True)
+class _Ends:
+    generation_config: Any
+
+
+def reader_of(model: str, task: TextTask, knobs: Mapping[str, Any]) -> Reader:
+    """The reader of a run of `model` on `task` with these knobs: the same ids as its session.
+
+    Raises:
+        LabError: there is no such model, or its tokenizer or its configuration cannot be used.
+    """
+    if model in MODELS:
+        tokenizer: PreTrainedTokenizerBase = character_tokenizer(task.characters)
+        return Reader(Rendering.of(tokenizer, _Ends(None), knobs), MODELS[model].context)
+    folder = find(model, weights=False)
+    if is_adapter(folder):
+        folder = find(base_of(folder), weights=False)
+    tokenizer = load_tokenizer(folder)
+    check_end(tokenizer, folder)
+    config = _config(folder)
+    context = getattr(config.get_text_config(), "max_position_embeddings", None) or tokenizer.model_max_length
+    return Reader(Rendering.of(tokenizer, _Ends(_generation(folder, config)), knobs), int(context))
+
+
+def _config(folder: Path) -> Any:
+    config_of(folder)  # says in words what is wrong with the file
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise LabError(f"The configuration in {folder} cannot be used ({first_line(error)[:200]}): copy the model "
+                       "again.") from error
+
+
+def _generation(folder: Path, config: Any) -> GenerationConfig:
+    """As `from_pretrained` of a model has it."""
+    with suppress(OSError, ValueError, TypeError):  # a damaged one is none there either
+        return GenerationConfig.from_pretrained(folder, local_files_only=True)
+    return GenerationConfig.from_model_config(config)
+
+
+# ---------------------------------------------------------------- pieces
+# A rendered prompt as the pieces of text that its tokens stand for, to be looked at.
+#
+# Special tokens, the template's own text and what the file says are told apart. Tokens that are parts of one character,
+# as byte-level tokenizers have them, are one piece.
+
+SPECIAL, TEMPLATE, TEXT, GAP = "special", "template", "text", "gap"
+FIRST, LAST = 180, 60  # pieces of a text that are shown
+Piece = tuple[str, list[int], str]  # the text, the ids of its tokens, and its kind
+
+
+def pieces(rendering: Rendering, text: str, contents: Sequence[str], skip: int = 0) -> list[Piece]:
+    """The pieces of a rendered `text` but for its first `skip` tokens; `contents` are those of its turns, in order."""
+    tokenizer = rendering.tokenizer
+    ids = rendering.encoded(text)
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    special = {*tokenizer.all_special_ids, *(token for token, about in added.items() if about.special)}
+    spans = _spans(text, contents)
+    found: list[Piece] = []
+    end = 0
+    for place, (token, (start, stop)) in enumerate(zip(ids, _offsets(rendering, text, ids), strict=True)):
+        if place < skip:
+            end = max(end, stop)
+            continue
+        if found and start < end and token not in special:  # a further byte of the same character
+            found[-1][1].append(token)
+            continue
+        kind = (SPECIAL if token in special or start == stop
+                else TEXT if any(first <= start < last for first, last in spans) else TEMPLATE)
+        found.append((text[max(start, end):stop] if stop > start else str(tokenizer.convert_ids_to_tokens(token)),
+                      [token], kind))
+        end = max(end, stop)
+    return found
+
+
+def shortened(found: Sequence[Piece]) -> list[Piece]:
+    """The first and the last pieces, and between them how many tokens are not shown."""
+    if len(found) <= FIRST + LAST:
+        return [*found]
+    between = sum(len(ids) for _, ids, _ in found[FIRST:-LAST])
+    return [*found[:FIRST], (f"{between:,} tokens", [], GAP), *found[-LAST:]]
+
+
+def _offsets(rendering: Rendering, text: str, ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Where each token stands in the text; of a tokenizer that does not say it, as far as its tokens' texts tell."""
+    tokenizer: Any = rendering.tokenizer
+    if tokenizer.is_fast:
+        given = tokenizer(text, return_offsets_mapping=True, **rendering.encoding)
+        return [(int(start), int(stop)) for start, stop in given["offset_mapping"][:len(ids)]]
+    places, end = [], 0
+    for token in ids:
+        said = tokenizer.decode([token])
+        at = text.find(said, end) if said else -1
+        places.append((at, at + len(said)) if at >= 0 else (end, end))
+        end = max(end, places[-1][1])
+    return places
+
+
+def _spans(text: str, contents: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the contents stand in the rendered text; a template may strip what is around them."""
+    spans, end = [], 0
+    for content in contents:
+        inner = content if text.find(content, end) >= 0 else content.strip()
+        if inner and (at := text.find(inner, end)) >= 0:
+            end = at + len(inner)
+            spans.append((at, end))
+    return spans
+
+
+# ---------------------------------------------------------------- data preview
 
 SHOWN, NAMED = 5, 20  # rows that are shown, and at most so many lines that are named
 MEASURED = 4096  # rows at most whose lengths in tokens are counted

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from labcore.catalog.llm.models import MODELS
-from labcore.files import bases
-from labcore.jobs.models import Source
 from labcore.llm.generation import Sampling, generate
-from labcore.llm.probes.answer_session import session_on
+from labcore.llm.probes.answer import session_on
 from labcore.llm.rendering import Asked
 from labcore.llm.session import LlmSession
-from labcore.spec.run_spec import RunSpec
+from labcore.runs.files import bases
+from labcore.runs.models import Source
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Problem
 
 DRAWN = 8  # times as many prompts as are wanted are looked at for some that fit the context

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.llm.probes.answer import check_known, log_probabilities
-from labcore.llm.probes.answer_session import reader
+from labcore.llm.probes.answer import check_known, log_probabilities, reader
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.token_texts import alternative
-from labcore.spec.model_names import parse
+from labcore.runs.spec.model_names import parse
 from labcore.tasks.task import Problem
 
 TOP = 8  # likeliest tokens that are named

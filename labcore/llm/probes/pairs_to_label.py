@@ -14,13 +14,12 @@ import numpy as np
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.jobs.models import Source, base_folder
 from labcore.llm.generation import Generated, Sampling, generate
-from labcore.llm.probes.answer import whole
-from labcore.llm.probes.answer_session import reader, session_on
+from labcore.llm.probes.answer import reader, session_on, whole
 from labcore.llm.session import LlmSession
-from labcore.spec.model_names import parse
-from labcore.spec.run_spec import RunSpec, base_spec
+from labcore.runs.models import Source, base_folder
+from labcore.runs.spec.model_names import parse
+from labcore.runs.spec.run_spec import RunSpec, base_spec
 from labcore.tasks.task import Pair, PairTask, Problem, make_task
 
 MOST = 4096

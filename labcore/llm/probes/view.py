@@ -17,24 +17,23 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from labcore.catalog import choices
+from labcore.llm.evaluation import signal_first
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
-from labcore.llm.measures import signal_first
 from labcore.llm.objective import cut, kl_of, ratio_of
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
-from labcore.llm.probes.met import StepTokens
+from labcore.llm.probes.token_records import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
 from labcore.llm.session import LlmSession, learnt
 from labcore.llm.token_texts import token_texts
 from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments
-from labcore.maths.diagram import curve, sides
 from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
-from labcore.maths.surrogates import clip, cpi, kl_penalised
-from labcore.spec.activity import part_of, report
+from labcore.maths.surrogates import clip, cpi, curve, kl_penalised, sides
+from labcore.runs.spec.activity import part_of, report
 from labcore.tasks.task import Problem
 
 GROUPS = 8

@@ -31,7 +31,7 @@ from labcore.llm.rendering import Ids, encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
-from labcore.spec.activity import part_of
+from labcore.runs.spec.activity import part_of
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
 
 WATCHED = "watched prompts"

@@ -39,7 +39,7 @@ class Carrier:
         """Start the worker, unless the run is no longer wanted: its `began` and `node`, else the `ended` of it."""
         try:
             from labcore.errors import LabError
-            from labcore.files.paths import log_file
+            from labcore.runs.files.paths import log_file
             from labcore.workers.executors import node
         except ImportError as error:
             return {"ended": {"fault": f"The machine {platform.node()} of the Ray cluster has no lab that works "

@@ -6,7 +6,7 @@ import os
 from urllib.parse import urlsplit
 
 from labcore.errors import LabError, quoted
-from labcore.files.paths import max_runs
+from labcore.runs.files.paths import max_runs
 from labcore.workers.executors import ray
 
 LOCAL, RAY = "local", "ray"

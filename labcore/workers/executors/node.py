@@ -6,10 +6,10 @@ import platform
 from importlib.util import find_spec
 
 from labcore.errors import LabError, NoSuchRun
-from labcore.files.artifacts import object_store
-from labcore.files.paths import made, run_folder
-from labcore.store.dialects import store_url
-from labcore.store.store import Store
+from labcore.runs.files.artifacts import object_store
+from labcore.runs.files.paths import made, run_folder
+from labcore.runs.store.dialects import store_url
+from labcore.runs.store.store import Store
 
 NEEDED = ("torch", "transformers")
 

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from labcore.errors import LabError
-from labcore.files.paths import made, max_runs, run_folder
-from labcore.store.dialects import store_url
-from labcore.store.store import Store
+from labcore.runs.files.paths import made, max_runs, run_folder
+from labcore.runs.store.dialects import store_url
+from labcore.runs.store.store import Store
 from labcore.workers import process
 from labcore.workers.executors.executor import Ended
 from labcore.workers.executors.resources import needed

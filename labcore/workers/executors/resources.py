@@ -9,9 +9,11 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from labcore.jobs import held, jobs, memory, memory_parts
-from labcore.jobs.memory_parts import Sizes
-from labcore.spec.run_spec import RunSpec
+from labcore.llm.sizing import memory, passes
+from labcore.llm.sizing import memory as memory_parts
+from labcore.llm.sizing.memory import Sizes
+from labcore.runs import jobs
+from labcore.runs.spec.run_spec import RunSpec
 
 CODE_BYTES = 600 * 10**6  # what Python, torch and the libraries hold beside the tensors
 
@@ -46,19 +48,19 @@ def needed(spec: RunSpec) -> Resources:
 
 
 def _tensors(spec: RunSpec) -> int:
-    """Bytes of the run's tensors by `labcore.jobs.memory`: all of them where its sizes were counted, as the page and
-    the command `cost` have it done; else what networks take for sure, those with the lab too small to count."""
+    """Bytes of the run's tensors by `labcore.llm.sizing.memory`: all of them where its sizes were counted, as the page
+    and the command `cost` have it done; else what networks take for sure, those with the lab too small to count."""
     if spec.kind_row.on_gpu and (counted := jobs.outcome(jobs.job_id(memory.asked([spec])))) and counted.result:
         [sizes] = counted.result["sizes"]
         if not isinstance(sizes, str):
             return memory_parts.peak(memory_parts.parts(spec, Sizes(**sizes)))
     parameters, names = _parameters(Path(spec.model)), spec.row.models
     if spec.knobs.get("lora_rank"):  # all share one frozen trunk, beside which what learns is small
-        return held.weights(parameters)
+        return passes.weights(parameters)
     frozen = {"reference", *(("policy",) if "reward_model" in names else ())}
     learnt = parameters * len({*names} - frozen)
-    moments = held.optimizer(learnt, str(spec.knobs.get("optimizer")))
-    return held.weights(parameters * len(names)) + held.gradients(learnt) + moments
+    moments = passes.optimizer(learnt, str(spec.knobs.get("optimizer")))
+    return passes.weights(parameters * len(names)) + passes.gradients(learnt) + moments
 
 
 def _parameters(folder: Path) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labcore.exports.capsules import packing
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from tests.exports.capsules.tools import faked
 
 

@@ -14,15 +14,15 @@ from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.exports.capsules import importing, packing, reading
 from labcore.exports.capsules.importing import import_capsule
-from labcore.files import checkpoints as checkpoint
-from labcore.files import uploads
-from labcore.files.paths import home, run_folder
-from labcore.jobs import jobs
+from labcore.runs import jobs
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import uploads
+from labcore.runs.files.paths import home, run_folder
 from labcore.runs.fork import fork_spec
+from labcore.runs.lists import cleanup
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.runs.titles import with_titles
-from labcore.shelf import disk, unused_uploads
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.capsules.tools import SMALL, maze, ran, sealed
 
@@ -134,7 +134,7 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
     child = other.create(fork_spec(other, run_id, 0, steps=3))
     second = import_capsule(other, path)  # shares the weights
     assert other.run(second).spec.model == spec.model
-    disk.delete_spare(run_id)
+    cleanup.delete_spare(run_id)
     other.requeue(run_id)
     assert drive(other, run_id) == "finished", other.run(run_id).message
     other.delete(run_id)
@@ -160,11 +160,11 @@ def test_what_a_capsule_brought_can_be_cleaned_up_when_its_runs_are_gone_but_not
 
     def forgotten() -> set[Path]:
         other.delete(run_id)
-        return {uploads.root() / name for name in unused_uploads.unused(other)}
+        return {uploads.root() / name for name in cleanup.unused_uploads(other)}
 
     for file in uploads.root().rglob("*"):
         os.utime(file, (1.0, 1.0))
-    assert unused_uploads.unused(other) == [] and forgotten() == places
+    assert cleanup.unused_uploads(other) == [] and forgotten() == places
     import_capsule(other, path)
     assert forgotten() == set(), "used again a moment ago"
 

@@ -17,12 +17,12 @@ import pytest
 from labcore.errors import LabError
 from labcore.exports import folder
 from labcore.exports.capsules import packing, reading
-from labcore.files import checkpoints as checkpoint
-from labcore.files import uploads
-from labcore.files.paths import run_folder
 from labcore.runs import fork
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.store import Store
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import uploads
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.capsules.tools import content, faked, refused, sealed
 from tests.runs import fake

@@ -16,15 +16,15 @@ from labcore.catalog.metrics import METRICS
 from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, replay
-from labcore.files import checkpoints as checkpoint
-from labcore.files import uploads
-from labcore.files.paths import run_folder
 from labcore.runs.faults import Ended
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import uploads
+from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.rows import Step
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.rows import Step
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.capsules.tools import SMALL, content, maze, ran, sealed
 from tests.llm.tools import TINIER
@@ -196,7 +196,7 @@ def test_a_held_out_file_comes_along(store, tinier, tmp_path):
 
 def test_a_resumed_run_and_the_steps_that_it_went_back_on(store, tmp_path, monkeypatch):
     """Broken after step 8 with a checkpoint of step 5, resumed from there with another value."""
-    from labcore.tabular.session import TabularSession
+    from labcore.classic.tabular.session import TabularSession
 
     real, broken = TabularSession.run, []
 

@@ -11,9 +11,9 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading
-from labcore.spec.record import Record
-from labcore.spec.run_spec import RunSpec, make
-from labcore.store.store import Store
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 

@@ -11,7 +11,7 @@ import pytest
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.exports.handover.plan import Plan
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 
 SUMS = [{"prompt": "1+2=", "answer": "3"}, {"question": "2+2=", "answer": 4}, {"prompt": "3+2=", "answer": "5"}]
 PAIRS = [{"prompt": "ab=", "chosen": "ab", "rejected": "ba"}, {"prompt": "cb=", "chosen": "bc", "rejected": "cb"}]

@@ -17,7 +17,7 @@ from labcore.exports.handover import conversations, openrlhf, trl, verl
 from labcore.exports.handover.plan import Plan, plan_of
 from labcore.exports.handover.task_code import task_code
 from labcore.llm.rendering import Rendering
-from labcore.store.store import Store
+from labcore.runs.store.store import Store
 from labcore.tasks.reward_call import columns_of
 from labcore.tasks.task import make_task
 from labcore.workers.worker import drive

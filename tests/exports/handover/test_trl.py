@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.table import compare
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.compare import imported
-from labcore.compare.loading import load
-from labcore.compare.table import compare
 from labcore.errors import LabError
 from labcore.exports.handover import openrlhf, trl
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
-from labcore.spec.record import Record
-from labcore.store.store import Store
+from labcore.runs.imports import imported
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
 from tests.exports.handover.conftest import ENGINE, plan, switched
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}

@@ -10,7 +10,7 @@ import torch
 from labcore.llm.exact.session import ExactSession
 from labcore.llm.networks import REFERENCE
 from labcore.llm.session import LlmSession
-from labcore.spec.run_spec import knobs_of, make
+from labcore.runs.spec.run_spec import knobs_of, make
 from labcore.tasks.enumerable import Enumerable
 from tests.llm.tools import shake
 

@@ -10,11 +10,12 @@ import torch
 
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.jobs import bench, jobs
 from labcore.llm.exact.bench import climbed, estimator_bench, frozen_session, settings_of
 from labcore.llm.exact.draws import estimate
 from labcore.llm.exact.session import ExactSession
 from labcore.llm.experience import collect
+from labcore.llm.sizing import bench
+from labcore.runs import jobs
 from tests.llm.exact.small import TINY
 
 SMALL = {**TINY, "prompt_count": 2, "prompts_per_step": 2, "group_size": 4}

@@ -6,7 +6,7 @@ import pytest
 
 from labcore.llm.exact.reasons import reasons
 from tests.llm.exact.small import off, session
-from tests.llm.exact.test_gradients import EXACT, PLAIN, mean_and_truth
+from tests.llm.exact.test_draws_gradients import EXACT, PLAIN, mean_and_truth
 
 # Rows without a bias, and what each choice adds to them.
 PPO = {**PLAIN, "gae_lambda": 1.0}

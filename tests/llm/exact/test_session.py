@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labcore.catalog.exact.algorithms import ALGORITHMS, BETA
-from labcore.catalog.exact.tasks import TASKS
+from labcore.catalog.exact import ALGORITHMS, BETA, TASKS
 from labcore.catalog.llm import online, preference
 from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.optimizer import OPTIMIZER
@@ -20,7 +19,7 @@ from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm.exact.session import ExactSession
 from labcore.llm.exact.world import World
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from tests.llm.tools import SOMETIMES, shake
 
 SMALL = {"vocabulary": 2, "prompt_count": 2, "max_new_tokens": 2, "prompts_per_step": 4, "group_size": 4,

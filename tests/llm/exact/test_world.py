@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from labcore.llm.exact.enumeration import logprobs
+from labcore.llm.exact.problem import logprobs
 from labcore.llm.exact.world import World
 from tests.llm.exact.small import session
 

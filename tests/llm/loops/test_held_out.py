@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from labcore.catalog.metrics import METRICS
-from labcore.files import uploads
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import held_out, preference, reward_model, sft
 from labcore.llm.pairs import Pairs
@@ -20,10 +19,10 @@ from labcore.llm.probes import budget
 from labcore.llm.probes.budget import Budget, Pace
 from labcore.llm.rendering import encode_answers, encode_examples
 from labcore.llm.session import LlmSession
-from labcore.spec.activity import listening, now
-from labcore.spec.run_spec import make
-from labcore.tasks.epochs import Epochs
-from labcore.tasks.task import draw, held_of
+from labcore.runs.files import uploads
+from labcore.runs.spec.activity import listening, now
+from labcore.runs.spec.run_spec import make
+from labcore.tasks.task import Epochs, draw, held_of
 from tests.llm.chat_model import chat_folder, turns
 from tests.llm.tools import records, session, weights
 

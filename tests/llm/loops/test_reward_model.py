@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from labcore.errors import LabError
-from labcore.files import uploads
-from labcore.jobs import labels
 from labcore.llm.loops import reward_model
 from labcore.llm.loops.preference import encode
+from labcore.llm.nets.scorer import last_values, scores
 from labcore.llm.pairs import sample_once
-from labcore.llm.scoring import last_values, scores
 from labcore.maths.reward_model import bradley_terry
+from labcore.runs.files import uploads
+from labcore.tasks import labels
 from labcore.tasks.task import Pair
 from tests.llm.tools import records, session, shake, spec, weights
 

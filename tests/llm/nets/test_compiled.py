@@ -13,7 +13,7 @@ from labcore.errors import LabError
 from labcore.llm.nets import compiled, forward, head
 from labcore.llm.nets.forward import at_tokens
 from labcore.maths.logprobs import logprobs_and_entropy
-from labcore.spec.run_spec import make
+from labcore.runs.spec.run_spec import make
 from tests.llm.tools import LENGTHS, completion_ids, model, prompts, records, session
 
 MEASURE = partial(logprobs_and_entropy, temperature=0.7)

@@ -9,7 +9,7 @@ from labcore.llm.nets import layer_reports
 from labcore.llm.nets.forward import at_tokens
 from labcore.llm.nets.llama import supported
 from labcore.maths.logprobs import logprobs_and_entropy
-from labcore.spec import activity
+from labcore.runs.spec import activity
 from tests.llm import tools
 
 

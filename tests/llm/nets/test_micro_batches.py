@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from labcore.catalog.choices import AGGREGATION, PREFERENCE_LOSS, SFT_LOSS
-from labcore.jobs import held, passes
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, reward_model, sft
 from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.micro_batches import Room, micro_batches
 from labcore.llm.pairs import Pairs
-from labcore.llm.probes.met import Met
+from labcore.llm.probes.token_records import Met
 from labcore.llm.probes.watched import apart
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
+from labcore.llm.sizing import passes
 from labcore.runs.faults import ending
 from labcore.tasks.task import Pair, Problem, Single
 from tests.llm.tools import completion_ids, model, prompts, ragged, records, session, shake
@@ -201,7 +201,7 @@ def test_where_memory_is_short_parts_are_halved_once_and_stay_so(monkeypatch):
     whole = gradients(started, lambda: online.update(started, rollout, Met()), monkeypatch, 2**32)
     monkeypatch.undo()
     one = passes.activations(layers_of(started.policy), passes.Batch(1, 4, 0, *sides(rollout)), passes.Mode())
-    monkeypatch.setattr(held, "ON_PROCESSOR", 2 * one)
+    monkeypatch.setattr(passes, "ON_PROCESSOR", 2 * one)
     sizes, met = short_of_memory(monkeypatch, online), Met()
     seen = {}
     monkeypatch.setattr(started, "optimise", lambda name, rate, loss: seen.update({name: torch.cat(
@@ -247,7 +247,7 @@ def test_the_record_of_that_step_says_so_and_a_checkpoint_keeps_it(algorithm, mo
     assert len(first.notes) == 1 and second.notes == () and started.halvings == 1
     started.save(tmp_path)
     again = session(algorithm, steps=2, resume=tmp_path)
-    assert again.halvings == 1 and again.room == Room(held.ON_PROCESSOR, halvings=1)
+    assert again.halvings == 1 and again.room == Room(passes.ON_PROCESSOR, halvings=1)
 
 
 @pytest.mark.parametrize("copied", [lambda started: apart(started, 3), lambda started: replace(started, notes=[])],

@@ -9,10 +9,10 @@ from transformers import T5ForConditionalGeneration as T5
 
 from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.errors import LabError
-from labcore.files import hub_models
 from labcore.llm.nets import folder as folders
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
+from labcore.runs.files import hub_models
 
 TOKENIZER = character_tokenizer()
 TINY = MODELS["tiny"]

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from labcore.llm.batch import Prompts
-from labcore.llm.exact.enumeration import completions, logprobs
+from labcore.llm.exact.problem import completions, logprobs
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.nets.model import load, save

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labcore.jobs import held
 from labcore.llm import generation
 from labcore.llm.loops import online
 from labcore.llm.nets import llama, tape
 from labcore.llm.nets.packed import pack
 from labcore.llm.nets.tape import Tape
 from labcore.llm.sampler import sample
+from labcore.llm.sizing import passes
 from tests.llm.nets.test_llama import SHAPES, network, output_and_gradients
 from tests.llm.tools import LENGTHS, prompts, records, session, weights
 
@@ -124,7 +124,7 @@ def test_runs_whose_updates_cannot_take_it_record_none(given, monkeypatch):
 
 @pytest.mark.usefixtures("narrow")
 def test_a_batch_of_several_micro_batches_records_none(monkeypatch):
-    monkeypatch.setattr(held, "ON_PROCESSOR", 1)
+    monkeypatch.setattr(passes, "ON_PROCESSOR", 1)
     found = tapes_of(monkeypatch, algorithm="grpo", steps=1)
     assert len(found) == 4 and set(found) == {0}
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, LlamaConfig
 
 from labcore.errors import LabError
-from labcore.llm.cost import networks_of
+from labcore.llm.measured_cost import networks_of
 from labcore.llm.nets import text_scorer
 from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer, letter_tokenizer

@@ -10,9 +10,9 @@ import torch
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.jobs import jobs
 from labcore.llm.probes.action_space import LEAST, TOP, by_position, sampled_mass, top_mass
-from labcore.llm.probes.answer_session import reader
+from labcore.llm.probes.answer import reader
+from labcore.runs import jobs
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER
 

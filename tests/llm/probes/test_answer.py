@@ -11,12 +11,11 @@ import torch
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.files.paths import run_folder
-from labcore.jobs import jobs
 from labcore.llm.nets.model import load
-from labcore.llm.probes import answer_session
-from labcore.llm.probes.answer import answer, quiz
-from labcore.llm.probes.answer_session import learner, reader
+from labcore.llm.probes import answer as answer_session
+from labcore.llm.probes.answer import answer, learner, quiz, reader
+from labcore.runs import jobs
+from labcore.runs.files.paths import run_folder
 from labcore.tasks.task import Score
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER
@@ -102,7 +101,7 @@ def test_a_verdict_needs_an_answer_to_compare_with(run):
             return Score(0.25, problem.answer == "abcdef")
 
     def judged(**more):
-        with patch("labcore.llm.probes.answer_session.make_task", lambda *_: Judge()):
+        with patch("labcore.llm.probes.answer.make_task", lambda *_: Judge()):
             return answer({"models": [f"{run}@2"], **ASKED, **more})["columns"][0]["answers"][0]
 
     assert (judged()["reward"], judged()["exact"]) == (0.25, True)

@@ -9,15 +9,14 @@ import pytest
 from transformers import LlamaConfig
 
 from labcore.errors import LabError
-from labcore.jobs import jobs, preview
 from labcore.llm.nets.model import load
-from labcore.llm.probes.data_preview import out_of_order
-from labcore.llm.probes.pieces import pieces
-from labcore.llm.reader import reader_of
+from labcore.llm.probes.data_preview import out_of_order, pieces, reader_of
 from labcore.llm.rendering import Rendering, ends_of
 from labcore.llm.session import LlmSession
-from labcore.spec import chat_templates
-from labcore.spec.run_spec import make
+from labcore.runs import jobs
+from labcore.runs.spec import cautions
+from labcore.runs.spec.run_spec import make
+from labcore.tasks import preview
 from labcore.tasks.file_kinds import kinds_of
 from labcore.tasks.layout_names import OTHER, described
 from labcore.tasks.task import Problem, Turn
@@ -220,7 +219,7 @@ def test_fields_that_the_user_named():
 @pytest.mark.parametrize("template, has", [(CHATML, True), (None, False)])
 def test_a_model_with_a_template_and_template_off_is_a_warning(folder, tmp_path, template, has):
     model, data = folder(byte_level(template)), written(tmp_path, [{"prompt": "a", "answer": "5"}])
-    assert chat_templates.has_template(model) is has
+    assert cautions.has_template(model) is has
     for how in ("auto", "chatml", "off"):
         spec = make(algorithm_key="grpo", task_key="prompts", model=model, data=data, knobs={"template": how})
         assert ("has a chat template, but template is off" in spec.caution()) == (has and how == "off")
@@ -230,9 +229,9 @@ def test_where_a_template_may_lie(tmp_path):
     config = '{"chat_template": "{{ 1 }}"}'
     for name, content in (("chat_template.jinja", "{{ 1 }}"), ("tokenizer_config.json", config)):
         (tmp_path / name).write_text(content)
-        assert chat_templates.has_template(str(tmp_path)) is True
+        assert cautions.has_template(str(tmp_path)) is True
         (tmp_path / name).unlink()
-    assert chat_templates.has_template(str(tmp_path)) is False and chat_templates.has_template("tiny") is False
+    assert cautions.has_template(str(tmp_path)) is False and cautions.has_template("tiny") is False
     (tmp_path / "tokenizer_config.json").write_text("{")
-    assert chat_templates.has_template(str(tmp_path)) is False
-    assert chat_templates.has_template("no-org/not-in-the-cache") is None
+    assert cautions.has_template(str(tmp_path)) is False
+    assert cautions.has_template("no-org/not-in-the-cache") is None

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from app.training.own_data import asked_of
-from labcore.files import bases
-from labcore.jobs import jobs
 from labcore.llm.probes.first_answers import first_answers
-from labcore.spec.run_spec import base_spec, make
+from labcore.runs import jobs
+from labcore.runs.files import bases
+from labcore.runs.spec.run_spec import base_spec, make
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import torch
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.files.paths import run_folder
-from labcore.jobs import jobs
 from labcore.llm.nets.model import load
 from labcore.llm.probes.next_token import TEMPERATURES, TOP, next_token
+from labcore.runs import jobs
+from labcore.runs.files.paths import run_folder
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER
 

@@ -15,11 +15,10 @@ from labcore.catalog.choices import SURROGATE
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.jobs import jobs
 from labcore.llm.experience import collect, seen_by
 from labcore.llm.loops import online
 from labcore.llm.nets.forward import plain
-from labcore.llm.probes.answer_session import learner
+from labcore.llm.probes.answer import learner
 from labcore.llm.probes.one_batch import (
     as_of,
     cosines,
@@ -34,6 +33,7 @@ from labcore.llm.probes.one_batch import (
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import selective_log_softmax
+from labcore.runs import jobs
 from tests.llm import tools
 from tests.llm.runs_on_disk import saved
 

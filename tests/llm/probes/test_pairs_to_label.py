@@ -8,11 +8,12 @@ import pytest
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.jobs import jobs, labels
 from labcore.llm.generation import token_logprobs
 from labcore.llm.loops.preference import encode
-from labcore.llm.probes.answer_session import reader
-from labcore.spec.run_spec import make
+from labcore.llm.probes.answer import reader
+from labcore.runs import jobs
+from labcore.runs.spec.run_spec import make
+from labcore.tasks import labels
 from labcore.tasks.task import Pair
 from tests.llm.runs_on_disk import saved
 from tests.llm.tools import TINIER

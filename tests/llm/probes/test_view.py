@@ -15,7 +15,7 @@ from labcore.llm.loops import online
 from labcore.llm.nets import forward
 from labcore.llm.nets.micro_batches import Room
 from labcore.llm.probes import view
-from labcore.llm.probes.met import StepTokens
+from labcore.llm.probes.token_records import StepTokens
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.maths.kl import k3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.files.artifacts import cache, fetch, object_store, publisher
-from labcore.store.store import Store
+from labcore.runs.files.artifacts import cache, fetch, object_store, publish
+from labcore.runs.store.store import Store
 from tests.workers.two_homes.tools import Machines
 
 
@@ -18,7 +18,7 @@ def machines(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_STORE", f"sqlite:///{tmp_path / 'lab.db'}")
     monkeypatch.setattr(fetch, "FRESH_SECONDS", -1)
     monkeypatch.setattr(fetch, "AWAY_SECONDS", -1)
-    monkeypatch.setattr(publisher, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(publish, "RETRY_SECONDS", 0.01)
     object_store._opened.cache_clear()
     found.at("a")
     return found

@@ -9,10 +9,10 @@ import pytest
 
 from app.training import files
 from labcore.errors import LabError
-from labcore.files import checkpoints as checkpoint
-from labcore.files import uploads
-from labcore.files.artifacts import cache, deletion, fetch, manifest, object_store, publish, publisher, state
-from labcore.files.paths import run_folder
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import uploads
+from labcore.runs.files.artifacts import cache, changes, deletion, fetch, manifest, object_store, publish
+from labcore.runs.files.paths import run_folder
 from tests.runs import fake
 from tests.workers.tools import run
 from tests.workers.two_homes.tools import STEPS, interrupt, whole
@@ -47,9 +47,9 @@ def test_what_is_not_published_or_live_or_just_used_stays(machines, store, old, 
     assert run(store, run_id) == "finished"
     small(monkeypatch, 1)
     assert cache.trim(lambda: {run_id}) == 0  # live
-    state.set_changed(run_id)
+    changes.set_changed(run_id)
     assert cache.trim(set) == 0  # not published
-    state.set_published(run_id, object_store.opened().begin())
+    changes.set_published(run_id, object_store.opened().begin())
     monkeypatch.setattr(cache, "USED_SECONDS", 3600)
     assert cache.trim(set) == 0  # just used
     for path in (run_folder(run_id) / "checkpoints").iterdir():
@@ -72,7 +72,7 @@ def test_the_last_copy_of_an_upload_is_not_dropped(machines, old, monkeypatch):
     unit, shared = f"uploads/{first.name}", object_store.opened()
     assert not manifest.read(shared, unit)
     assert cache.trim(set) == 0 and upload.read_bytes() == b"x" * 2000
-    assert publisher.unpublished(shared) == [unit]  # the lab sends it again
+    assert publish.unpublished(shared) == [unit]  # the lab sends it again
     publish.publish(shared, unit)
     assert cache.trim(set) > 0 and not upload.exists() and fetch.there(upload)
 

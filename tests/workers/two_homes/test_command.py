@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from labcore.cli.main import main
-from labcore.files.artifacts import manifest
-from labcore.files.paths import run_folder
+from labcore.runs.files.artifacts import manifest
+from labcore.runs.files.paths import run_folder
 from tests.runs import fake
 from tests.workers.tools import run
 from tests.workers.two_homes.tools import STEPS, objects

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app.training import files
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import object_store
-from labcore.files.paths import run_folder
-from labcore.jobs import models
-from labcore.shelf import disk
+from labcore.runs import models
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import object_store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.lists import cleanup
 from labcore.workers.publishing import OfLab
 from tests.runs import fake
 from tests.workers.tools import run
@@ -47,7 +47,7 @@ def test_a_clean_up_deletes_in_the_store_too(machines, store):
     assert run(store, run_id) == "finished"
     machines.at("b")
     with OfLab(store) as lab:
-        disk.delete_spare(run_id)
+        cleanup.delete_spare(run_id)
         assert lab.flush()
     machines.at("c")
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 60]

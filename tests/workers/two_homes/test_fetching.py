@@ -12,16 +12,15 @@ from app.training import files
 from labcore.errors import LabError
 from labcore.exports.capsules import packing
 from labcore.exports.folder import export_run
-from labcore.files import bases, uploads
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import deletion, fetch, object_store
-from labcore.files.paths import run_folder
-from labcore.jobs import models
 from labcore.llm.nets.folder import find
-from labcore.runs import versions
+from labcore.runs import models, versions
+from labcore.runs.files import bases, uploads
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import deletion, fetch, object_store
+from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec, steps_to_fork
-from labcore.spec import model_names
-from labcore.spec.run_spec import RunSpec, base_spec, make
+from labcore.runs.spec import model_names
+from labcore.runs.spec.run_spec import RunSpec, base_spec, make
 from labcore.tasks.task import make_task
 from tests.runs import fake
 from tests.workers.tools import run

@@ -8,11 +8,11 @@ import psutil
 import pytest
 
 from labcore.errors import LabError
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import fetch, object_store, publisher, state
-from labcore.files.paths import run_folder
-from labcore.spec.run_spec import make
-from labcore.store.store import Store
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import changes, fetch, object_store, publish
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.store import Store
 from labcore.workers import publishing
 from labcore.workers.launcher import Launcher
 from labcore.workers.publishing import OfLab
@@ -28,7 +28,7 @@ def test_all_is_published_before_the_end_is_said(machines, store, monkeypatch):
     def set_state(self, run_id, state_, *given, **named):
         if state_ == "finished":
             at_the_end.extend([fetch.checkpoints(run_id), fetch.files(run_id, "samples"), fetch.files(run_id, "run"),
-                               state.is_published(run_id, object_store.opened().begin())])
+                               changes.is_published(run_id, object_store.opened().begin())])
         real(self, run_id, state_, *given, **named)
 
     monkeypatch.setattr(Store, "set_state", set_state)
@@ -65,8 +65,8 @@ def test_a_store_that_stays_away_is_said_at_the_end_and_nothing_is_lost(machines
     assert fake.trained(store, run_id) == undisturbed
     machines.plug()
     store_id = object_store.opened().begin()
-    assert not state.is_published(run_id, store_id)
-    assert publisher.unpublished(object_store.opened()) == [run_id]
+    assert not changes.is_published(run_id, store_id)
+    assert publish.unpublished(object_store.opened()) == [run_id]
 
 
 def test_a_store_that_was_away_to_the_end_has_all_after_the_next_start_of_the_lab(machines, store):
@@ -103,10 +103,10 @@ def test_a_run_under_way_is_never_marked_as_published(machines, store):
 
     def look():
         until(lambda: fetch.checkpoints(run_id))
-        seen.append(state.is_published(run_id, object_store.opened().begin()))
+        seen.append(changes.is_published(run_id, object_store.opened().begin()))
 
     assert run(store, run_id, {10: look, 52: look}) == "finished"
-    assert seen == [False, False] and state.is_published(run_id, object_store.opened().begin())
+    assert seen == [False, False] and changes.is_published(run_id, object_store.opened().begin())
 
 
 def test_a_store_that_hangs_does_not_hold_a_run_that_is_asked_to_stop(machines, store, monkeypatch):

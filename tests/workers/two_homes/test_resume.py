@@ -7,11 +7,11 @@ import signal
 
 import pytest
 
-from labcore.files import checkpoints as checkpoint
-from labcore.files.artifacts import deletion, fetch, manifest, object_store
-from labcore.files.paths import run_folder
-from labcore.spec import model_names
-from labcore.spec.run_spec import make
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import deletion, fetch, manifest, object_store
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec import model_names
+from labcore.runs.spec.run_spec import make
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import kinds, learnt, run

@@ -15,9 +15,8 @@ from app.compare.place import Place
 from app.compare.sweep.at_size import figures
 from app.compare.sweep.at_size.standing import head, name
 from app.components.figure_chart import figure_chart
-from labcore.compare.ranking import Setting
-from labcore.compare.sweep_standing import Standing
-from labcore.compare.table import Group
+from labcore.analysis.compare.ranking import Setting, Standing
+from labcore.analysis.compare.table import Group
 
 POINTS = 240  # of a curve
 

@@ -14,10 +14,10 @@ from app import theme
 from app.compare.lines import Lines
 from app.compare.sweep.at_size.standing import value_words
 from app.compare.sweep.multiples import drawn
+from labcore.analysis.compare.ranking import Axis, Effect, Values
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import Metric
-from labcore.compare.ranking import Axis, Effect, Values
-from labcore.store.rows import RunRow
+from labcore.runs.store.rows import RunRow
 
 MIDDLE = ("#69727D", "#9AA4AF")  # of the median setting, light and dark
 Point = tuple[Sequence[Value | None], float]  # a setting's values, and the mean of its runs

@@ -1,4 +1,4 @@
-"""How a large sweep stands, in words: `labcore.compare.sweep_standing` says who is ahead."""
+"""How a large sweep stands, in words: `labcore.analysis.compare.ranking` says who is ahead."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from app.compare.wording import NONE
 from app.compare.wording import mean as mean_words
 from app.lab import lab
 from app.theme import number
+from labcore.analysis.compare import ranking, statistics
+from labcore.analysis.compare.ranking import Axis, Ends, Setting, Standing
+from labcore.analysis.compare.table import LAST
 from labcore.catalog.knob import Value
-from labcore.compare import statistics, sweep_standing
-from labcore.compare.ranking import Axis, Ends, Setting
-from labcore.compare.sweep_standing import Standing
-from labcore.compare.table import LAST
+from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
-from labcore.store.rows import RunRow
 
 
 @st.cache_resource(show_spinner=False)
@@ -29,7 +28,7 @@ def ends() -> Ends:
 
 def standing(sweep_id: str, rows: Sequence[RunRow], metric: str) -> Standing:
     """How the runs of a sweep stand now."""
-    return sweep_standing.standing(lab().store, Sweep(sweep_id, tuple(rows)), ends(), metric)
+    return ranking.standing(lab().store, Sweep(sweep_id, tuple(rows)), ends(), metric)
 
 
 def where(now: Standing) -> str:

@@ -10,10 +10,9 @@ from app.compare import wording
 from app.compare.sweep.at_size.standing import shown, value_words
 from app.status import STATES, name_of
 from app.theme import number
-from labcore.compare.ranking import Setting
-from labcore.compare.sweep_standing import Standing
+from labcore.analysis.compare.ranking import Setting, Standing
+from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
-from labcore.store.rows import RunRow
 
 ROWS = 20  # settings of a page
 LINKED = 12  # runs of a setting that are linked; more are counted

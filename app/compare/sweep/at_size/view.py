@@ -20,12 +20,11 @@ from app.components.figure_chart import figure_chart
 from app.held import held
 from app.lab import errors_shown, in_words, lab
 from app.tokens import literal
+from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
 from labcore.catalog.metrics import METRICS
-from labcore.compare.ranking import Setting
-from labcore.compare.sweep_standing import LARGE, Standing, offered
 from labcore.errors import LabError
 from labcore.runs import sweep
-from labcore.store.rows import ACTIVE, RunRow
+from labcore.runs.store.rows import ACTIVE, RunRow
 
 EVERY = 3.0  # seconds between two looks at a sweep that goes
 COMPARED = 8  # settings that the page Compare draws over each other

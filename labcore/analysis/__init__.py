@@ -1,0 +1,1 @@
+"""Analyses of finished and running runs: comparisons, the doctor, lessons and studies. Imports no torch."""

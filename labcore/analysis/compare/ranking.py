@@ -1,0 +1,270 @@
+"""The settings of a large sweep in order, and which knob matters: from one number of each run, not from its curve.
+
+A run that did not finish is never compared at its last step with one that did: it has no place in the order of those,
+and counts for a knob only at a step where all have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from labcore.analysis.compare import statistics
+from labcore.analysis.compare.statistics import Mean
+from labcore.analysis.compare.table import LAST, last_mean
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.metric import Metric
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
+from labcore.runs import halving, sweep
+from labcore.runs.halving import Halving
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.store import Store
+from labcore.runs.sweep import Sweep
+
+WINDOWS = (LAST, 20 * LAST)  # steps at a run's end in which its last rows are looked for first; then in all of them
+KEPT = 20_000  # values that are remembered
+
+Values = Mapping[str, float]  # run -> its number
+Point = tuple[Value | None, ...]  # the values of a setting on the axes
+
+
+class Ends:
+    """What runs come to: a metric's `last_mean`. Remembers it as long as the run makes no step more."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._lock = store, Lock()
+        self._kept: dict[tuple[str, str, int | None], tuple[int, float | None]] = {}
+
+    def values(self, rows: Sequence[RunRow], metric: str, at: int | None = None) -> dict[str, float]:
+        """Of each run its value at its last step, or at the step `at` where it has come so far; without those that
+        have none. Asks the store at most three times."""
+        with self._lock:
+            due = [row for row in rows if row.step >= (at or 1)]
+            new = [row for row in due if self._kept.get((row.id, metric, at), (-1,))[0] != (at or row.step)]
+            if len(self._kept) + len(new) > KEPT:
+                self._kept.clear()
+                new = due
+            self._read(new, metric, at)
+            found = {row.id: self._kept[row.id, metric, at][1] for row in due}
+        return {run_id: value for run_id, value in found.items() if value is not None}
+
+    def _read(self, rows: Sequence[RunRow], metric: str, at: int | None) -> None:
+        """A metric that is logged now and then needs a longer look back."""
+        for window in (*WINDOWS, None):
+            if not rows:
+                return
+            found = self._store.last_values([row.id for row in rows], metric, at, window)
+            short = []
+            for row in rows:
+                end, (steps, values) = at or row.step, found.get(row.id, ([], []))
+                if window and window < end and not (steps and steps[-1] - LAST >= end - window):
+                    short.append(row)
+                else:
+                    value = last_mean(np.array(steps), np.array(values, float)) if steps else None
+                    self._kept[row.id, metric, at] = end, value
+            rows = short
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What differs between the settings of a sweep: a knob, or the algorithm (`knob` is None). `values` in order."""
+
+    title: str
+    values: tuple[Value | None, ...]
+    of: Callable[[RunRow], Value | None]
+    knob: Knob | None = None
+
+
+def axes_of(rows: Sequence[RunRow], swept: Mapping[str, Sequence[Value]]) -> list[Axis]:
+    """The axes of a sweep, whose knobs `swept` have those values."""
+    known: dict[str, Knob] = {}
+    names: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if (which := (row.spec.algorithm, row.spec.mix)) not in names:
+            names[which] = row.spec.row.label
+            known |= {knob.key: knob for knob in knobs_of(row.spec.row, row.spec.task_row)}
+    found = [Axis("Algorithm", tuple(names.values()), lambda row: names[row.spec.algorithm, row.spec.mix])] if len(
+        names) > 1 else []
+    for key, values in swept.items():
+        if knob := known.get(key):
+            order = sorted(values) if knob.type in (int, float) else values
+            there = any(key not in row.spec.knobs for row in rows)
+            found.append(Axis(knob.title, (*order, *([None] if there else [])), _value(key), knob))
+    return found
+
+
+def _value(key: str) -> Callable[[RunRow], Value | None]:
+    return lambda row: row.spec.knobs.get(key)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The runs of one point of a sweep. `mean` is over those that finished; None where none has."""
+
+    values: Point
+    runs: tuple[RunRow, ...]
+    results: Values
+    mean: Mean | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of its runs finished, so that it has a rank."""
+        return self.mean is not None and self.mean.count == len(self.runs)
+
+    @property
+    def over(self) -> bool:
+        """Whether each of its runs finished or was stopped early: what it comes to is known."""
+        return all(run.state == "finished" or run.early for run in self.runs)
+
+    @property
+    def furthest(self) -> int:
+        return max(run.step for run in self.runs)
+
+
+def ranking(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values, metric: str) -> list[Setting]:
+    """The settings: first those whose runs all finished, the best first, then those of which some did, then the others,
+    by how far they came. `values` are the runs' at their last steps."""
+    found: dict[Point, list[RunRow]] = {}
+    for row in rows:
+        found.setdefault(tuple(axis.of(row) for axis in axes), []).append(row)
+    sign = 1 if METRICS[metric].better == "lower" else -1
+
+    def order(setting: Setting) -> tuple[Any, ...]:
+        last = [values[run.id] for run in setting.runs if run.id in values]
+        shown = setting.mean.mean if setting.mean else fmean(last) if last else 0.0
+        return not setting.whole, setting.mean is None, 0 if setting.mean else -setting.furthest, sign * shown
+
+    return sorted((_setting(point, runs, values) for point, runs in found.items()), key=order)
+
+
+def _setting(point: Point, runs: Sequence[RunRow], values: Values) -> Setting:
+    ended = [values[run.id] for run in runs if run.state == "finished" and run.id in values]
+    return Setting(point, tuple(runs), {run.id: values[run.id] for run in runs if run.id in values},
+                   statistics.mean(np.array(ended)) if ended else None)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an axis alone explains of the differences between runs: `share` of their variance, ω²; None where nothing is
+    left to tell it from noise. `means` by its values."""
+
+    axis: Axis
+    share: float | None
+    means: Mapping[Value | None, float]
+
+
+def effects(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> list[Effect]:
+    """The axes with what they explain, the most first; `values` are the runs' at a place where they can be compared.
+
+    The share is ω² (`labcore.analysis.compare.statistics`), an estimate for each axis by itself: shares need not add up
+    to 1, and what knobs do together is in none of them.
+    """
+    by_axis = [_parts(rows, [axis], values) for axis in axes]
+    factors = [statistics.sums(parts.values()) for parts in by_axis]
+    error = statistics.error_of(statistics.sums(_parts(rows, axes, values).values()), factors)
+    found = [Effect(axis, None if error is None else statistics.omega_squared(factor, error),
+                    {value: fmean(parts[value,]) for value in axis.values if (value,) in parts})
+             for axis, parts, factor in zip(axes, by_axis, factors, strict=True)]
+    return sorted(found, key=lambda effect: -(effect.share or 0.0))
+
+
+def of_seeds(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> float | None:
+    """The variance between runs of one setting, as a share of that of all runs; None where no setting has two runs."""
+    return statistics.noise(_parts(rows, axes, values).values())
+
+
+def _parts(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> dict[Point, list[float]]:
+    """The numbers of the runs that have one, by where they are on these axes."""
+    parts: dict[Point, list[float]] = {}
+    for row in rows:
+        if row.id in values:
+            parts.setdefault(tuple(axis.of(row) for axis in axes), []).append(values[row.id])
+    return parts
+
+
+# ---------------------------------------------------------------- sweep standing
+# How a large sweep stands, from one number of each run: by which metric, which runs count, and what is ranked.
+#
+# The page and the command line ask here, so that both name the same winner.
+
+LARGE = 64  # runs; of as many each setting has a chart of its own, and each run a line in a list
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The runs of a sweep by a metric. `aside` are those left out since a knob was changed mid-run; `values` are at the
+    runs' last steps, `first` at the first judgement of early stopping where there is one."""
+
+    rows: tuple[RunRow, ...]
+    aside: int
+    metric: Metric
+    axes: tuple[Axis, ...]
+    early: Halving | None
+    values: Values
+    first: Values
+
+    @property
+    def active(self) -> bool:
+        return any(row.state in ACTIVE for row in self.rows)
+
+    @cached_property
+    def ranked(self) -> list[Setting]:
+        return ranking(self.rows, self.axes, self.values, self.metric.key)
+
+    @cached_property
+    def alike(self) -> Values:
+        """The values of runs where they can be compared for a knob: before any is stopped early, or at their ends."""
+        if self.early:
+            return self.first
+        done = {row.id for row in self.rows if row.state == "finished"}
+        return {run: value for run, value in self.values.items() if run in done}
+
+    @cached_property
+    def effects(self) -> list[Effect]:
+        return effects(self.rows, self.axes, self.alike)
+
+    @cached_property
+    def of_seeds(self) -> float | None:
+        return of_seeds(self.rows, self.axes, self.alike)
+
+    @cached_property
+    def ended(self) -> list[Setting]:
+        """The settings to draw, in their order: those whose runs all ended as they were to. Where there is none and
+        none is to come, all that have a number."""
+        over = [setting for setting in self.ranked if setting.over and setting.results]
+        return over if over or self.active else [setting for setting in self.ranked if setting.results]
+
+    def extremes(self) -> Mapping[str, Setting]:
+        """The best, the median and the worst of those; of two the best and the worst. Empty where the metric has no
+        better."""
+        there = self.ended
+        if not there or not self.metric.better:
+            return {}
+        places = {"Best": 0, "Median": len(there) // 2, "Worst": len(there) - 1}
+        return {name: there[place] for name, place in places.items() if not place or name == "Worst" or len(there) > 2}
+
+
+def standing(store: Store, found: Sweep, ends: Ends, metric: str = "") -> Standing:
+    """How a sweep stands now, by `metric` or by the usual one."""
+    early, moved = sweep.early_stopping(store, found.id), store.moved(found.id)
+    kept = tuple(row for row in found.runs if row.id not in moved)
+    key = metric or (early.metric if early else offered(found.runs)[0])
+    axes = tuple(axes_of(kept, Sweep(found.id, kept).axes))
+    return Standing(kept, len(found.runs) - len(kept), METRICS[key], axes, early, ends.values(kept, key),
+                    ends.values(kept, key, early.min_steps) if early else {})
+
+
+def offered(rows: Sequence[RunRow]) -> list[str]:
+    """The metrics that can be asked for: of the runs' charts, those that say what is better first."""
+    specs = {(row.spec.algorithm, row.spec.mix): row.spec for row in rows}.values()
+    better = [key for spec in specs for key in halving.metrics_of(spec)]
+    drawn = [key for spec in specs for panel in spec.row.charts(spec.task_row) for key in PANELS[panel].metrics]
+    return list(dict.fromkeys([*better, *(key for key in drawn if METRICS[key].about == "training")]))

@@ -1,0 +1,325 @@
+"""What can be said over seeds: means with their uncertainty, and whether one group of runs beats another.
+
+Every run is one observation; a group's seeds are drawn again with replacement, 2000 times, always alike. Left out:
+pairing by seed, since equal seeds do not make different algorithms see equal luck.
+
+Source: Agarwal et al. 2021, arXiv:2108.13264 (probability of improvement, percentile bootstrap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from math import comb, lgamma
+from typing import Literal
+
+import numpy as np
+
+# ---------------------------------------------------------------- variance
+# Analysis of variance of one number for each run: what a factor explains of it, and what chance between repetitions.
+#
+# Sums of squares of parts are divided by their degrees of freedom: without that pure noise with two seeds a setting
+# would seem half explained by settings, and a factor of many values would seem to matter. Letters: N runs in k parts, y
+# a run's number, ȳ the mean of all, ȳ_g that of a part.
+
+Part = Sequence[float]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of squares and their degrees of freedom: SST = Σ (y − ȳ)² with N − 1, SSW = Σ_g Σ (y − ȳ_g)² with N − k."""
+
+    total: float
+    of_total: int
+    within: float
+    of_within: int
+
+    @property
+    def between(self) -> float:
+        """SSB = SST − SSW, with k − 1."""
+        return self.total - self.within
+
+    @property
+    def of_between(self) -> int:
+        return self.of_total - self.of_within
+
+
+def sums(parts: Collection[Part]) -> Sums:
+    """The sums of squares of runs in parts, none of them empty."""
+    every = np.concatenate([np.asarray(part, float) for part in parts]) if parts else np.zeros(0)
+    within = sum(float(((np.asarray(part) - np.mean(part)) ** 2).sum()) for part in parts)
+    total = float(((every - every.mean()) ** 2).sum()) if every.size else 0.0
+    return Sums(total, max(every.size - 1, 0), within, every.size - len(parts))
+
+
+def noise(parts: Collection[Part]) -> float | None:
+    """(SSW / (N − k)) / (SST / (N − 1)) over parts of two or more: the variance within parts as a share of that of all.
+
+    Of pure noise it is 1 on average, and may be above by chance. None where no part has two.
+
+    >>> noise([[1, 3], [2, 4], [9]])  # the 9 is left out: (4 / 2) / (5 / 3)
+    1.2
+    """
+    found = sums([part for part in parts if len(part) > 1])
+    if not found.of_within:
+        return None
+    return (found.within / found.of_within) / (found.total / found.of_total) if found.total > 0 else 0.0
+
+
+def omega_squared(factor: Sums, error: float) -> float:
+    """ω² = (SSB − (k − 1) · MSE) / (SST + MSE), at least 0: the share of the variance that a factor explains, without
+    what as many parts of pure noise would. `error` is MSE, the mean square that the factors leave.
+
+    Source: Hays 1963, Statistics for Psychologists; Olejnik and Algina 2003, Psychological Methods 8(4).
+
+    >>> omega_squared(sums([[0, 1, 0, 1], [2, 3, 2, 3]]), error=0.25)  # (8 - 0.25) / (10 + 0.25)
+    0.7560975609756098
+    """
+    if factor.total <= 0:
+        return 0.0
+    return max(0.0, (factor.between - factor.of_between * error) / (factor.total + error))
+
+
+def error_of(settings: Sums, factors: Sequence[Sums]) -> float | None:
+    """MSE: the mean square within settings. Where no setting has two runs, what factors alone leave of all, so that
+    what they do together counts as noise; None where they leave nothing."""
+    if settings.of_within:
+        return settings.within / settings.of_within
+    left = settings.of_total - sum(factor.of_between for factor in factors)
+    rest = settings.total - sum(factor.between for factor in factors)
+    return max(0.0, rest) / left if left > 0 else None
+
+
+# ---------------------------------------------------------------- proportion
+# A share of successes among independent tries, with its exact interval.
+
+HALVINGS = 60
+
+
+def interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """The Clopper–Pearson interval of `right` of `count`: the shares under which that is not too rare on either side.
+
+    Source: Clopper and Pearson 1934, Biometrika 26:404.
+
+    >>> [round(edge, 4) for edge in interval(8, 10)], interval(0, 0)
+    ([0.4439, 0.9748], (0.0, 1.0))
+    """
+    if not 0 <= right <= count:
+        raise ValueError(f"{right} of {count} is no share")
+    tail = (1 - level) / 2
+    low = _solve(lambda p: _at_least(right, count, p) - tail) if right else 0.0
+    high = 1 - _solve(lambda p: _at_least(count - right, count, p) - tail) if right < count else 1.0
+    return low, high
+
+
+def _at_least(right: int, count: int, p: float) -> float:
+    """P(X ≥ right) of X ~ Binomial(count, p); it rises with p."""
+    found = np.arange(right, count + 1)
+    ways = np.array([lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1) for k in found])
+    return float(np.exp(ways + found * np.log(p) + (count - found) * np.log1p(-p)).sum())
+
+
+def _solve(rising: Callable[[float], float]) -> float:
+    """Where a rising function of p in (0, 1) is 0."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
+
+
+# ---------------------------------------------------------------- statistics
+
+RESAMPLES = 2000
+LEVEL = 0.95
+FEWEST = 3  # seeds on each side for a verdict: two against two differ fully by chance in one case of three
+SIGNIFICANCE = 0.1  # the least that three seeds against three can reach; their bootstrap alone is too sure of itself
+_EXACT = 1000  # divisions of the seeds into two sides that are all counted; of more, a sample
+
+Verdict = Literal["A", "B", "tie", "none"]
+_MIRRORED: dict[Verdict, Verdict] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over `count` seeds with its 95 % band; the band is None for fewer than two."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A against B. `p` is P(A > B) over the seeds, with its 95 % interval; None with one seed on a side.
+
+    `p_value` is the permutation test's: how often seeds assigned to the two sides at random differ at least as much.
+    """
+
+    p: float
+    low: float | None
+    high: float | None
+    p_value: float
+    verdict: Verdict
+
+    @property
+    def mirrored(self) -> Comparison:
+        """B against A."""
+        low, high = None if self.high is None else 1 - self.high, None if self.low is None else 1 - self.low
+        return Comparison(1 - self.p, low, high, self.p_value, _MIRRORED[self.verdict])
+
+
+def mean(values: np.ndarray) -> Mean:
+    """The mean of (S,) values, one per seed, with its band. Raises ValueError where there is none."""
+    values = np.asarray(values, float)
+    if values.ndim != 1 or not values.size:
+        raise ValueError("a mean needs at least one value")
+    middle, low, high = band(values[:, None])
+    return Mean(float(middle[0]), None if low is None else float(low[0]), None if high is None else float(high[0]),
+                values.size)
+
+
+def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """(mean, low, high) over the S seeds of (S, G) values, (G,) each; NaN where not all seeds have one.
+
+    A mean of those that are there would jump wherever a seed ends. The band is the percentile bootstrap; None for one
+    seed. All places use the same draws, so that the band is a band of curves.
+    """
+    values = np.asarray(values, float)
+    count = len(values)
+    middle = values.mean(0)
+    if count < 2:
+        return middle, None, None
+    return middle, *_band(values)
+
+
+def gap(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """(mean(a) − mean(b), low, high) of (S, G) and (U, G) curves, as `band`: both groups are drawn again.
+
+    No band where a side has one seed.
+    """
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    middle = a.mean(0) - b.mean(0)
+    if min(len(a), len(b)) < 2:
+        return middle, None, None
+    return middle, *_band(a, -b)
+
+
+def _band(*sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The middle 95 % of the sum of the sides' means, each (S, G) drawn again; NaN where a seed has no value."""
+    values = np.concatenate(sides)
+    whole = np.isfinite(values).all(0)
+    low, high = np.full(whole.shape, np.nan), np.full(whole.shape, np.nan)
+    shares, times = _joint_draws(*(len(side) for side in sides))
+    low[whole], high[whole] = _interval(shares @ values[:, whole], times)
+    return low, high
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> Mean:
+    """mean(a) − mean(b) of (S,) and (U,) values, with its band: both groups are drawn again. `count`: the fewer."""
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    apart, fewer = float(a.mean() - b.mean()), min(a.size, b.size)
+    if fewer < 2:
+        return Mean(apart, None, None, fewer)
+    rng = np.random.default_rng(0)
+    low, high = _interval(redrawn(a, rng) - redrawn(b, rng))
+    return Mean(apart, float(low), float(high), fewer)
+
+
+def p_better(a: np.ndarray, b: np.ndarray) -> float:
+    """P(A > B) = mean over all pairs of 1[a > b] + ½ 1[a = b]. (S,), (U,) -> 1"""
+    return float(_wins(a, b).mean())
+
+
+def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparison:
+    """A against B: (S,) and (U,) values, one per seed. With `better` "lower" the smaller value wins.
+
+    A tie where the interval contains ½ or the permutation test has p > 0.1. Three against three differ only where all
+    of one side lie above all of the other. No verdict, "none", where a side has fewer than three seeds.
+    """
+    sign = -1.0 if better == "lower" else 1.0
+    a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
+    p, low, high = p_better(a, b), None, None
+    if min(a.size, b.size) > 1:
+        rng = np.random.default_rng(0)
+        shares = _draws(a.size, rng), _draws(b.size, rng)
+        found = _interval(np.einsum("ra,ab,rb->r", shares[0], _wins(a, b), shares[1], optimize=True))
+        low, high = float(found[0]), float(found[1])
+    p_value = _p_value(a, b, p)
+    if low is None or high is None or min(a.size, b.size) < FEWEST:
+        verdict: Verdict = "none"
+    elif low <= 0.5 <= high or p_value > SIGNIFICANCE + 1e-12:
+        verdict = "tie"
+    else:
+        verdict = "A" if p > 0.5 else "B"
+    return Comparison(p, low, high, p_value, verdict)
+
+
+def _wins(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(S, U): 1 where a beats b, ½ where they are equal."""
+    a, b = np.asarray(a, float)[:, None], np.asarray(b, float)[None]
+    won: np.ndarray = (a > b) + 0.5 * (a == b)
+    return won
+
+
+def redrawn(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The means of (S,) values, one per seed, when the seeds are drawn again: (RESAMPLES,)"""
+    means: np.ndarray = _draws(values.size, rng) @ values
+    return means
+
+
+def _draws(count: int, rng: np.random.Generator) -> np.ndarray:
+    """(RESAMPLES, count): how large a share each seed has in each draw of `count` seeds with replacement."""
+    drawn = rng.integers(count, size=(RESAMPLES, count))
+    shares: np.ndarray = (drawn[:, :, None] == np.arange(count)).sum(1) / count
+    return shares
+
+
+@cache
+def _joint_draws(*counts: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """(D, Σ counts): the shares of all sides' seeds in each draw, and how often it came, (D,).
+
+    Few seeds have few draws that differ, which saves most of the work; of many all are kept, and nothing is counted.
+    """
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([_draws(count, rng) for count in counts], axis=1)
+    different, times = np.unique(drawn, axis=0, return_counts=True)
+    return (different, times) if len(different) <= RESAMPLES // 8 else (drawn, None)
+
+
+def _interval(drawn: np.ndarray, times: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The middle 95 % over the first axis, whose rows came so many `times`: once each if that is not said."""
+    tail = (1 - LEVEL) / 2
+    if times is None:
+        low, high = np.quantile(drawn, (tail, 1 - tail), axis=0)
+        return low, high
+    order = np.argsort(drawn, axis=0)
+    ordered, ranks = np.take_along_axis(drawn, order, axis=0), np.cumsum(times[order], axis=0)
+
+    def at(share: float) -> np.ndarray:
+        place = share * (times.sum() - 1)
+        below, above = (np.take_along_axis(ordered, (ranks > rank).argmax(0)[None], axis=0)[0]
+                        for rank in (np.floor(place), np.ceil(place)))
+        between: np.ndarray = below + (above - below) * (place % 1)
+        return between
+
+    return at(tail), at(1 - tail)
+
+
+def _p_value(a: np.ndarray, b: np.ndarray, p: float) -> float:
+    """The share of divisions of all seeds into sides of these sizes with |P(A > B) − ½| at least as large."""
+    both, count = np.concatenate([a, b]), a.size + b.size
+    wins = _wins(both, both)
+    if comb(count, a.size) <= _EXACT:
+        sides = np.zeros((comb(count, a.size), count))
+        for row, chosen in zip(sides, combinations(range(count), a.size), strict=True):
+            row[list(chosen)] = 1
+    else:
+        order = np.random.default_rng(0).permuted(np.tile(np.arange(count), (RESAMPLES, 1)), axis=1)
+        sides = (order < a.size).astype(float)
+        sides[0] = np.arange(count) < a.size  # the division that was found is one of them: never 0
+    found = np.einsum("ri,ij,rj->r", sides, wins, 1 - sides, optimize=True) / (a.size * b.size)
+    return float((np.abs(found - 0.5) >= abs(p - 0.5) - 1e-12).mean())

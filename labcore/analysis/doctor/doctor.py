@@ -1,0 +1,135 @@
+"""The doctor at a run's side: takes its rows one by one, looks every few steps, and says what begins and what ends."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from labcore.analysis.doctor.finding import Change, Finding
+from labcore.analysis.doctor.rules import NOT_FINITE, READS, RULES, URGENT, Rule, ordered
+from labcore.analysis.doctor.run_view import Memory, Patient, Turn
+from labcore.catalog.knob import Value
+from labcore.runs.knob_history import KnobHistory
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.store.rows import Event, Step
+
+EVERY = 5  # steps between two looks
+CLOSES = 3  # looks in a row after which a finding has passed
+LASTS = 10  # looks after which it has passed although nothing was done about it
+MOST_TURNS = 50  # of knobs that are remembered
+EVENT = "doctor"  # kind of event
+
+
+class Doctor:
+    """What holds of one run, step after step. Without a spec it is one of another tool: its knobs are not known."""
+
+    def __init__(self, spec: RunSpec | None = None):
+        self._memory = Memory(READS)
+        self._patient = Patient(self._memory) if spec is None else Patient(
+            self._memory, spec.knobs, {knob.key: knob for knob in spec.declared})
+        self._knobs = dict(self._patient.knobs)
+        self._turns: deque[Turn] = deque(maxlen=MOST_TURNS)  # the newest
+        self._open: dict[str, Finding] = {}
+        self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
+        self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
+        self._taken = 0
+
+    @property
+    def step(self) -> int:
+        """The last step that it was given."""
+        return self._memory.step
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What holds, the most severe first."""
+        return ordered(list(self._open.values()))
+
+    def changed_since(self, logged: Iterable[Finding]) -> list[Change]:
+        """What began or ended between the findings of a log and those that hold now."""
+        before, now = {found.rule for found in logged}, self._open
+        return [Change(self.step, rule, now.get(rule)) for rule in sorted(before ^ now.keys())]
+
+    def take(self, step: int, metrics: Mapping[str, float], knobs: Mapping[str, Value] | None = None) -> list[Change]:
+        """Take a row, with the knobs that it was made with; what began and ended by it, mostly nothing."""
+        if step <= self.step:
+            return []
+        self._memory.add(step, metrics)
+        self._taken += 1
+        for key, value in (knobs or {}).items():
+            if key in self._patient.declared and value != self._knobs[key]:
+                self._turns.append(Turn(key, step, self._knobs[key], value))
+        self._knobs = dict(knobs or self._knobs)  # the knobs of a session change in place
+        rules = RULES if self._taken % EVERY == 0 else URGENT
+        patient = replace(self._patient, knobs=self._knobs, turns=tuple(self._turns))
+        return [change for rule in rules if (change := self._look(rule, patient))]
+
+    def diverged(self, step: int, message: str) -> Change:
+        """What ended the run: a number at `step` that is not finite. No row has it; `message` is that of the run."""
+        evidence, _, fix = message.partition(": ")
+        patient = replace(self._patient, knobs=self._knobs)
+        finding = Finding("A number is not finite", f"{evidence[:1].lower()}{evidence[1:]}",
+                          f"{fix[:1].upper()}{fix[1:]}", rule=NOT_FINITE, began=step,
+                          **patient.scaled("learning_rate", 1 / 3))
+        self._open[NOT_FINITE] = finding
+        return Change(step, NOT_FINITE, finding)
+
+    def _look(self, rule: Rule, patient: Patient) -> Change | None:
+        held = rule.key in self._open
+        found = rule.look(replace(patient, held=held))
+        if (found is not None) == held:
+            self._seen.pop(rule.key, None)
+            return None
+        seen = self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
+        if not held and seen == 1:
+            self._began[rule.key] = _easing(rule, patient)
+        if seen < (self._looks_to_close(rule, patient) if held else rule.opens):
+            return None
+        del self._seen[rule.key]
+        if found is None:
+            del self._open[rule.key]
+        else:
+            self._open[rule.key] = found
+        return Change(self.step, rule.key, found)
+
+    def _looks_to_close(self, rule: Rule, patient: Patient) -> int:
+        """CLOSES where a knob that eases what the rule found is lower since, where the run has none or came through."""
+        now, before = _easing(rule, patient), self._began[rule.key]
+        eased = not now or patient.solved or any(now[key] < before[key] for key in now)
+        return CLOSES if eased else LASTS
+
+
+def _easing(rule: Rule, patient: Patient) -> dict[str, float]:
+    """The knobs of the run that ease what a rule finds where they are lower, as they are now."""
+    return {key: float(patient.knobs[key]) for key in rule.eased_by if key in patient.declared}
+
+
+def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] = ()) -> tuple[Doctor, list[Change]]:
+    """The doctor after all of a run's steps, and what it said on the way."""
+    doctor, history = Doctor(spec), KnobHistory(spec, events) if spec else None
+    said = [change for step in steps
+            for change in doctor.take(step.step, step.metrics, history.at(step.step) if history else None)]
+    return doctor, said
+
+
+def payload(change: Change) -> dict[str, object]:
+    """What the event of a change holds."""
+    return change.finding.payload if change.finding else {"rule": change.rule, "holds": False,
+                                                          "text": f"passed: {change.rule.replace('_', ' ')}"}
+
+
+def said(events: Iterable[Event]) -> list[Change]:
+    """What the doctor said in the events of a run, in their order; `finding` is None where a rule has passed."""
+    return [Change(event.step, event.payload["rule"], Finding.of(event.payload) if event.payload["holds"] else None)
+            for event in events if event.kind == EVENT]
+
+
+def holding(events: Iterable[Event], step: int | None = None) -> list[tuple[int, Finding]]:
+    """What held at a step (None: now), each with the step at which it began, the most severe first."""
+    found: dict[str, tuple[int, Finding]] = {}
+    for change in said(events):
+        if step is None or change.step <= step:
+            found.pop(change.rule, None)
+            if change.finding:
+                found[change.rule] = change.step, change.finding
+    return [found[each.rule] for each in ordered([each for _, each in found.values()])]

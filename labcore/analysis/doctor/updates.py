@@ -1,0 +1,231 @@
+"""Rules about updates: their size, their clip, the critic, and how far they have led."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from labcore.analysis.doctor.finding import Finding, Severity
+from labcore.analysis.doctor.run_view import Patient, number, share
+from labcore.analysis.doctor.signal import no_signal, stronger_kl
+from labcore.catalog import choices, inactive
+from labcore.catalog.conditions import ONE_UPDATE
+from labcore.catalog.metrics import METRICS
+
+# A clip share of 0.1 to 0.2 is usual for PPO (Huang et al. 2022, "37 implementation details"); above 0.3 the passes
+# over a batch mostly fight the clip. Ratios of sequences are clipped by whole completions, many of them by design.
+CLIPPED = 0.3
+CLIPPED_SEQUENCES = 0.5  # a starting guess
+JUMP = 5.0  # times its own median before: far beyond the noise of a batch
+JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
+LEAP = 1.0  # nats/token by one step: usual updates move a policy by hundredths, and k3 is noisy by tenths
+GRADIENT_JUMP = 10.0
+GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
+# Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
+STEP_KL = 0.15
+# One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. A starting guess.
+KL_FAR = 1.0
+KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within twenty steps, and no longer small (nats/token)
+CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
+BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
+ENOUGH_TINY = 40  # rows without a clipped token before updates are taken for tiny
+AT_OPTIMUM = 0.01  # nats/completion between the policy and π*: a hundred samples can hardly tell them apart
+TINY = 1.02  # the largest ratio of a batch: a tenth of the usual clip range ε = 0.2
+ENOUGH = 20  # rows without a clipped token before it is taken for one update per batch
+LOSS_ZERO = 0.01  # of the gradient's norm
+GRADIENT_LIVES = 0.01
+# A quarter of the usual clip range ε = 0.2: the ratio is off by this much before anything was learnt.
+MISMATCH = 0.05
+MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
+FEW = 5  # rows
+LOSSES = ("loss", "policy_loss", "value_loss", "grad_norm", "kl", "entropy", "reward")  # NaN in them ends all learning
+_UPDATES = ("updates_per_batch", "epochs", "mini_batches")
+STEP_SIZE = ("learning_rate", *_UPDATES)  # knobs: lower ones make smaller steps
+_ONE = (("updates_per_batch", 2), ("epochs", 2))
+# Knobs of what acts on the ratio.
+_CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
+
+
+def not_finite(patient: Patient) -> Finding | None:
+    """A loss, or what it is made of, is NaN or infinite from some step on.
+
+    A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
+    longer than it ever was.
+    """
+    found = [(key, each) for key in LOSSES if (each := patient.memory.not_finite.get(key)) and
+             each.count > each.longest]
+    if not found:
+        return None
+    began = min(each.since for _, each in found)
+    said = ", ".join(f"{METRICS[key].inline} {_not_finite(each.value)} from step {each.since:,} on"
+                     for key, each in found)
+    return Finding(f"{METRICS[found[0][0]].label} is {_not_finite(found[0][1].value)}", said,
+                   f"Go back to a checkpoint from before step {began:,}, with a lower learning rate.", began=began,
+                   **patient.scaled("learning_rate", 1 / 3))
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if value != value else "infinite"
+
+
+def loss_is_zero(patient: Patient) -> Finding | None:
+    """On policy with centred advantages the loss is near 0 whatever is learnt."""
+    if not (_one_update(patient) if patient.knobs else _seems_on_policy(patient)):
+        return None
+    loss, norm = (abs(patient["loss"].mean()), patient["grad_norm"].mean())
+    if norm < GRADIENT_LIVES or not patient.below(loss, LOSS_ZERO * norm):
+        return None
+    return Finding("A loss near 0 is normal here", f"loss {number(patient['loss'].mean())}, gradient norm "
+                   f"{number(norm)} in {patient.when('loss')}; with centred advantages and ratios of 1 the terms "
+                   "cancel and the gradient does not", "Nothing to fix: watch the reward.")
+
+
+def clip_cannot_act(patient: Patient) -> Finding | None:
+    """One update per batch: every ratio is 1. Not where these are the defaults, with which nobody expects a clip."""
+    if patient.knobs:
+        if not _one_update(patient) or patient.usual(*_UPDATES, *_CLIPS):
+            return None
+        evidence = ONE_UPDATE
+    elif patient["clip_frac/region"].count < ENOUGH or any(patient["clip_frac/region"].last(40)):
+        return None
+    else:
+        evidence = f"no token was clipped in {patient.when('clip_frac/region', 40)}, as with one update per batch"
+    fix = next((patient.fix(key, value) for key, value in _ONE if key in patient.declared), {})
+    return Finding("The clip has no effect", evidence, "Use two or more updates per batch, or leave it so.",
+                   **fix)
+
+
+def tiny_updates(patient: Patient) -> Finding | None:
+    """Several updates per batch, and the policy hardly moves between them. Not where it has nowhere left to go."""
+    without = "reward" in patient and "reward_std" in patient and no_signal(patient)
+    if int(patient.knobs.get("updates_per_batch", 1)) < 2 or patient.solved or without:
+        return None
+    if "exact/distance" in patient and patient["exact/distance"].mean(1) < AT_OPTIMUM:
+        return None
+    largest = patient["ratio/max"].median()
+    if any(patient["clip_frac/region"].last(ENOUGH_TINY)) or largest >= TINY:
+        return None
+    return Finding("The updates are tiny", f"no token was clipped in {patient.when('clip_frac/region', ENOUGH_TINY)}, "
+                   f"and the largest ratio is {largest:.4g}", "A higher learning rate.",
+                   **patient.scaled("learning_rate", 3))
+
+
+def _seems_on_policy(patient: Patient) -> bool:
+    """The same of metrics of another tool, by what they show: a reward, and no token clipped."""
+    clipped = patient["clip_frac/region"].last(40) if "clip_frac/region" in patient else []
+    return "reward" in patient and "rewards/accuracies" not in patient and not any(clipped)
+
+
+def _one_update(patient: Patient) -> bool:
+    """Whether each batch gets one update, by an algorithm that has something to clip."""
+    return any(key in patient.declared and inactive.reason(key, patient.knobs) == ONE_UPDATE
+               for key in _CLIPS)
+
+
+def step_too_big(patient: Patient) -> Finding | None:
+    """The newest updates went much further than those before, or the clip has to hold most of them."""
+    said = next(filter(None, (sign(patient) for sign in (_clipped, _leap, _kl_jump, _kl_step, _gradient))), "")
+    if not said:
+        return None
+    return Finding("The steps are too big", said, "A lower learning rate, or fewer updates per batch.",
+                   **patient.scaled("learning_rate", 1 / 3))
+
+
+def _clipped(patient: Patient) -> str:
+    found = patient["clip_frac/region"].mean(5) if "clip_frac/region" in patient else 0.0
+    sequences = str(patient.knobs.get("ratio", "")).startswith("sequence")
+    return (f"{share(found)} of the tokens or actions clipped in {patient.when('clip_frac/region', 5)}"
+            if patient.above(found, CLIPPED_SEQUENCES if sequences else CLIPPED) else "")
+
+
+def _leap(patient: Patient) -> str:
+    """A KL that a single step more than doubled, by a nat per token at least."""
+    found = patient["kl"].last() if "kl" in patient else []
+    leaps = [(now, before) for before, now in pairwise(found) if now > 2 * before and now - before > LEAP]
+    if not leaps:
+        return ""
+    now, before = leaps[-1]
+    return f"one step took the KL to the reference from {number(before)} to {number(now)} nats/token, in " \
+           f"{patient.when('kl')}"
+
+
+def _kl_jump(patient: Patient) -> str:
+    if "kl" not in patient or patient["kl"].count < 20:
+        return ""
+    before, now = patient["kl"].median(20, before=3), patient["kl"].mean(3)
+    jumped = patient.above(now, max(JUMP_KL, JUMP * before))
+    return f"KL to the reference {number(before)} → {number(now)} nats/token at {patient.when('kl', 3)}" \
+        if jumped else ""
+
+
+def _kl_step(patient: Patient) -> str:
+    found = patient["kl/step"].median(5) if "kl/step" in patient else 0.0
+    return f"KL of the step {number(found)} nats in {patient.when('kl/step', 5)}" \
+        if patient.above(found, STEP_KL) else ""
+
+
+def _gradient(patient: Patient) -> str:
+    if "grad_norm" not in patient or patient["grad_norm"].count < 25:
+        return ""
+    before, now = patient["grad_norm"].median(20, before=5), patient["grad_norm"].median(5)
+    jumped = before > 0 and patient.above(now, max(GRADIENT, GRADIENT_JUMP * before))
+    return f"gradient norm {number(before)} → {number(now)} in {patient.when('grad_norm', 5)}" if jumped else ""
+
+
+def kl_runaway(patient: Patient) -> Finding | None:
+    """The policy is far from the reference, or leaves it faster and faster. Not where the optimum is known and comes
+    nearer: then the optimum itself lies that far away."""
+    if "exact/distance" in patient and patient["exact/distance"].mean(5) < patient["exact/distance"].mean(before=20):
+        return None
+    severity: Severity = "problem"
+    now, before = patient["kl"].mean(5), patient["kl"].mean(before=20)
+    grows = now > KL_GROWN and before > 0 and patient.above(now, KL_GROWTH * before)
+    if grows:
+        verdict, said = "The KL runs away", f"{number(before)} → {number(now)} nats/token within twenty steps"
+    elif patient.above(now, KL_FAR):
+        verdict, said = "The policy is far from the reference", f"KL {number(now)} nats/token"
+        if patient.knobs.get("kl_placement") == "off":  # as its algorithm has it: DAPO, arXiv:2503.14476, section 2.3
+            severity = "warning"
+    else:
+        return None
+    return Finding(verdict, f"{said} in {patient.when('kl', 5)}", "A stronger KL penalty, or a lower learning rate.",
+                   severity=severity, **(stronger_kl(patient) or patient.scaled("learning_rate", 1 / 3)))
+
+
+def critic_lags(patient: Patient) -> Finding | None:
+    """The critic predicts returns worse than a constant would. Once nearly all answers are right, or every episode goes
+    as well as the best did, returns hardly vary and there is little to explain."""
+    found = patient["explained_variance"].median()
+    if patient.solved or _at_its_best(patient):
+        return None
+    if not (found < CRITIC or (patient.held and found < 0.1)):
+        return None
+    return Finding("The critic lags behind", f"explained variance {number(found)} in "
+                   f"{patient.when('explained_variance')}: below 0 a constant guess is better", "A higher learning "
+                   "rate of the critic, or a lower one of the policy.", **patient.scaled("critic_learning_rate", 3))
+
+
+def _at_its_best(patient: Patient) -> bool:
+    """Whether episodes go about as well as they ever did."""
+    if "episode_return" not in patient or not patient["episode_return"].blocks:
+        return False
+    returns = patient["episode_return"]
+    _, best = returns.peak()
+    return returns.mean() >= best - BEST_WITHIN * abs(best)
+
+
+def precision_mismatch(patient: Patient) -> Finding | None:
+    """The sampler and the trainer give one token different log-probabilities."""
+    apart, largest = "sampling/logp_difference", "ratio/max"
+    if apart in patient and patient[apart].count >= FEW:
+        found = patient[apart].mean()
+        holds, said = patient.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token"
+    elif largest in patient and patient[largest].count >= FEW and _one_update(patient):
+        apart, found = largest, patient[largest].median()
+        holds, said = patient.above(found - 1, MISMATCH_LARGEST), f"ratios reach {number(found)} where all should be 1"
+    else:
+        return None
+    if not holds:
+        return None
+    return Finding("Sampler and trainer disagree", f"{said} in {patient.when(apart)}, before any update on the batch",
+                   "Full precision, the same weights on both sides, or truncated importance weights.",
+                   **patient.fix("dtype", "fp32"))

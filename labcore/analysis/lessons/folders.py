@@ -1,0 +1,99 @@
+"""All lessons: those that come with the lab, and those of the folder that `RL_LAB_LESSONS` names."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from labcore.analysis.lessons.lesson import LARGEST, Lesson, parse
+from labcore.catalog.knob import suggestion
+from labcore.errors import LabError, one_line, os_reason, quoted
+from labcore.runs.files import untrusted
+from labcore.runs.files.paths import path_of
+
+HERE = Path(__file__).with_name("texts")
+VARIABLE = "RL_LAB_LESSONS"
+MOST = 200  # files of a folder that are read
+KEPT = 512
+LEFT_OUT = re.compile(r"The lesson (.+?\.md) is left out: ")  # how the sentence of a faulty file begins
+
+
+def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
+    """The lessons in the order of their files' names, the lab's own first; and a sentence for each file left out.
+
+    `short`: as the tests run them.
+    """
+    found: dict[str, Lesson] = {}
+    faults: list[str] = []
+    for path in sorted(HERE.glob("*.md")):
+        found[name_of(path)] = _read(path, *_stamp(path), False, short)
+    for path in _own(faults):
+        try:
+            if name_of(path) in found:
+                raise LabError("there is a lesson of this name already: rename the file.")
+            found[name_of(path)] = _read(path, *_stamp(path), True, short)
+        except LabError as error:
+            faults.append(one_line(f"The lesson {path.name} is left out: {error}"))
+        except OSError as error:
+            faults.append(one_line(f"The lesson {path.name} is left out: it cannot be read ({os_reason(error)})."))
+    return [*found.values()], faults
+
+
+def find(name: str) -> Lesson:
+    """The lesson of that name.
+
+    Raises:
+        LabError: there is none; where its file was left out, the sentence says why.
+    """
+    there, faults = lessons()
+    for lesson in there:
+        if lesson.name == name:
+            return lesson
+    for fault in faults:
+        if (left_out := LEFT_OUT.match(fault)) and name_of(Path(left_out[1])) == name:
+            raise LabError(fault)
+    raise LabError(f"There is no lesson {quoted(name)}: {suggestion(name, [lesson.name for lesson in there])}")
+
+
+def name_of(path: Path) -> str:
+    """The name of a lesson: that of its file, without the number that puts it in order.
+
+    >>> name_of(Path("07_one_seed.md"))
+    'one_seed'
+    """
+    return path.stem.lstrip("0123456789").lstrip("_-") or path.stem
+
+
+def _own(faults: list[str]) -> list[Path]:
+    """The files of the teacher's folder."""
+    place = os.environ.get(VARIABLE, "").strip()
+    if not place:
+        return []
+    folder = path_of(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
+    if not folder.is_dir():
+        faults.append(f"{VARIABLE} is {quoted(place)}, which is no folder: set it to the folder with your lessons, or "
+                      "unset it.")
+        return []
+    found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
+    if len(found) > MOST:
+        faults.append(f"The folder {quoted(place)} has {len(found)} lessons: the first {MOST} are shown.")
+    return found[:MOST]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size
+
+
+@lru_cache(maxsize=KEPT)
+def _read(path: Path, changed: int, size: int, own: bool, short: bool) -> Lesson:
+    """The lesson in a file as it was last changed; read once."""
+    if size > 4 * LARGEST:
+        raise LabError(f"it has {size} bytes: a lesson has at most {LARGEST} characters.")
+    try:
+        text = untrusted.read(path, 4 * LARGEST).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LabError("it is not text in UTF-8: save it as that.") from error
+    return parse(name_of(path), text, own=own, short=short)

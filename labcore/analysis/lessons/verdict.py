@@ -1,0 +1,152 @@
+"""What the runs say of a check: it holds, it does not, or it is too close to call with these seeds.
+
+Each comparison a > b is judged by the difference a − b of each seed: its mean over the seeds with Student's 95 %
+interval. Where the interval lies on one side of zero the comparison holds or fails; where it contains zero one more
+seed may tell. With one seed there is no interval and no verdict. For == the sides must be equal in every seed; for !=
+one seed that differs is enough. Left out: a correction for several comparisons in one check.
+
+Source: Student 1908. The percentile bootstrap of `labcore.analysis.compare.statistics` is too narrow for two or three
+seeds.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import Literal
+
+import numpy as np
+
+from labcore.analysis.lessons.expression import COMPARED, Check, Runs, comparison, comparisons, number, read
+
+Says = Literal["holds", "fails", "close"]
+
+FEWEST = 2
+FAR = 1_000  # a factor beyond it, or below its inverse, is not written out
+EQUAL = 1e-9  # relative difference of numbers that count as equal
+# 97.5 % quantiles of Student's t with 1, 2, … degrees of freedom; beyond, that of the last.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+_OF_TRUTH: dict[bool | None, Says] = {True: "holds", False: "fails", None: "close"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison: its sides for each seed, and their mean difference with its interval (None with one seed).
+
+    `read` is what it reads off the runs: the text of each such number, and its value for each seed. `logarithms`: both
+    sides are, so that the difference is that of a factor.
+    """
+
+    text: str
+    read: tuple[tuple[str, tuple[float, ...]], ...]
+    logarithms: bool
+    left: tuple[float, ...]
+    right: tuple[float, ...]
+    mean: float
+    low: float | None
+    high: float | None
+    says: Says
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check comes to over so many seeds, and what each of its comparisons does."""
+
+    says: Says
+    parts: tuple[Compared, ...]
+    seeds: int
+
+
+def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float | None, float | None]:
+    """(mean, low, high) of the mean of (S,) values, by Student's t; no interval for one value."""
+    found = np.asarray(values, float)
+    middle = float(found.mean())
+    if found.size < FEWEST:
+        return middle, None, None
+    half = STUDENT[min(found.size - 1, len(STUDENT)) - 1] * float(found.std(ddof=1)) / found.size ** 0.5
+    return middle, middle - half, middle + half
+
+
+def margin_text(part: Compared, shown: Callable[[float], str]) -> str:
+    """The mean difference with its interval, "0.21 (0.15 to 0.27)"; where seeds make no difference there is none.
+
+    Of two logarithms it is a factor: "× 1.4 (1.1 to over 1,000)". `shown` writes a number.
+    """
+    middle = f"× {_factor(part.mean, shown)}" if part.logarithms else shown(part.mean)
+    if part.low is None or part.high is None:
+        return f"{middle} (one seed: no interval)"
+    low, high = (_factor(each, shown) if part.logarithms else shown(each) for each in (part.low, part.high))
+    if low != high:
+        return f"{middle} ({low} to {high})"
+    if part.logarithms and part.low != part.high and abs(part.low) > log(FAR):
+        return middle  # the whole interval is as far, which says nothing of the seeds
+    return f"{middle} (all seeds agree)"
+
+
+def _factor(logarithm: float, shown: Callable[[float], str]) -> str:
+    if abs(logarithm) > log(FAR):
+        return f"over {FAR:,}" if logarithm > 0 else f"under {1 / FAR}"
+    return shown(exp(logarithm))
+
+
+def judge(check: Check, runs: Runs) -> Verdict:
+    """The verdict of a check on these runs, each with the same seeds.
+
+    Raises:
+        LabError: a run does not log what the check reads, or a number is not finite.
+    """
+    seeds = min(len(each) for each in runs.values())
+    parts: list[Compared] = []
+    truth = _truth(check.tree, runs, seeds, parts)
+    return Verdict(_OF_TRUTH[truth], tuple(parts), seeds)
+
+
+def _truth(node: ast.expr, runs: Runs, seeds: int, parts: list[Compared]) -> bool | None:
+    """True, False or None for not known, as Kleene's logic joins them."""
+    if isinstance(node, ast.BoolOp):
+        found = [_truth(part, runs, seeds, parts) for part in node.values]
+        decisive = isinstance(node.op, ast.Or)
+        return decisive if decisive in found else None if None in found else not decisive
+    if isinstance(node, ast.UnaryOp):
+        inner = _truth(node.operand, runs, seeds, parts)
+        return None if inner is None else not inner
+    assert isinstance(node, ast.Compare)
+    known = []
+    for each in comparisons(node):
+        parts.append(_compared(*each, runs, seeds))
+        known.append({"holds": True, "fails": False, "close": None}[parts[-1].says])
+    return False if False in known else None if None in known else True
+
+
+def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, runs: Runs, seeds: int) -> Compared:
+    a, b = number(left, runs, seeds), number(right, runs, seeds)
+    sign = COMPARED[type(operator)]
+    middle, low, high = interval(a - b)
+    says: Says = "close"
+    if seeds >= FEWEST and sign in "=≠":
+        same = bool((abs(a - b) <= EQUAL * np.maximum(1, np.maximum(abs(a), abs(b)))).all())
+        says = "holds" if same == (sign == "=") else "fails"
+    elif low is not None and high is not None:
+        says = _side(sign, low, high)
+    off = tuple((ast.unparse(call), _plain(number(call, runs, seeds))) for call in (*read(left), *read(right)))
+    return Compared(comparison(left, operator, right), off, _is_log(left) and _is_log(right), _plain(a), _plain(b),
+                    middle, low, high, says)
+
+
+def _plain(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(map(float, values))
+
+
+def _is_log(side: ast.expr) -> bool:
+    return isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "log"
+
+
+def _side(sign: str, low: float, high: float) -> Says:
+    """What the interval of a − b says of a `sign` b; where all seeds agree to the last digit it is a point."""
+    if sign in "<≤":
+        low, high = -high, -low
+    if low == high == 0:
+        return "holds" if sign in "≤≥" else "fails"
+    return "holds" if low > 0 else "fails" if high < 0 else "close"

@@ -1,0 +1,143 @@
+"""The runs of a study: which there must be, which of them this lab has already, and which are still to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from labcore.analysis.studies.study import Setting, Study
+from labcore.errors import LabError
+from labcore.runs import sweep
+from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.store import Store
+from labcore.runs.traces import setting as setting_of
+
+SCORER = "reward_model"  # the algorithm that trains one, and the knob that names its run
+FINISHED = "finished"
+_ANY = "a run's"  # in place of the reward models' ids where settings are compared
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What a lab has of a study: its runs by setting, one for each seed, and its reward models by seed."""
+
+    of: Mapping[str, tuple[RunRow, ...]]
+    scorers: tuple[RunRow, ...] = ()
+
+    @property
+    def all(self) -> tuple[RunRow, ...]:
+        return (*self.scorers, *(row for rows in self.of.values() for row in rows))
+
+    @property
+    def active(self) -> bool:
+        """Whether one of them is going, or will."""
+        return any(row.state in ACTIVE for row in self.all)
+
+    def finished(self) -> dict[str, tuple[RunRow, ...]]:
+        """Those that are finished, by setting."""
+        return {label: tuple(row for row in rows if row.state == FINISHED) for label, rows in self.of.items()}
+
+
+def scorer_specs(study: Study) -> list[RunSpec]:
+    """The reward models that a study needs first, one for each seed."""
+    return [make(algorithm_key=SCORER, task_key=study.task, knobs=study.scorer_knobs, seed=seed,
+                 steps=study.scorer_steps, threads=1) for seed in range(study.scorers)]
+
+
+def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = ()) -> RunSpec:
+    """The run of a setting with a seed; `scorers` are the ids of the study's reward models.
+
+    Raises:
+        LabError: the setting needs more of them, or they are none.
+    """
+    knobs = {**study.knobs, **setting.knobs}
+    if setting.members:
+        knobs[SCORER] = ",".join(scorers[:setting.members])
+    return make(algorithm_key=setting.algorithm, task_key=setting.task or study.task, knobs=knobs, seed=seed,
+                steps=study.steps, threads=1)
+
+
+def found(study: Study, rows: Iterable[RunRow]) -> Runs:
+    """The study's runs among some runs, newest first: of each seed the newest that is no failure, else the newest.
+
+    A run belongs to a study by its settings alone, whoever started it; which reward models it has does not matter.
+    """
+    wanted = {_text(_template(study, setting)): setting.label for setting in study.settings}
+    scorer = setting_of(scorer_specs(study)[0]) if study.scorers else ""
+    of: dict[str, dict[int, RunRow]] = {setting.label: {} for setting in study.settings}
+    scorers: dict[int, RunRow] = {}
+    for row in rows:
+        if row.spec.parent or row.spec.steps not in (study.steps, study.scorer_steps):
+            continue  # most runs, at no cost
+        text = _text(row.spec)
+        taken = of[wanted[text]] if text in wanted else scorers if text == scorer else None
+        if taken is not None and (row.spec.seed not in taken or _better(row, taken[row.spec.seed])):
+            taken[row.spec.seed] = row
+    return Runs({label: tuple(each[seed] for seed in sorted(each)) for label, each in of.items()},
+                tuple(scorers[seed] for seed in sorted(scorers) if seed < study.scorers))
+
+
+def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None) -> list[RunSpec]:
+    """What is to be run next: the reward models that are not there yet, else the settings' missing seeds, all settings
+    of a seed first. Nothing while a reward model is still trained.
+
+    Raises:
+        LabError: a reward model did not finish, and cannot be had by running it again.
+    """
+    counted = {row.spec.seed for row in runs.scorers if row.state in (FINISHED, *ACTIVE)}
+    if absent := [spec for spec in scorer_specs(study) if spec.seed not in counted]:
+        return absent
+    if any(row.state in ACTIVE for row in runs.scorers):
+        return []
+    ids = [row.id for row in runs.scorers]
+    there = {(label, row.spec.seed) for label, rows in runs.of.items() for row in rows
+             if row.state in (FINISHED, *ACTIVE)}
+    return [spec_of(study, setting, seed, ids) for seed in seeds or study.seeds for setting in study.settings
+            if (setting.label, seed) not in there]
+
+
+def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
+    """All runs of a study, for an estimate of its time. Where their reward models are not there yet (`scorers` are
+    those that are) the verifier stands in, which scores faster."""
+    there = len(scorers) >= study.scorers
+    settings = [setting if there else _verified(setting) for setting in study.settings]
+    first = [] if study.scorers and there else scorer_specs(study)
+    return [*first, *(spec_of(study, setting, seed, scorers) for seed in study.seeds for setting in settings)]
+
+
+def queue(store: Store, specs: Sequence[RunSpec]) -> str:
+    """Queue runs of a study as a sweep; return its id. Wake the launcher to have them started."""
+    if not specs:
+        raise LabError("All runs of this study are there: look at its result.")
+    return sweep.queue(store, specs)
+
+
+def _template(study: Study, setting: Setting) -> RunSpec:
+    """The run of a setting without its reward models, which `make` would look for."""
+    spec = spec_of(study, _verified(setting), 0)
+    if not setting.members:
+        return spec
+    source = {"reward_source": setting.knobs["reward_source"], SCORER: ",".join([_ANY] * setting.members)}
+    return replace(spec, knobs={**spec.knobs, **source})
+
+
+def _verified(setting: Setting) -> Setting:
+    """The setting with the verifier's rewards, where they are a reward model's."""
+    if not setting.members:
+        return setting
+    return replace(setting, members=0, knobs={**setting.knobs, "reward_source": "verifier"})
+
+
+def _text(spec: RunSpec) -> str:
+    """What runs of one setting have in common, whichever reward models they have."""
+    named = str(spec.knobs.get(SCORER) or "")
+    if named:
+        spec = replace(spec, knobs={**spec.knobs, SCORER: ",".join([_ANY] * len(named.split(",")))})
+    return setting_of(spec)
+
+
+def _better(row: RunRow, other: RunRow) -> bool:
+    """Whether an older run counts in place of a newer one with its seed."""
+    rank = {FINISHED: 0, **dict.fromkeys(ACTIVE, 1)}
+    return rank.get(row.state, 2) < rank.get(other.state, 2)

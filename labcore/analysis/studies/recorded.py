@@ -1,0 +1,57 @@
+"""What the studies gave when the lab's makers ran them: shown beside a reader's own result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from labcore.analysis.studies.result import Result
+from labcore.analysis.studies.verdict import Estimate, Verdict
+
+FILE = Path(__file__).with_name("recorded.json")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A study's result with its `date`, the kind of `machine`, and the `seconds` that its runs took together.
+
+    `findings` have an estimate and a verdict by the contrast's label. `capsule` is the file of the winner's capsule in
+    docs/studies, `run` the run in it, and `digest` the SHA-256 of that file.
+    """
+
+    date: str
+    machine: str
+    seconds: float
+    verdict: Verdict
+    findings: dict[str, tuple[Estimate, Verdict]]
+    capsule: str = ""
+    run: str = ""
+    digest: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As `read` takes it."""
+        return {**asdict(self), "findings": {label: {**asdict(found), "verdict": verdict}
+                                             for label, (found, verdict) in self.findings.items()}}
+
+
+def of_result(found: Result, **rest: Any) -> Recorded:
+    """A result as it is kept; `rest` are the other fields."""
+    return Recorded(seconds=round(found.seconds), verdict=found.verdict, findings={
+        each.contrast.label: (each.estimate, each.verdict) for each in found.findings}, **rest)
+
+
+@cache
+def read() -> dict[str, Recorded]:
+    """All that are kept, by the study's key."""
+    if not FILE.exists():
+        return {}
+    return {key: _one(fields) for key, fields in json.loads(FILE.read_text("utf-8")).items()}
+
+
+def _one(fields: dict[str, Any]) -> Recorded:
+    findings = {label: (Estimate(found["mean"], found["low"], found["high"], found["seeds"]), found["verdict"])
+                for label, found in fields["findings"].items()}
+    return Recorded(**{**fields, "findings": findings})

@@ -1,0 +1,198 @@
+"""The result of a study: what its finished runs say of the claim, contrast by contrast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labcore.analysis.compare.loading import load
+from labcore.analysis.compare.statistics import LEVEL
+from labcore.analysis.studies import verdict
+from labcore.analysis.studies.plan import Runs
+from labcore.analysis.studies.study import Contrast, Measure, Study
+from labcore.analysis.studies.verdict import Estimate, Verdict
+from labcore.catalog import choices
+from labcore.errors import LabError
+from labcore.llm.sizing.cost import cost_asked
+from labcore.runs import jobs
+from labcore.runs.files import written
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.paths import run_folder
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
+from labcore.runs.traces import Trace
+
+# ---------------------------------------------------------------- measures
+# The numbers that studies compare, one of a run each. What a checkpoint has to be asked for is a job's affair.
+
+PROMPTS = 256  # that a checkpoint answers for "top_mass"
+
+
+def of_run(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """The number of a run.
+
+    Raises:
+        LabError: the run does not have it.
+    """
+    found = _TAKEN[measure.how](measure, row, trace)
+    if not np.isfinite(found):
+        raise LabError(f"The run {row.id} has nothing to take {measure.words!r} from: run the study again.")
+    return float(found)
+
+
+def metrics_of(measure: Measure) -> list[str]:
+    """What of a run's rows it is taken from."""
+    return [measure.metric] if measure.how in ("last", "mean", "change") else []
+
+
+def asked(measure: Measure, row: RunRow) -> jobs.Spec | None:
+    """The job that has the number, where the run's own rows do not."""
+    if measure.how == "step_seconds":
+        return {**cost_asked(row.spec), "repeat": row.spec.seed}
+    if measure.how != "top_mass":
+        return None
+    name = f"{measure.model}:{row.id}" if measure.model else f"{row.id}@{row.step}"
+    return {"job": "action_space", "models": [name], "count": PROMPTS, "seed": row.spec.seed}
+
+
+def _column(measure: Measure, trace: Trace) -> np.ndarray:
+    column = trace.column(measure.metric)[1]
+    return column if column.size else np.array([np.nan])
+
+
+def _last(measure: Measure, row: RunRow, trace: Trace) -> float:
+    return float(_column(measure, trace)[-measure.rows:].mean())
+
+
+def _mean(measure: Measure, row: RunRow, trace: Trace) -> float:
+    return float(_column(measure, trace).mean())
+
+
+def _change(measure: Measure, row: RunRow, trace: Trace) -> float:
+    column = _column(measure, trace)
+    return float(column[-measure.rows:].mean() - column[:measure.rows].mean())
+
+
+def _step_seconds(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """Of the fastest step that the job made, processor time: what else the machine does can only make one slower."""
+    found = jobs.outcome(jobs.job_id(asked(measure, row) or {}))
+    return min(found.result["seconds"]) if found and found.result else np.nan
+
+
+def _models(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """Networks in memory. A verifier counts as the reward model in whose place it stands."""
+    spec = row.spec
+    scorer = choices.needs_reward_model(spec.knobs)
+    return len(spec.row.models) + (len(str(spec.knobs["reward_model"]).split(",")) if scorer else 1)
+
+
+def _top_mass(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """The mass of the likeliest tokens, mean over the positions after the first that the job looked at."""
+    found = jobs.outcome(jobs.job_id(asked(measure, row) or {}))
+    return mass_of(found.result, measure.top) if found and found.result else np.nan
+
+
+def mass_of(result: Mapping[str, Any], top: int) -> float:
+    """The mean of the job's masses of the `top` likeliest tokens, each position weighing as its completions."""
+    rows, place = result["columns"][0]["positions"][1:], result["top"].index(top)
+    if not rows:
+        return np.nan
+    return float(np.average([row["mass"][place] for row in rows], weights=[row["samples"] for row in rows]))
+
+
+def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """Mean length in tokens of the completions that are not right, in the sampled steps among the last `rows`.
+
+    Older samples hold the first groups of a batch in place of all its lengths: a part that was not chosen either."""
+    fetch.bring_run(row.id)
+    lengths = [length for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
+               if int(path.stem.removeprefix("step-")) > row.step - measure.rows
+               for length in _wrong_lengths(written.read(path, dict, "run the study's run again"))]
+    return float(np.mean(lengths)) if lengths else np.nan
+
+
+def _wrong_lengths(samples: Mapping[str, Any]) -> list[int]:
+    if "wrong_lengths" in samples:
+        return list(samples["wrong_lengths"])
+    return [len(completion["tokens"]) for group in samples["groups"] for completion in group["completions"]
+            if completion["exact"] is False]
+
+
+_TAKEN = {"last": _last, "mean": _mean, "change": _change, "step_seconds": _step_seconds, "models": _models,
+          "top_mass": _top_mass, "wrong_length": _wrong_length}
+
+
+# ---------------------------------------------------------------- result
+
+@dataclass(frozen=True)
+class Finding:
+    """A contrast in numbers."""
+
+    contrast: Contrast
+    estimate: Estimate
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Result:
+    """A study's findings and their verdict together. `values`: a number per seed for each measure and setting."""
+
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+    values: Mapping[tuple[Measure, str], tuple[float, ...]]
+    seconds: float  # that its runs took, together
+
+
+def needed(study: Study, runs: Runs) -> list[jobs.Spec]:
+    """The jobs that a result needs beside the runs' own rows, each once."""
+    found = [spec for measure, label in _wanted(study) for row in runs.finished()[label]
+             if (spec := asked(measure, row))]
+    return list({jobs.job_id(spec): spec for spec in found}.values())
+
+
+def result(store: Store, study: Study, runs: Runs) -> Result | None:
+    """What the finished runs say; None where a setting has none, or a job that is `needed` is not done.
+
+    Raises:
+        LabError: a run does not have the number that is compared, its knobs were changed mid-run, or a job failed.
+    """
+    finished = runs.finished()
+    if not all(finished.values()) or not _done(study, runs):
+        return None
+    values = {}
+    rows = {row.id: row for each in finished.values() for row in each}
+    metrics = dict.fromkeys(metric for measure, _ in _wanted(study) for metric in metrics_of(measure))
+    traces = {trace.run: trace for trace in load(store, list(rows), list(metrics))}
+    if moved := next((trace.run for trace in traces.values() if trace.changes), None):
+        raise LabError(f"A knob of the run {moved} was changed mid-run, so it is no longer the study's: delete the "
+                       "run, then run what is missing of the study.")
+    for measure, label in _wanted(study):
+        values[measure, label] = tuple(of_run(measure, row, traces[row.id]) for row in finished[label])
+    level = verdict.level_of(len(study.deciding))
+    findings = tuple(_finding(contrast, {label: values[contrast.measure, label] for label in contrast.weights}, level)
+                     for contrast in study.contrasts)
+    return Result(findings, verdict.together(each.verdict for each in findings if each.contrast.decides), values,
+                  sum(row.seconds for row in runs.all))
+
+
+def _finding(contrast: Contrast, values: Mapping[str, tuple[float, ...]], level: float) -> Finding:
+    found = verdict.estimate(values, contrast.weights, level if contrast.decides else LEVEL)
+    return Finding(contrast, found, verdict.judged(found, contrast.low, contrast.high))
+
+
+def _wanted(study: Study) -> list[tuple[Measure, str]]:
+    """Which number of which setting, each once."""
+    return list(dict.fromkeys((contrast.measure, label) for contrast in study.contrasts for label in contrast.weights))
+
+
+def _done(study: Study, runs: Runs) -> bool:
+    for spec in needed(study, runs):
+        outcome = jobs.outcome(jobs.job_id(spec))
+        if outcome is None:
+            return False
+        if outcome.result is None:
+            raise LabError(f"{study.title} cannot be measured: {outcome.error}")
+    return True

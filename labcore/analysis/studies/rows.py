@@ -1,0 +1,206 @@
+"""The ten studies. Small on purpose: the built-in tiny model, short runs, three seeds, minutes on two cores.
+
+A margin ("matches", "hurts little") is not in the papers: where a claim needs one it stands in the contrast's label.
+"""
+
+from __future__ import annotations
+
+from labcore.analysis.studies.study import Contrast, Measure, Setting, Study
+from labcore.catalog.knob import Value
+
+AHMADIAN = "Ahmadian et al. 2024, arXiv:2402.14740"
+GROUPS: dict[str, Value] = {"prompts_per_step": 16, "group_size": 4}  # 64 completions a step
+SINGLE: dict[str, Value] = {"prompts_per_step": 64, "group_size": 1, "mini_batches": 1}  # as many, of as many prompts
+LAST = Measure(rows=10)
+TRUE = Measure(metric="reward/verifier", rows=10)
+
+
+def _lambdas() -> Study:
+    values = (0.0, 0.5, 0.9, 0.95, 1.0)
+    names = [f"λ {value:g}" for value in values]
+    others = names[:-1]
+    return Study(
+        "gae_lambda", "λ of GAE", "Reward is best at λ = 1: for language models the critic's bootstrapping saves too "
+        "little variance to be worth its bias.", AHMADIAN,
+        "PPO on sort, λ 0, 0.5, 0.9, 0.95 and 1, 64 completions and 2 updates a step, 40 steps.",
+        [Setting(name, "ppo", {"gae_lambda": value, **SINGLE}) for name, value in zip(names, values, strict=True)],
+        [Contrast("λ 1 less the mean of the others", {"λ 1": 1.0, **dict.fromkeys(others, -0.25)}, LAST, low=0.0),
+         *(Contrast(f"λ 1 less {name}", {"λ 1": 1.0, name: -1.0}, LAST, low=0.0, decides=name == others[-1])
+           for name in others)],
+        winner="λ 1")
+
+
+def _clipping() -> Study:
+    bounds, updates = {"0.05": (0.05, 0.05), "0.2": (0.2, 0.2), "∞": (1.0, 100.0)}, (1, 2, 4)
+    settings = [Setting(f"ε {epsilon}, μ {times}", "ppo", {
+        "clip_low": low, "clip_high": high, "updates_per_batch": times, **SINGLE})
+        for epsilon, (low, high) in bounds.items() for times in updates]
+
+    def mean_of(epsilon: str, sign: float = 1.0) -> dict[str, float]:
+        return {f"ε {epsilon}, μ {times}": sign / 2 for times in updates[1:]}
+
+    share = Measure("mean", "clip_frac/region")
+    return Study(
+        "clipping", "Clipping", "Clipping is rarely active (less than 5 % of tokens), and removing it hurts little.",
+        AHMADIAN, "PPO on sort, ε 0.05, 0.2 and none, each batch used μ = 1, 2 and 4 times, 64 completions a step, 20 "
+        "steps. At μ = 1 every ratio is 1, so that nothing can be clipped: μ 2 and 4 decide.", settings,
+        [Contrast("Share of clipped tokens at ε 0.2, mean of μ 2 and 4", mean_of("0.2"), share, high=0.05),
+         Contrast("No clip less ε 0.2, mean of μ 2 and 4; little: less than 0.05 lost",
+                  mean_of("∞") | mean_of("0.2", -1.0), LAST, low=-0.05),
+         *(Contrast(f"Share of clipped tokens at ε 0.2, μ {times}", {f"ε 0.2, μ {times}": 1.0}, share, high=0.05,
+                    decides=False) for times in updates[1:]),
+         *(Contrast(f"No clip less ε 0.2 at μ {times}", {f"ε ∞, μ {times}": 1.0, f"ε 0.2, μ {times}": -1.0}, LAST,
+                    low=-0.05, decides=False) for times in updates[1:])],
+        steps=20, winner="ε 0.2, μ 2")
+
+
+def _noise() -> Study:
+    flips = (0.0, 0.1, 0.2, 0.4)
+    settings = [Setting(f"{name}, flipped {flip:g}", key, {
+        "reward_source": "noisy_verifier", "reward_noise": flip, **GROUPS})
+        for name, key in (("RLOO", "rloo"), ("RAFT", "raft")) for flip in flips]
+
+    def lost(flip: float) -> dict[str, float]:
+        return {f"RLOO, flipped {flip:g}": 1.0, "RLOO, flipped 0": -1.0,
+                f"RAFT, flipped {flip:g}": -1.0, "RAFT, flipped 0": 1.0}
+
+    return Study(
+        "reward_noise", "Reward noise", "RLOO suffers less than RAFT as labels get noisy.", AHMADIAN,
+        "RLOO and RAFT on sort, the verifier's reward flipped with probability 0, 0.1, 0.2 and 0.4; compared by the "
+        "true reward. 16 prompts × 4 completions a step, 30 steps.", settings,
+        [Contrast("What 0.4 changes for RLOO less what it changes for RAFT", lost(0.4), TRUE, low=0.0),
+         *(Contrast(f"The same at {flip:g}", lost(flip), TRUE, low=0.0, decides=False) for flip in (0.1, 0.2)),
+         Contrast("RLOO less RAFT at 0.4", {"RLOO, flipped 0.4": 1.0, "RAFT, flipped 0.4": -1.0}, TRUE, low=0.0,
+                  decides=False)],
+        steps=30, winner="RLOO, flipped 0.4")
+
+
+def _beta() -> Study:
+    values = (0.01, 0.1, 0.25, 0.5, 1.0)
+    ranked = {"kl_placement": "reward", "kl_estimator": "k1"}
+    settings = [Setting(f"{name}, β {beta:g}", key, {"beta": beta, **own, **GROUPS})
+                for name, key, own in (("RLOO", "rloo", {}), ("RAFT", "raft", ranked)) for beta in values]
+
+    def lost(beta: float) -> dict[str, float]:
+        return {f"RLOO, β {beta:g}": 1.0, "RLOO, β 0.01": -1.0, f"RAFT, β {beta:g}": -1.0, "RAFT, β 0.01": 1.0}
+
+    return Study(
+        "beta", "β", "RLOO is less sensitive to β than RAFT.", AHMADIAN,
+        "RLOO and RAFT on sort with the KL in the reward, β 0.01, 0.1, 0.25, 0.5 and 1: RLOO compares completions by "
+        "reward − β KL, RAFT ranks them by it. 16 prompts × 4 completions a step, 16 steps.", settings,
+        [Contrast("What β 0.01 → 1 changes for RLOO less what it changes for RAFT", lost(1.0), LAST, low=0.0),
+         *(Contrast(f"The same for 0.01 → {beta:g}", lost(beta), LAST, low=0.0, decides=False)
+           for beta in values[1:-1])],
+        steps=16, winner="RLOO, β 0.01")
+
+
+def _bandit() -> Study:
+    once = {"updates_per_batch": 2}
+    settings = [setting for task in ("sort", "add") for setting in (
+        Setting(f"RLOO on {task}", "rloo", {**GROUPS, **once}, task),
+        Setting(f"PPO on {task}", "ppo", {**SINGLE, **once, "gae_lambda": 1.0}, task))]
+    return Study(
+        "bandit", "Bandit against MDP", "With a reward for the outcome it is enough to model the whole completion as "
+        "one action.", AHMADIAN, "RLOO (a completion is one action) against PPO with λ = 1 (each token is one) on sort "
+        "and add: the same 64 completions and 2 updates a step, 40 steps.", settings,
+        [Contrast(f"{task}: RLOO less PPO; enough: less than 0.05 behind",
+                  {f"RLOO on {task}": 1.0, f"PPO on {task}": -1.0}, LAST, low=-0.05) for task in ("sort", "add")],
+        winner="RLOO on sort")
+
+
+def _samples() -> Study:
+    settings = [Setting(f"{name}, k = {size}", key, {"group_size": size, "prompts_per_step": 64 // size})
+                for name, key in (("RLOO", "rloo"), ("RAFT", "raft")) for size in (2, 4)]
+    return Study(
+        "samples", "Sample use", "RLOO with k = 4 matches or beats RAFT with the same samples.", AHMADIAN,
+        "RLOO and RAFT on sort with k = 2 and 4 completions of a prompt, 64 completions a step, 40 steps.", settings,
+        [Contrast("RLOO less RAFT at k = 4; matches: less than 0.02 behind",
+                  {"RLOO, k = 4": 1.0, "RAFT, k = 4": -1.0}, LAST, low=-0.02),
+         Contrast("RLOO with k = 2 less RAFT with k = 4", {"RLOO, k = 2": 1.0, "RAFT, k = 4": -1.0}, LAST, low=-0.02,
+                  decides=False),
+         Contrast("RLOO less RAFT at k = 2", {"RLOO, k = 2": 1.0, "RAFT, k = 2": -1.0}, LAST, low=-0.02,
+                  decides=False)],
+        winner="RLOO, k = 4")
+
+
+def _action_space() -> Study:
+    tasks, stages = ("sort", "add"), {"SFT": "base", "RL": ""}
+    return Study(
+        "action_space", "Effective action space", "After the first token most of the probability is on few tokens.",
+        AHMADIAN, "GRPO on sort and add, 40 steps. The untrained model, the SFT base and the trained policy answer 256 "
+        "prompts; the probability of the likeliest tokens is averaged over all positions but the first.",
+        [Setting(f"GRPO on {task}", "grpo", GROUPS, task) for task in tasks],
+        [*(Contrast(f"{task}, {name}: the likeliest token; most: more than half", {f"GRPO on {task}": 1.0},
+                    Measure("top_mass", model=model), low=0.5) for task in tasks for name, model in stages.items()),
+         *(Contrast(f"{task}, {name}: the 4 likeliest", {f"GRPO on {task}": 1.0},
+                    Measure("top_mass", model=model, top=4), low=0.5, decides=False)
+           for task in tasks for name, model in stages.items()),
+         *(Contrast(f"{task}, untrained: the likeliest token", {f"GRPO on {task}": 1.0},
+                    Measure("top_mass", model="start"), low=0.5, decides=False) for task in tasks)],
+        winner="GRPO on add")
+
+
+def _cost() -> Study:
+    batch: dict[str, Value] = {"updates_per_batch": 1}
+    settings = [Setting("PPO", "ppo", {**SINGLE, **batch}),
+                Setting("GRPO", "grpo", {**GROUPS, **batch}), Setting("RLOO", "rloo", {**GROUPS, **batch}),
+                Setting("REINFORCE", "reinforce", GROUPS)]
+    models, pace = Measure("models"), Measure("step_seconds")
+    return Study(
+        "cost", "Cost", "PPO holds four models, REINFORCE and RLOO fewer, and its step takes longer.", AHMADIAN,
+        "PPO, GRPO, RLOO and REINFORCE on sort: the same 64 completions and one update a step, 20 steps. Counted with "
+        "the reward model that the paper's runs hold; here the task's verifier stands in its place.", settings,
+        [Contrast("Models that PPO holds", {"PPO": 1.0}, models, 3.5, 4.5),
+         *(Contrast(f"Models: PPO less {name}", {"PPO": 1.0, name: -1.0}, models, low=0.0)
+           for name in ("RLOO", "REINFORCE")),
+         *(Contrast(f"A step: PPO less {name}", {"PPO": 1.0, name: -1.0}, pace, low=0.0)
+           for name in ("RLOO", "REINFORCE")),
+         Contrast("A step: PPO less GRPO", {"PPO": 1.0, "GRPO": -1.0}, pace, low=0.0, decides=False)],
+        steps=20, winner="RLOO")
+
+
+def _over_optimisation() -> Study:
+    scored: dict[str, Value] = {"reward_source": "reward_model", "prompts_per_step": 8, "group_size": 4,
+                                "learning_rate": 2e-3}
+    settings = [*(Setting(f"β {beta:g}", "rloo", {**scored, "beta": beta}, members=1) for beta in (0.0, 0.02, 0.1)),
+                *(Setting(f"{members} reward models, β 0", "rloo", {**scored, "beta": 0.0}, members=members)
+                  for members in (3, 5))]
+    gold, proxy = Measure("last", "reward/gold", 5), Measure("change", "reward", 5)
+    fell = Measure("change", "reward/gold", 5)
+    return Study(
+        "over_optimisation", "Over-optimisation", "Optimised against a reward model, its score rises while the gold "
+        "reward falls; a KL penalty and an ensemble hold that back.",
+        "Gao et al. 2022, arXiv:2210.10760; Coste et al. 2023, arXiv:2310.02743",
+        "Five reward models on film reviews, then RLOO on the score of one (always that of seed 0) with β 0, 0.02 and "
+        "0.1, and on the mean of 3 and of 5 with β 0. 8 prompts × 4 completions a step, 16 steps at a learning rate of "
+        "0.002.", settings,
+        [Contrast("β 0: change of the reward model's score", {"β 0": 1.0}, proxy, low=0.0),
+         Contrast("β 0: change of gold", {"β 0": 1.0}, fell, high=0.0),
+         Contrast("Gold at the end: β 0.1 less β 0", {"β 0.1": 1.0, "β 0": -1.0}, gold, low=0.0),
+         Contrast("Gold at the end: 5 reward models less one", {"5 reward models, β 0": 1.0, "β 0": -1.0}, gold,
+                  low=0.0),
+         Contrast("Gold at the end: β 0.02 less β 0", {"β 0.02": 1.0, "β 0": -1.0}, gold, low=0.0, decides=False),
+         Contrast("Gold at the end: 3 reward models less one", {"3 reward models, β 0": 1.0, "β 0": -1.0}, gold,
+                  low=0.0, decides=False)],
+        task="reviews", steps=16, scorers=5, scorer_steps=20, winner="β 0.1")
+
+
+def _length_bias() -> Study:
+    free: dict[str, Value] = {"max_new_tokens": 32, **GROUPS, "beta": 0.0}
+    long = Measure("last", "completions/mean_length", 10)
+    return Study(
+        "length_bias", "Length bias", "GRPO's mean over each completion's tokens favours long wrong answers: they "
+        "grow, and under Dr. GRPO they do not.", "Liu et al. 2025, arXiv:2503.20783",
+        "GRPO and Dr. GRPO on countdown with up to 32 tokens, β 0, 16 prompts × 4 completions a step, 40 steps.",
+        [Setting("GRPO", "grpo", free), Setting("Dr. GRPO", "dr_grpo", free)],
+        [Contrast("Length of wrong answers: GRPO less Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0},
+                  Measure("wrong_length", rows=10), low=0.0),
+         Contrast("Length of all answers: GRPO less Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0}, long, low=0.0,
+                  decides=False),
+         Contrast("Reward: Dr. GRPO less GRPO", {"Dr. GRPO": 1.0, "GRPO": -1.0}, LAST, low=0.0, decides=False)],
+        task="countdown", winner="Dr. GRPO")
+
+
+STUDIES: dict[str, Study] = {study.key: study for study in (
+    _lambdas(), _clipping(), _noise(), _beta(), _bandit(), _samples(), _action_space(), _cost(), _over_optimisation(),
+    _length_bias())}

@@ -1,0 +1,118 @@
+"""What a study is: a claim, the runs that test it, and the contrasts between their settings that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+
+from labcore.catalog.knob import Value
+from labcore.catalog.metrics import METRICS
+
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a run.
+
+    `how` names the function of `labcore.analysis.studies.result` that takes it. Of a `metric` that is the mean of its
+    last
+    `rows` rows ("last"), of all ("mean"), or the last rows' less the first rows' ("change"). `model` and `top` are the
+    affair of "top_mass".
+    """
+
+    how: str = "last"
+    metric: str = "reward"
+    rows: int = 10
+    model: str = ""
+    top: int = 1
+
+    @property
+    def unit(self) -> str:
+        """Of the number; empty where it is a count."""
+        if self.how == "step_seconds":
+            return "s/step"
+        own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens"}
+        return own.get(self.how) or METRICS[self.metric].unit
+
+    @property
+    def digits(self) -> int:
+        return {"models": 0, "step_seconds": 4, "wrong_length": 2}.get(self.how, METRICS[self.metric].digits)
+
+    @property
+    def words(self) -> str:
+        """What is measured: "Reward, mean of the last 10 steps"."""
+        if self.how == "step_seconds":
+            return "Fastest of a few steps, processor time"
+        if self.how == "wrong_length":
+            return f"Length of wrong completions in the samples of the last {self.rows} steps"
+        if self.how == "models":
+            return "Networks in memory, the reward model counted"
+        if self.how == "top_mass":
+            return f"Mass of the likeliest {f'{self.top} tokens' if self.top > 1 else 'token'} after the first position"
+        said = {"last": f"mean of the last {self.rows} steps", "mean": "mean of all steps",
+                "change": f"last {self.rows} steps less first {self.rows}"}[self.how]
+        return f"{METRICS[self.metric].label}, {said}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ by their seed only. `task` empty: the study's. `members`: reward models that give the reward."""
+
+    label: str
+    algorithm: str
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    task: str = ""
+    members: int = 0
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A weighted sum of the settings' means, and the region `low` to `high` in which the claim says that it lies.
+
+    The edges are in the unit of `measure`, and no part of the region. Where it does not decide it is only shown.
+    """
+
+    label: str
+    weights: Mapping[str, float]
+    measure: Measure = field(default_factory=Measure)
+    low: float = -inf
+    high: float = inf
+    decides: bool = True
+
+    @property
+    def region(self) -> str:
+        """Where the claim says that it lies: "above 0", "below 0.05", "between 3.5 and 4.5"."""
+        low, high = (f"{edge:g}".replace("-", "−") for edge in (self.low, self.high))
+        if isfinite(self.low) and isfinite(self.high):
+            return f"between {low} and {high}"
+        return f"above {low}" if isfinite(self.low) else f"below {high}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A row of the table. `setting` says in words what is run; `knobs` are those of all its settings.
+
+    `scorers`: so many reward models, one for each seed from 0 on, are trained first.
+    """
+
+    key: str
+    title: str
+    claim: str
+    source: str
+    setting: str
+    settings: Sequence[Setting]
+    contrasts: Sequence[Contrast]
+    task: str = "sort"
+    steps: int = 40
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    scorers: int = 0
+    scorer_steps: int = 0
+    scorer_knobs: Mapping[str, Value] = field(default_factory=dict)
+    winner: str = ""  # the setting of whose first seed a capsule is kept
+    seeds: tuple[int, ...] = SEEDS
+
+    @property
+    def deciding(self) -> list[Contrast]:
+        return [contrast for contrast in self.contrasts if contrast.decides]

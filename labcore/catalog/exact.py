@@ -1,0 +1,80 @@
+"""The rows of language models on problems that can be enumerated: every online and every preference row, as it is.
+
+Left out are the rows of SFT and of the reward model: neither moves a policy by a reward, so no exact value belongs to
+them. Left out of the others are the knobs of a base that SFT makes and of adapters on it, since a run starts from a
+table or random weights. The length limit is part of the problem, so it is fixed. All rows that hold to a reference have
+one β, so that they have one optimum π*; and pairs are the task's own, with labels that depend on the reward.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Knob, Value
+from labcore.catalog.llm import online, preference
+from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT, SFT_STEPS, SFT_TARGET
+from labcore.catalog.llm.optimizer import OPTIMIZER
+from labcore.catalog.llm.upkeep import EVERY as UPKEEP
+from labcore.catalog.task import Task
+
+BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sure of it as the reference
+LONGEST = 6  # tokens
+SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
+STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
+_GONE = {"rollouts"} | {knob.key for knob in (*LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS, SFT_TARGET)}
+_OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it has in the LLM lab
+
+
+def _row(row: Algorithm) -> Algorithm:
+    usual = {knob.key: knob.default for knob in row.knobs}
+    penalised = usual.get("kl_placement", "loss") != "off" and "reference" in row.models
+    own: dict[str, Value] = {}
+    if penalised:
+        own["beta"] = BETA
+    if usual.get("pairs") == "reference_once":
+        own["pairs"] = "dataset"
+    panels = tuple(panel for panel in STORY if penalised or panel != "exact_distance")
+    knobs = tuple(_fitted(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs
+                  if knob.key not in _GONE)
+    return replace(row, knobs=knobs, watch=_OWN_BETA.sub("", row.watch),
+                   panels=(*panels, *(panel for panel in row.panels if panel not in panels)))
+
+
+def _fitted(knob: Knob) -> Knob:
+    """The length limit as a part of the problem, and sliders with room around what small problems take."""
+    if knob.key == "max_new_tokens":
+        return replace(knob, effect="restart", high=LONGEST, advanced=False)
+    return replace(knob, safe=SAFE[knob.key]) if knob.key in SAFE else knob
+
+
+ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in (*online.ROWS, *preference.ROWS)}
+
+
+# ---------------------------------------------------------------- tasks
+# Problems with at most 10,000 completions of each prompt.
+
+def _task(key: str, label: str, help: str, name: str, example: str, letters: int = 3, prompts: int = 3,
+         defaults: Mapping[str, Value] | None = None, right: str = "Exact match") -> Task:
+    return Task(key, label, help, f"labcore.tasks.enumerable:{name}", ("online", "preference"), (
+        Knob("vocabulary", "Letters", letters, "Letters that completions are made of; the end token comes on top. "
+             "More: many more completions. Fewer: a smaller problem.", low=2, high=6),
+        Knob("prompt_count", "Prompts", prompts, "Different prompts, each of them a letter. More: more to learn. "
+             "Fewer: less noise between prompts; exact values are means over all of them.", low=1, high=4),
+    ), pairs=True, example=example, right=right,
+        # A step is cheap, and a table's entry moves only where its prefix was sampled.
+        defaults={"max_new_tokens": 3, "learning_rate": 3e-3, "max_grad_norm": 10.0, **(defaults or {})})
+
+
+TASKS: dict[str, Task] = {row.key: row for row in (
+    _task("sorted", "Sorted, graded", "The share of neighbouring letters that are in order, the prompt's letter first: "
+         "a reward for every step in the right direction.", "Sorted", "b → bbc", right="All in order"),
+    _task("one_winner", "One winner", "One completion in many is right, and nothing else is worth anything.",
+         "OneWinner", "a → bca"),
+    _task("free_length", "Free length", "Right is the prompt's letter and then the end; wrong answers may be longer.",
+         "FreeLength", "a → a", defaults={"max_new_tokens": 4}),
+    _task("two_modes", "Two modes", "Two completions far from each other are nearly as good: 1 and 0.9.", "TwoModes",
+         "a → aaa", right="Best completion"),
+)}

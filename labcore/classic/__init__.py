@@ -1,0 +1,1 @@
+"""Classic reinforcement learning: tabular methods in mazes, deep methods in Gymnasium environments."""

@@ -1,0 +1,90 @@
+"""From experience to what policy gradients learn from: advantages, returns, the old policy; and the critic's fit.
+
+A time limit bootstraps, a termination does not: see `labcore.maths.returns.gae_envs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from labcore.classic.deep.experience import Batch
+from labcore.classic.deep.session import DeepSession
+from labcore.maths.logprobs import selective_log_softmax
+from labcore.maths.masked import masked_whiten
+from labcore.maths.returns import gae_envs
+from labcore.maths.surrogates import value_loss
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """N steps that count, flat, with what the policy and the critic were before any update on them."""
+
+    observations: Tensor  # (N, D)
+    actions: Tensor  # (N,) int64
+    old_logits: Tensor  # (N, A), normalised: log π_old(a)
+    old_values: Tensor  # (N,) reward
+    advantages: Tensor  # (N,) reward, or without a unit where normalised
+    returns: Tensor  # (N,) reward: A_GAE + V before any normalisation, what the critic learns
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @property
+    def old_logprobs(self) -> Tensor:
+        """log π_old of the actions taken. (N,) nats"""
+        return self.old_logits.gather(1, self.actions.unsqueeze(1)).squeeze(1)
+
+    def select(self, rows: Tensor) -> TrainingBatch:
+        return TrainingBatch(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+
+@torch.no_grad()
+def values_of(session: DeepSession, batch: Batch) -> tuple[Tensor, Tensor]:
+    """V(s) and V(s') of a batch, before any reset. (T, E), (T, E)"""
+    return session.critic(batch.observations)[..., 0], session.critic(batch.next_observations)[..., 0]
+
+
+@torch.no_grad()
+def training_batch(session: DeepSession, batch: Batch, weights: Tensor | None = None) -> TrainingBatch:
+    """The steps that count, with credit assigned: advantages by GAE, or the `weights` Ψ (T, E) in their place.
+
+    The critic's returns are the same either way: A_GAE + V.
+    """
+    knobs = session.knobs
+    values, next_values = values_of(session, batch)
+    generalised = gae_envs(batch.rewards, values, next_values, batch.terminated, batch.truncated, knobs["gamma"],
+                           knobs["gae_lambda"])
+    mask = batch.mask
+    advantages = (generalised if weights is None else weights)[mask]
+    if knobs["normalise"] and len(advantages) > 1:
+        advantages = masked_whiten(advantages, torch.ones_like(advantages, dtype=torch.bool), eps=1e-8)
+    observations = batch.observations[mask]
+    return TrainingBatch(observations, batch.actions[mask], session.policy(observations).log_softmax(-1), values[mask],
+                         advantages, (generalised + values)[mask])
+
+
+def log_prob(session: DeepSession, data: TrainingBatch) -> Tensor:
+    """log π of the actions taken. (N,) nats"""
+    return selective_log_softmax(session.policy(data.observations), data.actions)
+
+
+def categorical_kl(old_logits: Tensor, log_policy: Tensor) -> Tensor:
+    """KL(π_old ‖ π) = Σ_a π_old (log π_old − log π), exact: actions are few. (N, A), (N, A) -> (N,) nats"""
+    return (old_logits.exp() * (old_logits - log_policy)).sum(-1)
+
+
+def critic_update(session: DeepSession, data: TrainingBatch, value_clip: float | None = None) -> float:
+    """One update of the critic towards the returns. Returns its loss."""
+    values = session.critic(data.observations)[:, 0]
+    loss = value_loss(values, data.old_values, data.returns, torch.ones_like(values, dtype=torch.bool), value_clip)
+    session.optimise("critic", session.knobs["critic_learning_rate"], loss)
+    return float(loss.detach())
+
+
+def fit_critic(session: DeepSession, data: TrainingBatch) -> float:
+    """`critic_epochs` updates of the critic on the whole batch. Returns the mean of their losses."""
+    losses = [critic_update(session, data) for _ in range(int(session.knobs["critic_epochs"]))]
+    return sum(losses) / len(losses)

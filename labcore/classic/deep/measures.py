@@ -1,0 +1,71 @@
+"""What is logged and drawn of an update: how far the policy moved, the surrogates, the critic's error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from labcore.classic.deep.credit import TrainingBatch, categorical_kl, log_prob
+from labcore.classic.deep.session import DeepSession
+from labcore.maths.masked import masked_mean
+from labcore.maths.returns import explained_variance
+from labcore.maths.surrogates import clip, clip_cut, cpi, cut_fractions, kl_penalised
+
+
+def surrogates(log_policy: Tensor, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
+    """KL(π_old ‖ π) in nats, the three surrogates, and the largest ratio. log π (N, A)"""
+    ratio, advantages = _ratio(log_policy, data), data.advantages
+    kl, sides = categorical_kl(data.old_logits, log_policy), (bounds["clip_low"], bounds["clip_high"])
+    found = {"kl/step": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
+             "surrogate/kl_penalised": kl_penalised(ratio, advantages, kl, bounds["beta"])}
+    return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max())}
+
+
+def cut_off(log_policy: Tensor, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
+    """The shares of the steps whose gradient the clip cuts off. log π (N, A)"""
+    ratio = _ratio(log_policy, data)
+    cut = clip_cut(ratio, data.advantages, bounds["clip_low"], bounds["clip_high"])
+    shares = cut_fractions(cut, torch.ones_like(ratio, dtype=torch.bool))
+    return {f"clip_frac/{side}": float(share) for side, share in shares.items()}
+
+
+def _ratio(log_policy: Tensor, data: TrainingBatch) -> Tensor:
+    """ρ = π/π_old of the actions taken. (N, A) -> (N,)"""
+    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
+    return (logprobs - data.old_logprobs).exp()
+
+
+@torch.no_grad()
+def moved(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
+    """KL(π_old ‖ π) of an update on its own batch, nats. Right after it, while `data` holds the policy before."""
+    log_policy = session.policy(data.observations).log_softmax(-1)
+    return {"kl/step": float(categorical_kl(data.old_logits, log_policy).mean())}
+
+
+def explained(data: TrainingBatch) -> dict[str, float]:
+    """How much of the returns the critic foresaw, before it learnt from them, and the size of its error."""
+    everything = torch.ones_like(data.returns, dtype=torch.bool)
+    share = explained_variance(data.old_values, data.returns, everything)
+    return {"explained_variance": float(share),
+            "td_error": float(masked_mean((data.returns - data.old_values).abs(), everything))}
+
+
+def scatter(data: TrainingBatch, points: int = 200) -> dict[str, list[float]]:
+    """The critic's values and the returns, for at most `points` steps evenly spread: a picture of its error."""
+    return _spread({"values": data.old_values, "returns": data.returns}, points)
+
+
+@torch.no_grad()
+def ratios(session: DeepSession, data: TrainingBatch, points: int = 200) -> dict[str, list[float]]:
+    """π/π_old as the updates left it, and the advantage, for at most `points` steps evenly spread."""
+    ratio = (log_prob(session, data) - data.old_logprobs).exp()
+    return _spread({"ratio": ratio, "advantage": data.advantages}, points)
+
+
+def _spread(columns: dict[str, Tensor], points: int) -> dict[str, list[float]]:
+    count = len(next(iter(columns.values())))
+    rows = torch.linspace(0, count - 1, min(points, count)).long()
+    return {name: column[rows.to(column.device)].double().cpu().numpy().round(4).tolist()
+            for name, column in columns.items()}

@@ -1,0 +1,106 @@
+"""The end of a step of a deep method: counted, evaluated where it is time, and put together as a Record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labcore.classic.deep.credit import TrainingBatch
+from labcore.classic.deep.evaluation import Evaluation, evaluate
+from labcore.classic.deep.experience import spread
+from labcore.classic.deep.measures import ratios, scatter, surrogates
+from labcore.classic.deep.networks import parameters, put
+from labcore.classic.deep.session import DeepSession
+from labcore.maths.surrogates import clip, clip_cut, curve, sides
+from labcore.runs.spec.session import Pictures, Record
+
+# ---------------------------------------------------------------- clip view
+# What the clip does with the steps of a batch: which of them it cuts off, and its curve.
+
+def clip_view(found: Mapping[str, list[float]], clip_low: float, clip_high: float) -> dict[str, Any]:
+    """`found` ({"ratio", "advantage"}, as `ratios` makes it) with its cut sides, and the surrogate's curve."""
+    ratio, advantages = (torch.tensor(found[key], dtype=torch.float64) for key in ("ratio", "advantage"))
+    bounds = {"clip_low": clip_low, "clip_high": clip_high}
+    return {"ratios": {**found, "cut": sides(clip_cut(ratio, advantages, **bounds), ratio)},
+            "surrogate": curve(clip, bounds, ratio)}
+
+
+# ---------------------------------------------------------------- line
+# The surrogates along the straight line from θ_old through θ_new: where a step could have gone.
+
+ALPHAS = tuple(round(-0.5 + 0.1 * i, 1) for i in range(31))  # 0 is θ_old, 1 is θ_new
+CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip",
+          "surrogate/kl_penalised": "kl_penalised"}
+EVERY = 5
+
+
+def line_due(step: int) -> bool:
+    """Whether `step` draws a line: the first one, then every fifth after it."""
+    return (step - 1) % EVERY == 0
+
+
+@torch.no_grad()
+def line(session: DeepSession, data: TrainingBatch, before: Tensor, bounds: Mapping[str, float]) -> dict[str, Any]:
+    """KL(π_old ‖ π_α) and the surrogates at θ_old + α (θ_new − θ_old), on the batch of the last step. JSON-clean."""
+    after = parameters(session.policy)
+    curves: dict[str, list[float]] = {}
+    for alpha in ALPHAS:
+        put(session.policy, before + alpha * (after - before))
+        found = surrogates(session.policy(data.observations).log_softmax(-1), data, bounds)
+        for key, label in CURVES.items():
+            curves.setdefault(label, []).append(found[key])
+    put(session.policy, after)
+    return {"step": session.step, "alpha": list(ALPHAS), **curves, **bounds}
+
+
+# ---------------------------------------------------------------- record
+
+SHOWN = 200  # episodes of a step that are kept one by one
+
+
+def record(session: DeepSession, metrics: Mapping[str, float], data: TrainingBatch | None = None,
+           clip: tuple[float, float] | None = None, draw: Callable[[], dict[str, Any]] | None = None) -> Record:
+    """Close a step: count it, evaluate if it is time, keep the best weights, and put numbers and pictures together.
+
+    `data` is the batch that the critic learnt from, where there is a critic; `clip` the annealed clip range that its
+    updates had, where they had one; `draw` makes the line through the policy's update, where it moved.
+    """
+    session.step += 1
+    ended = session.episodes.take()
+    own: dict[str, float] = {"updates": session.updates, "episodes": len(ended)}
+    if ended:
+        own["episode_return"] = sum(episode["return"] for episode in ended) / len(ended)
+        own["episode_length"] = sum(episode["length"] for episode in ended) / len(ended)
+    samples: dict[str, Any] = {"step": session.step, "episodes": spread(ended, SHOWN), "ended": len(ended)}
+    evaluated = session.step in (1, session.spec.steps) or session.step % int(session.knobs["eval_every"]) == 0
+    if evaluated:
+        evaluation = evaluate(session)
+        own |= evaluation.metrics
+        samples |= _pictures(session, evaluation, data, clip)
+        if session.best_return is None or evaluation.mean >= session.best_return:
+            session.best_return, session.best_step = evaluation.mean, session.step
+            session.best = {name: value.clone() for name, value in session.acting.state_dict().items()}
+    samples["best"] = {"step": session.best_step, "return": session.best_return}
+    kept = {key: float(value) for key, value in {**own, **metrics}.items() if isfinite(value)}
+    due = draw is not None and line_due(session.step)
+
+    def look() -> Pictures:
+        seen = samples if evaluated else samples | _pictures(session, evaluate(session), data, clip)
+        return seen, draw() if draw else None
+
+    return Record(session.step, 0, kept, session.env_steps, samples if evaluated or ended else None,
+                  draw() if draw and due else None, None if evaluated and (due or draw is None) else look)
+
+
+def _pictures(session: DeepSession, evaluation: Evaluation, data: TrainingBatch | None,
+              clip: tuple[float, float] | None) -> dict[str, Any]:
+    """What there is to see of the policy as it is: an episode of it, the critic, the ratios and the clip."""
+    seen: dict[str, Any] = {"evaluation": evaluation.shown}
+    if data is not None:
+        seen |= {"scatter": scatter(data), "ratios": ratios(session, data)}
+        seen |= {"clip": list(clip), **clip_view(seen["ratios"], *clip)} if clip else {}
+    return seen

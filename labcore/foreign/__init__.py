@@ -1,1 +1,0 @@
-"""Metrics of other tools: kinds of files, layouts of tools, and the runs in them."""

@@ -1,0 +1,351 @@
+"""Whether a run fits into memory, and what to change so that it does: by a table of its parts. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from labcore import machine
+from labcore.catalog.knob import Value, shown
+from labcore.catalog.llm.models import MODELS
+from labcore.errors import LabError
+from labcore.llm.sizing import passes
+from labcore.llm.sizing import passes as held
+from labcore.llm.sizing.cost import in_bytes
+from labcore.llm.sizing.pace import setting
+from labcore.llm.sizing.passes import FULL, HALF, WEIGHT, Batch, Layers, Mode
+from labcore.runs import jobs, versions
+from labcore.runs.spec import eight_bit
+from labcore.runs.spec.eight_bit import EIGHT_BIT
+from labcore.runs.spec.run_spec import RunSpec, make
+
+# ---------------------------------------------------------------- memory parts
+# How much memory a run will need, part by part, before it starts: each by a formula, and their sum.
+#
+# An estimate: the parts are counted as the engine makes them, for completions that run to their limit. Measured peaks
+# of processes came within a third of it. What is held at all times adds up; of the phases of a step (it samples,
+# learns, and now and then draws its own update for the page) the largest counts. Letters as in `passes`.
+#
+# Left out: what CUDA holds for itself, and the files of libraries, which all processes share. Imports no torch.
+
+# Bytes that a worker on a processor takes for itself without a model: it is forked, and shares all else.
+PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}
+GAPS = 0.15  # of all else, which the allocator of a processor leaves between the blocks
+PHASES = ALWAYS, SAMPLES, LEARNS, DRAWS = (
+    "at all times", "while it samples", "while it learns", "while it draws an update")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes(Layers):
+    """What the job `sizes` finds of a run: the sizes of its policy, and more. `held` are its networks as the job
+    `models_held` counts them; `prompt` and `answer` tokens of the longest (answer 0: they are sampled). The rest are
+    limits of the engine: parameters that are copied at every step, prompts that are sampled at once for pairs."""
+
+    held: Sequence[Mapping[str, Any]]
+    context: int
+    prompt: int
+    answer: int
+    most_copied: int
+    sampled_at_once: int
+
+    def parameters(self, *names: str) -> int:
+        """Numbers of the networks of these names; of all without any."""
+        return sum(each["parameters"] for each in self.held if each["name"] in names or not names)
+
+    @property
+    def learnt(self) -> int:
+        return sum(each["learnt"] for each in self.held)
+
+    @property
+    def learning(self) -> Layers:
+        """The network that learns in the loop of a reward model: the policy's trunk with one value a token."""
+        return replace(self, vocabulary=1, plain_head=self.shares)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A row of the table: `when` is the phase that holds it, `size` bytes, `why` the formula in words."""
+
+    name: str
+    when: str
+    size: int
+    why: str
+
+
+# ---------------------------------------------------------------- formulas
+
+
+def mode_of(spec: RunSpec) -> Mode:
+    """How the run has its passes."""
+    return Mode(machine.device_kind(spec.device) or "cpu", HALF if spec.knobs["dtype"] == "bf16" else FULL,
+                bool(spec.knobs.get("gradient_checkpointing")), bool(spec.knobs.get("compile")))
+
+
+def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
+    """What a run learns from in one update."""
+    knobs, loop = spec.knobs, spec.row.loop
+    limit = min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
+    length = min(sizes.answer, max(1, sizes.context - sizes.prompt)) or limit
+    measured = int(knobs.get("eval_prompts", 0))
+    if loop == "online":
+        prompts, group = int(knobs["prompts_per_step"]), int(knobs["group_size"])
+        return Batch(prompts // int(knobs.get("mini_batches", 1)), group, prompts * group, sizes.prompt, length)
+    if loop == "sft":
+        return Batch(int(knobs["sequences_per_step"]), 1, measured, sizes.prompt, length)
+    prompts = int(knobs["pairs_per_step"])
+    drawn = {"policy_each_step": prompts, "reference_once": sizes.sampled_at_once}.get(str(knobs["pairs"]), 0)
+    return Batch(prompts, 2, max(drawn * int(knobs["group_size"]), measured), sizes.prompt, length)
+
+
+def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:
+    """The micro-batch of a run, on a GPU of `card` bytes."""
+    whole, mode = whole_batch(spec, sizes), mode_of(spec)
+    there = held.of_run(sizes.parameters(), sizes.learnt, spec.row.loop, mode, str(spec.knobs.get("optimizer")))
+    room = held.room(sizes.most_logits, mode, card and held.without_vllm(card, spec.knobs), there)
+    return replace(whole, prompts=min(whole.prompts, passes.prompts_at_once(_network(spec, sizes), whole, mode, room)))
+
+
+def _network(spec: RunSpec, sizes: Sizes) -> Layers:
+    return sizes.learning if spec.row.loop == "reward_model" else sizes
+
+
+def kv_cache(sizes: Sizes, rows: int, tokens: int, width: int) -> int:
+    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens."""
+    return width * sizes.layers * 2 * sizes.keys * rows * tokens
+
+
+def next_logits(sizes: Sizes, rows: int) -> int:
+    """Bytes of a sampled token's logits, their log-softmax and the draw: 4 numbers in float32 for each of rows · V."""
+    return 4 * FULL * rows * sizes.vocabulary
+
+
+def before_step(sizes: Sizes, loop: str) -> int:
+    """Bytes of the copy of what learns, to look at a step again: of large networks only in the online loop."""
+    kept = loop == "online" or (loop != "reward_model" and sizes.learnt <= sizes.most_copied)
+    return WEIGHT * sizes.learnt if kept else 0
+
+
+def drawn(sizes: Sizes, loop: str) -> int:
+    """Bytes of the weights after an update, which the online loop keeps while it draws the line through it."""
+    policy = next(each["learnt"] for each in sizes.held if each["name"] == "policy")
+    return WEIGHT * policy if loop == "online" else 0
+
+
+# ---------------------------------------------------------------- the table
+
+
+def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
+    """The rows of the table, the same for every run; those of what it does not hold are 0. `card`: bytes of its GPU."""
+    knobs, loop, mode = spec.knobs, spec.row.loop, mode_of(spec)
+    done, network, half = batch(spec, sizes, card), _network(spec, sizes), mode.width == HALF
+    moments = str(knobs.get("optimizer"))
+    tokens = done.prompt + min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
+    micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
+    on_cpu = machine.device_kind(spec.device) == "cpu"
+    recorded = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read stays where it is
+    looks = bool(knobs.get("probes", True))
+    recomputed = ", of each layer its input" if mode.recomputed else ""
+    in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
+    of_vllm = card - held.without_vllm(card, knobs) if card else 0
+    found = [
+        Part("vLLM", ALWAYS, of_vllm, f"{held.VLLM:.0%} of the GPU for its weights and its key-value cache"),
+        Part("Weights", ALWAYS, held.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
+        Part("Reference", ALWAYS, held.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
+        Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),
+        Part("Reward model", ALWAYS, held.weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
+        Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
+             f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
+        Part("Weights before the step", ALWAYS, looks * before_step(sizes, loop),
+             "4 bytes for each parameter that learns"),
+        Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
+            each["parameters"] for each in sizes.held)),
+             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
+        Part("KV cache", ALWAYS if recorded else SAMPLES,
+             kv_cache(sizes, done.sampled, tokens, mode.width) if sizes.shares else 0,
+             f"{done.sampled:,} rows of {tokens:,} tokens"),
+        Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
+        Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
+        Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
+        Part("Attention weights", LEARNS, passes.attention(network, done, mode),
+             "of each token for each other, where no fused kernel computes them"),
+        Part("Logits", LEARNS, 0 if loop == "reward_model" else passes.logits(
+            sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
+            f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
+        Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]
+    found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
+              Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu,
+                   f"usually {GAPS:.0%} of all tensors")]
+    return found
+
+
+def peak(found: Sequence[Part]) -> int:
+    """Bytes at the most: what is held at all times, and the largest phase."""
+    held: dict[str, int] = {}
+    for part in found:
+        held[part.when] = held.get(part.when, 0) + part.size
+    return held.pop(ALWAYS, 0) + max(held.values(), default=0)
+
+
+# ---------------------------------------------------------------- memory
+
+SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
+ADAPTER = 8  # rank of the LoRA that is advised
+# What is learnt does not change by these, or hardly: they are advised first.
+ENGINE: tuple[tuple[str, Value], ...] = (("gradient_checkpointing", True), ("optimizer", eight_bit.EIGHT_BIT))
+# Knobs that make a batch smaller, and those that make a part of it smaller, in the order in which they are advised.
+BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step", "group_size", "max_new_tokens")
+ADVISED = 3  # ways that are named
+HALVINGS = 12
+UNUSUAL = 16  # times the usual batch, from where it is looked whether a run fits without being asked to
+
+ABOUT = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
+         "times adds up; of what a step does after that the largest counts. On a processor it is what this run adds to "
+         "a worker process of about 330 MB, which workers on Linux share; the metric Memory counts the whole process.")
+
+Way = tuple[tuple[str, Value], ...]  # knobs, or "model", and their other values
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The table of a run: its `parts`, their `peak`, the `free` memory of its device now (bytes; None: unknown), and
+    the `ways`, settings of which each makes it fit. `fault` is why there is none."""
+
+    spec: RunSpec
+    sizes: Sizes | None = None
+    free: int | None = None
+    ways: Sequence[Way] = ()
+    fault: str = ""
+
+    @property
+    def parts(self) -> list[Part]:
+        return parts(self.spec, self.sizes, machine.total_memory(self.spec.device)) if self.sizes else []
+
+    @property
+    def peak(self) -> int:
+        return peak(self.parts)
+
+    @property
+    def sure(self) -> bool | None:
+        """Whether it fits though the estimate may be too low; None: unknown."""
+        return None if self.free is None else SURE * self.peak <= self.free
+
+    def verdict(self) -> str:
+        """The estimate against the free memory, in a sentence."""
+        need = f"about {in_bytes(self.peak)} at the most"
+        if self.free is None:
+            return f"It needs {need}; how much is free on this device cannot be found out."
+        there = f"{in_bytes(self.free)} are free now"
+        if self.peak > self.free:
+            return f"It does not fit: it needs {need}, and {there}."
+        if not self.sure:
+            return f"It may not fit: it needs {need}, {there}, and the estimate may be a third off."
+        return f"It fits: it needs {need}, and {there}."
+
+    def advice(self, name_of: Callable[[str], str] = str) -> str:
+        """What to change so that it fits, in a sentence; empty where nothing has to. `name_of` names a knob."""
+        if self.sure is not False:
+            return ""
+        if not self.ways:
+            return "No smaller batch makes it fit: choose a smaller model, or a device with more memory."
+        ways = [" and ".join(f"{name_of(key)} to {shown(value)}{_first(value)}" for key, value in way)
+                for way in self.ways]
+        return f"So that it fits, set {', or '.join(ways)}."
+
+
+def _first(value: Value) -> str:
+    """What has to be done before a knob can have this value, in brackets; mostly nothing."""
+    return f" (install it first: {eight_bit.INSTALL})" if value == eight_bit.EIGHT_BIT and eight_bit.missing() else ""
+
+
+def unusual(spec: RunSpec) -> bool:
+    """Whether the batch is so much larger than the algorithm's usual one, on a model that is here, that it may not fit.
+    Looks at nothing but the settings."""
+    usual = {knob.key: knob.default for knob in spec.declared}
+    times = prod(int(spec.knobs[knob]) / int(usual[knob]) for knob in BATCH if knob in usual)
+    return times >= UNUSUAL and (spec.model in MODELS or Path(spec.model).is_dir())
+
+
+def asked(specs: Sequence[RunSpec]) -> jobs.Spec:
+    """The job that finds the sizes of some runs."""
+    return {"job": "sizes", "specs": [setting(spec) for spec in specs], "made": versions.code()}
+
+
+def estimate(spec: RunSpec, found: Mapping[str, Any] | str) -> Estimate:
+    """The table of a run: `found` is what the job `asked` gave of it."""
+    if isinstance(found, str):
+        return Estimate(spec, fault=found)
+    return Estimate(spec, Sizes(**found), machine.free_memory(spec.device))
+
+
+def others(spec: RunSpec) -> dict[Way, RunSpec]:
+    """The run with a LoRA, and on each smaller model that comes with the lab: what may be advised."""
+    names = list(MODELS)
+    ways: list[Way] = [(("lora_rank", ADAPTER),)] if not spec.knobs["lora_rank"] else []
+    ways += [(("model", name),) for name in reversed(names[:names.index(spec.model)])] if spec.model in names else []
+    return {way: other for way in ways if (other := changed(spec, way)) is not None}
+
+
+def as_json(found: Estimate) -> dict[str, Any]:
+    """An estimate for programs, in bytes."""
+    return {"parts": [asdict(part) for part in found.parts], "peak": found.peak, "free": found.free,
+            "fits": found.sure, "ways": [dict(way) for way in found.ways], "fault": found.fault}
+
+
+def with_ways(need: Estimate, found: Sequence[Any] = ()) -> Estimate:
+    """The estimate with the settings of which each makes the run fit, those first that change the least; where none
+    does by itself, several together. `found` is what the job `asked` gave of `others`."""
+    if need.sizes is None or need.sure is not False:
+        return need
+
+    def fits(changed: RunSpec, sizes: Sizes) -> bool:
+        return Estimate(changed, sizes, need.free).sure is True
+
+    def first(ways: Iterable[tuple[Way, RunSpec]]) -> Way | None:
+        return next((way for way, changed in ways if fits(changed, sizes)), None)
+    sizes, spec = need.sizes, need.spec
+    ways = [first(_engine(spec)), *(first(_halved(spec, [knob])) for knob in BATCH)]
+    ways += [way for (way, changed), other in zip(others(spec).items(), found, strict=False)
+             if not isinstance(other, str) and fits(changed, Sizes(**other))]
+    if single := [way for way in ways if way][:ADVISED]:
+        return replace(need, ways=single)
+    both = [*_engine(spec)][-1:]  # all of the engine's ways, with a smaller batch
+    smaller = ((before + way, changed) for before, base in both for way, changed in _halved(base, BATCH))
+    found_together = first(_halved(spec, BATCH)) or first(smaller)
+    return replace(need, ways=[found_together] if found_together else [])
+
+
+def _engine(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:
+    """The run with each of the engine's ways to save memory that it does not use yet, then with all of them."""
+    unused = tuple((knob, value) for knob, value in ENGINE if spec.knobs.get(knob, value) != value
+                   and (value != eight_bit.EIGHT_BIT or eight_bit.serves(spec.device)))
+    for way in [*((each,) for each in unused), *([unused] if unused[1:] else [])]:
+        if other := changed(spec, way):
+            yield way, other
+
+
+def _halved(spec: RunSpec, knobs: Sequence[str]) -> Iterator[tuple[Way, RunSpec]]:
+    """The run with these knobs at half their values, a quarter, and so on, as far as the run allows each."""
+    values = {knob: int(spec.knobs[knob]) for knob in knobs if knob in spec.knobs}
+    for _ in range(HALVINGS):
+        for knob, value in values.items():
+            if changed(spec, ({**values, knob: value // 2}.items())):
+                values[knob] = value // 2
+        way = tuple((knob, value) for knob, value in values.items() if value != spec.knobs[knob])
+        if way and (other := changed(spec, way)):
+            yield way, other
+
+
+def changed(spec: RunSpec, way: Iterable[tuple[str, Value]]) -> RunSpec | None:
+    """The run with other knobs, or on another model; None where that cannot be."""
+    knobs = {**spec.knobs, **dict(way)}
+    model = str(knobs.pop("model", spec.model))
+    try:
+        return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, knobs=knobs, seed=spec.seed,
+                    model=model, steps=spec.steps, device=spec.device, data=spec.data,
+                    threads=spec.threads, mix=spec.mix)
+    except LabError:
+        return None

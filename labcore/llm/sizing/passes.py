@@ -1,0 +1,226 @@
+"""How the engine runs a batch through a network, and what that takes, as arithmetic on sizes. Imports no torch.
+
+    packed   a prompt and all its completions in one row, by a mask      for short rows
+    shared   each prompt once, its completions on copies of its cache    for long prompts
+    causal   every row whole, padded on the right, without a mask        for the rest on CUDA
+    plain    every row whole, padded on the left                         for the rest
+
+The engine and the table of memory both ask here. P prompts, G completions of each, S tokens of the longest prompt, T of
+the longest completion; L layers, V tokens of the vocabulary; H, Q, K and I are the widths of a layer, of its queries,
+of its keys, and of its MLP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from labcore.catalog.knob import Value
+from labcore.runs.spec.eight_bit import EIGHT_BIT
+from labcore.runs.spec.vllm import by_vllm
+
+Way = Literal["packed", "shared", "causal", "plain"]
+
+HALF, FULL = 2, 4  # bytes of a number in bfloat16 and in float32
+# Of attention on a GPU: times as long a pair of tokens takes where a mask is needed, which rules out flash kernels and
+# the halving that causality allows. And times as long a token takes on a cache: its keys and values are copied for each
+# completion, and two passes are made. Both are estimates from the sizes of these operations.
+MASKED, CACHED = 6.0, 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """A network's sizes as numbers, and how the engine can run it: `packs` several completions in one row, `own` by
+    the lab's equations of Llama, `shares` a cache, `plain_head` with logits that are hidden states times a matrix (or
+    the one value of a critic). `longest_packed` tokens of a row and `most_logits` numbers are limits of the engine."""
+
+    layers: int
+    heads: int
+    hidden: int
+    queries: int
+    keys: int
+    inner: int
+    vocabulary: int
+    packs: bool
+    own: bool
+    shares: bool
+    plain_head: bool
+    longest_packed: int
+    most_logits: int
+
+    def packed(self, done: Batch) -> bool:
+        """Whether the completions of a prompt run in one row with it."""
+        short = done.prompt + done.group * (done.length - 1) <= self.longest_packed
+        return self.packs and short and (self.own or done.group > 1)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a run does at once. `prompts` and `group` of an update's micro-batch; `sampled` rows are drawn together;
+    `prompt` and `length` are tokens."""
+
+    prompts: int
+    group: int
+    sampled: int
+    prompt: int
+    length: int
+
+    @property
+    def rows(self) -> int:
+        return self.prompts * self.group
+
+    @property
+    def row(self) -> int:
+        """Tokens of a row, but for the last, from which nothing is predicted."""
+        return self.prompt + self.length - 1
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a run has its passes: on which kind of device, with numbers of `width` bytes, with layers that are
+    `recomputed` in the backward pass, or `compiled`; without `gradient` there is no backward pass."""
+
+    device: str = "cpu"
+    width: int = FULL
+    recomputed: bool = False
+    compiled: bool = False
+    gradient: bool = True
+
+
+def way(layers: Layers, done: Batch, mode: Mode) -> Way:
+    """The cheapest exact pass. On a processor a shared prompt pays at every length that was measured."""
+    if mode.compiled and layers.plain_head:
+        return "causal"
+    if layers.packed(done):
+        return "packed"
+    if not layers.shares:
+        return "plain"
+    whole: Way = "causal" if mode.device == "cuda" and layers.plain_head else "plain"
+    if done.group == 1 or mode.recomputed:  # a layer that runs again would write to the cache again
+        return whole
+    return "shared" if whole == "plain" or cost(layers, done, "shared") < cost(layers, done, "causal") else "causal"
+
+
+def cost(layers: Layers, done: Batch, by: Way) -> float:
+    """What a layer's pass takes on a GPU, in operations / 4H: 6H a token (12 H² weights), and one a pair of tokens."""
+    if by == "causal":
+        return done.rows * (6 * layers.hidden * done.row + done.row**2 / 2)
+    after = done.group * (done.length - 1)
+    pairs = done.prompts * (done.prompt**2 + after * done.row)
+    return CACHED * 6 * layers.hidden * tokens(done, by) + MASKED / 2 * pairs
+
+
+def tokens(done: Batch, by: Way) -> int:
+    """Tokens that run through the network."""
+    if by in ("packed", "shared"):
+        return done.prompts * (done.prompt + done.group * (done.length - 1))
+    return done.rows * done.row
+
+
+def activations(layers: Layers, done: Batch, mode: Mode) -> int:
+    """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
+    bf16 norms are float32, so 10H. On a shared cache each row has keys and values of the prompt as well, and they are
+    spread over all heads (2Q), as those of packed rows are on a GPU. With gradient checkpointing: width · L · H, and of
+    one layer all, with the gradients of that (elsewhere these take the place of what has been freed). Without a
+    backward pass those of one layer, and a shared cache of all.
+    """
+    by = way(layers, done, mode)
+    count = tokens(done, by)
+    seen = done.rows * done.row if by == "shared" else count
+    spread = layers.queries if by == "shared" or (by == "packed" and mode.device == "cuda") else layers.keys
+    of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
+    of_layer = count * of_token + seen * 2 * spread
+    if not mode.gradient:
+        return mode.width * (of_layer + (layers.layers * seen * 2 * spread if by == "shared" else 0))
+    return mode.width * (layers.layers * count * layers.hidden + 2 * of_layer if mode.recomputed
+                         else layers.layers * of_layer)
+
+
+def attention(layers: Layers, done: Batch, mode: Mode) -> int:
+    """Bytes of the attention weights that are kept for the backward pass where no fused kernel computes attention:
+    width · L · heads · R² for each row of R tokens.
+
+    Packed rows in bf16 keep them on a processor. On a GPU whole rows in float32 do where heads share keys (Q > K):
+    torch has no kernel for that.
+    """
+    by, half = way(layers, done, mode), mode.width == HALF
+    if by == "packed" and half and mode.device == "cpu":
+        rows, row = done.prompts, done.prompt + done.group * (done.length - 1)
+    elif by == "causal" and mode.device == "cuda" and layers.keys < layers.queries and not half:
+        rows, row = done.rows, done.row
+    else:
+        return 0
+    return mode.width * (1 if mode.recomputed or not mode.gradient else layers.layers) * layers.heads * rows * row**2
+
+
+def logits(layers: Layers, done: Batch, mode: Mode, with_entropy: bool) -> int:
+    """Bytes of a micro-batch's logits and what their log-probs and gradient take: rows · T · V numbers, once as they
+    come and 4 times in float32, 5 times with an entropy bonus. Of more than the engine holds only a chunk is there,
+    beside the hidden states and their gradient."""
+    numbers, hidden = done.rows * done.length * layers.vocabulary, 0
+    if layers.plain_head and numbers > layers.most_logits:
+        numbers, hidden = layers.most_logits, 2 * mode.width * done.rows * done.length * layers.hidden
+    return numbers * (mode.width + FULL * (5 if with_entropy else 4)) + hidden
+
+
+def prompts_at_once(layers: Layers, done: Batch, mode: Mode, room: int) -> int:
+    """Prompts of a micro-batch whose activations take at most `room` bytes; at least one, since groups stay whole."""
+    one = replace(done, prompts=1)
+    most = room // (activations(layers, one, mode) + attention(layers, one, mode))
+    if not layers.plain_head:
+        most = min(most, layers.most_logits // (done.group * done.length * layers.vocabulary))
+    return max(1, most)
+
+
+# ---------------------------------------------------------------- held
+# What a run holds in memory whatever its batch is, in bytes, and what that leaves for the batch. Imports no torch.
+
+WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
+BLOCK = 256  # numbers of a moment in 8 bits that have a scale in common
+ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch, on whatever machine, so that its digits are the same
+OF_CARD = 0.8  # of a GPU's memory: the rest is for the allocator, the sampler's buffers and those of single operations
+VLLM = 0.3  # of a GPU's memory: vLLM's weights and key-value cache, where it samples
+LEAST = 0.05  # of it that a micro-batch may take whatever the run holds; where that is too much it is halved
+
+
+def weights(parameters: int) -> int:
+    """Bytes of weights: 4 a number, in bf16 too, since the optimizer moves float32."""
+    return WEIGHT * parameters
+
+
+def gradients(learnt: int) -> int:
+    """Bytes of gradients: 4 for each number that learns."""
+    return GRADIENT * learnt
+
+
+def optimizer(learnt: int, kind: str) -> int:
+    """Bytes of AdamW's two moments for each number that learns: 8, or in 8 bits 2 and a scale for each block."""
+    return 2 * learnt + 2 * FULL * learnt // BLOCK if kind == EIGHT_BIT else MOMENTS * learnt
+
+
+def rounded(parameters: int) -> int:
+    """Bytes of a network's weights in bfloat16, which a forward pass in bf16 makes: 2 a number."""
+    return HALF * parameters
+
+
+def of_run(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> int:
+    """Bytes at the most: weights, their gradients and moments, the copy of what learns to look at a step again, and
+    the weights in bfloat16."""
+    copied = weights(learnt) if loop != "reward_model" else 0
+    half = rounded(parameters) if mode.width == HALF else 0
+    return weights(parameters) + gradients(learnt) + optimizer(learnt, kind) + copied + half
+
+
+def without_vllm(card: int, knobs: Mapping[str, Value]) -> int:
+    """Bytes of a GPU of `card` bytes that vLLM leaves, where it samples."""
+    return card - int(VLLM * card) if by_vllm(knobs) else card
+
+
+def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
+    """Bytes for the activations of a micro-batch: on a GPU of `card` bytes what a run leaves that holds `held`. It
+    comes of the spec and the card alone, not of what is free at the moment."""
+    if mode.device != "cuda" or not card:
+        return ON_PROCESSOR
+    chunk = most_logits * (mode.width + FULL * 5)
+    return int(max(OF_CARD * card - held - chunk, LEAST * card))

@@ -1,0 +1,46 @@
+"""What is deleted here for good is deleted in the store as well: at once, or when it can be reached.
+
+A note in the home says what is to go until it is gone, so neither a store that is away nor a killed process leaves it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock
+
+from labcore.runs.files.artifacts import changes, fetch, manifest, object_store, units
+from labcore.runs.files.artifacts.changes import notify
+from labcore.runs.files.artifacts.object_store import Away, ObjectStore
+
+
+def deleted(path: Path) -> None:
+    """The run or the thing at `path` is deleted for good.
+
+    Raises:
+        LabError: the setting cannot be used.
+    """
+    thing, unit = units.place(path), units.unit_with(path)
+    store = object_store.opened()
+    if not (store and thing and unit):
+        return
+    changes.forget(thing)
+    changes.set_changed(unit)
+    fetch.forget_answers()
+    if not notify(unit):
+        with suppress(Away):  # the note stays
+            clear(store)
+
+
+def clear(store: ObjectStore) -> list[str]:
+    """Delete in the store what was deleted here; what that was. Raises LabError where the store is away."""
+    if not changes.to_forget():
+        return []
+    with FileLock(changes.lock("forget")):  # what is made again under the same name waits for this
+        gone = changes.to_forget()
+        for thing in gone:
+            with FileLock(changes.lock_of(units.unit_with(units.folder(thing)) or thing)):  # after who publishes it
+                store.delete_folder(thing, first=manifest.NAME)
+            changes.forgotten(thing)
+    return gone

@@ -1,0 +1,1 @@
+"""All runs as a list: found, grouped, marked, deleted and cleaned up. Imports no torch."""

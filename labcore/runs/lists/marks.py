@@ -1,0 +1,80 @@
+"""What an owner does with runs, their own and imported ones: star, tag, note, delete, restore, delete for good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from labcore.errors import LabError, quoted
+from labcore.runs.files.paths import is_import, read_only
+from labcore.runs.imports import imported
+from labcore.runs.lists.entries import DAY
+from labcore.runs.store.store import Store
+
+TRASH_DAYS = 7
+MOST_TAG, MOST_NOTE = 40, 4000  # letters
+
+
+def star(store: Store, run_ids: Iterable[str], on: bool = True) -> None:
+    """Star runs, or take their stars away. Raises LabError where one is not there, as all of these do."""
+    for run_id in _there(run_ids):
+        store.mark(run_id, star=on)
+
+
+def tag(store: Store, run_ids: Iterable[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+    """Give runs tags and take others away; the order in which a run got its tags stays."""
+    fresh = [_tag(text) for text in add]
+    for run_id in _there(run_ids):
+        tags = dict.fromkeys([*store.marks_of(run_id).tags, *fresh])
+        store.mark(run_id, tags=[text for text in tags if text not in remove])
+
+
+def note(store: Store, run_id: str, text: str) -> None:
+    """Replace a run's note; an empty one deletes it."""
+    if len(text) > MOST_NOTE:
+        raise LabError(f"The note has {len(text):,} letters, more than {MOST_NOTE:,}: shorten it.")
+    [run_id] = _there([run_id])
+    store.mark(run_id, note=text.strip())
+
+
+def trash(store: Store, run_ids: Iterable[str]) -> None:
+    """Put ended or queued runs into the trash, where they can be restored: all of them or none."""
+    store.trash(_there(run_ids))
+
+
+def restore(store: Store, run_ids: Iterable[str]) -> None:
+    """Take runs out of the trash."""
+    store.restore(_there(run_ids))
+
+
+def delete(store: Store, run_ids: Iterable[str]) -> None:
+    """Delete runs for good, in the trash or not."""
+    for run_id in _there(run_ids):
+        store.delete(run_id)
+
+
+def purge(store: Store, days: float = TRASH_DAYS, run_ids: Sequence[str] | None = None) -> list[str]:
+    """Delete for good what has been in the trash for `days`, of `run_ids` or of all; return the ids.
+
+    Whoever lists the trash may do so long before: a run that was restored meanwhile stays. A lab that is shared for
+    reading keeps what became old; what is named it refuses to delete.
+    """
+    if run_ids is None and read_only():
+        return []
+    return store.purge(time.time() - days * DAY, run_ids)
+
+
+def _there(run_ids: Iterable[str]) -> list[str]:
+    """The ids, where the files of all imported ones are there; of the others the store itself knows."""
+    run_ids = list(run_ids)
+    for run_id in run_ids:
+        if is_import(run_id):
+            imported.check_there(run_id)
+    return run_ids
+
+
+def _tag(text: str) -> str:
+    text = " ".join(text.split())
+    if not text or len(text) > MOST_TAG or set(text) & set('",'):
+        raise LabError(f"{quoted(text)} cannot be a tag: use 1 to {MOST_TAG} letters, without commas and quotes.")
+    return text

@@ -1,0 +1,378 @@
+"""RunSpec: everything that determines a run, checked in words before it starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from labcore.catalog import kinds
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.kinds import Kind
+from labcore.catalog.knob import Knob, Value, suggestion
+from labcore.catalog.llm import pretrained
+from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
+from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.optimizer import OPTIMIZER
+from labcore.catalog.llm.tasks import HELD_OUT, MEASURED, ORDER, ROWS
+from labcore.catalog.llm.upkeep import EVERY as UPKEEP
+from labcore.catalog.mix import row as mixed
+from labcore.catalog.task import Task
+from labcore.errors import LabError, quoted
+from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files.artifacts import fetch
+from labcore.runs.files.paths import is_run_id, path_of, run_folder
+from labcore.runs.files.untrusted import json_of
+from labcore.runs.spec import model_names
+from labcore.runs.spec.model_names import kind_of
+from labcore.runs.spec.together import check_pairs, check_together, check_uploads, pinned_reward_model
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
+VLLM_CAP = 2.0  # importance_cap where vLLM samples and nothing else is said: its log-probs are not the trainer's
+LORA_RANK = LORA[0].key
+BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
+
+    `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
+    whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
+    of the user's own, which began from the row `algorithm`, and empty where that row itself is run;
+    `threads` are torch's, part of the spec so that a result does not depend on what else runs.
+    """
+
+    kind: str
+    algorithm: str
+    task: str
+    model: str
+    knobs: Mapping[str, Value] = field(default_factory=dict)
+    seed: int = 0
+    steps: int = 150
+    device: str = "auto"
+    threads: int = 1
+    data: str | None = None
+    parent: tuple[str, int] | None = None
+    twin: bool = True
+    mix: str = ""
+
+    @property
+    def kind_row(self) -> Kind:
+        return kinds.kind(self.kind)
+
+    @property
+    def row(self) -> Algorithm:
+        if self.mix:
+            return mixed.row(self.algorithm, self.mix, self.knobs)
+        return kinds.algorithm(self.algorithm, self.kind)
+
+    @property
+    def task_row(self) -> Task:
+        return kinds.task(self.task, self.kind)
+
+    @property
+    def weights(self) -> str:
+        """How it learns its model's weights: see `weights_of`."""
+        return weights_of(self.kind_row, self.model, self.knobs)
+
+    @property
+    def declared(self) -> tuple[Knob, ...]:
+        """The run's knobs, with the defaults of its algorithm on its task and its weights."""
+        return pretrained.of_length(knobs_of(self.row, self.task_row, self.weights), self.knobs)
+
+    @property
+    def of_task(self) -> dict[str, Value]:
+        """The task's own knobs that say which problems it has, and not how they are ordered or measured."""
+        return {knob.key: self.knobs[knob.key] for knob in self.task_row.knobs
+                if knob.key not in MEASURED and knob.key != ORDER.key}
+
+    @property
+    def stem(self) -> str:
+        """How the names of its runs begin, which are those of folders.
+
+        A task may be an environment's id, such as ALE/Pong-v5, of any length: its end says most.
+        """
+        return re.sub(r"[^\w.-]+", "-", f"{self.algorithm}-{self.task[-60:]}")
+
+    def caution(self) -> str:
+        """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""
+        named = self.kind_row.caution
+        return str(resolve_name(named)(self)) if named else ""
+
+    def to_json(self) -> str:
+        fields = asdict(self)
+        if not self.parent:
+            del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
+        if not self.mix:
+            del fields["mix"]  # the same of what is no mix
+        return json.dumps(fields, ensure_ascii=False, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> RunSpec:
+        """The spec written by `to_json`. Raises LabError where the text is none."""
+        try:
+            fields = json_of(text)
+            fields["parent"] = _parent(fields.get("parent"))
+            return _filled(RunSpec(**fields))
+        except (ValueError, AttributeError, TypeError, KeyError) as error:
+            raise LabError(f"This is not a run's spec.json ({error}): export the run again.") from error
+
+    @staticmethod
+    def in_folder(folder: Path) -> RunSpec:
+        """The spec that a run keeps in its `folder`.
+
+        Raises:
+            OSError: it is not there.
+            LabError: it is damaged.
+        """
+        path = fetch.bring(folder / "spec.json")
+        try:
+            return RunSpec.from_json(path.read_bytes())
+        except LabError as error:
+            raise LabError(f"{path} is damaged, so nothing can be asked of the run or continued from it: put the file "
+                           "back, which python -m labcore export RUN --out FOLDER writes anew.") from error
+
+    def hash(self) -> str:
+        """Twelve hex digits that name this spec and the content of its file."""
+        content = fetch.bring(self.data).read_bytes() if self.data else b""
+        return hashlib.sha256(_as_named(self).to_json().encode() + content).hexdigest()[:12]
+
+
+def _parent(said: object) -> tuple[str, int] | None:
+    """The run and the step that a fork began from. Raises ValueError where `said` is neither such a pair nor empty."""
+    if not said:
+        return None
+    if not isinstance(said, list) or len(said) != 2 or not is_run_id(said[0]) or type(said[1]) is not int:
+        raise ValueError(f"its parent is {quoted(said)}, not the id of a run and a step")
+    return said[0], said[1]
+
+
+def _as_named(spec: RunSpec) -> RunSpec:
+    """`spec` without the knobs of LoRA, of the engine, of the optimizer, of prompts, of upkeep, of a file's rows and
+    of held-out rows where they are off: they came after the first bases had got their names."""
+    knobs = spec.knobs
+    off = {knob.key for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, *ROWS)
+           if knobs.get(knob.key) in (knob.default, knob.before)}
+    off |= {ORDER.key} if knobs.get(ORDER.key) == ORDER.before else set()
+    off |= set() if knobs.get("lora_rank") else {knob.key for knob in LORA}
+    off |= set() if knobs.get("held_out") or knobs.get("held_out_file") else {knob.key for knob in HELD_OUT}
+    return replace(spec, knobs={key: value for key, value in knobs.items() if key not in off})
+
+
+def _filled(spec: RunSpec) -> RunSpec:
+    """`spec` with the knobs that came after it was written, so that a run does what it did without them."""
+    before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
+    if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default
+        before = {**before, **{knob.key: knob.default for knob in PROMPT if knob.key in before}}
+    missing = {key: value for key, value in before.items() if key not in spec.knobs}
+    return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
+
+
+@cache
+def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
+    """A run's knobs as they were before they came; none of what this lab does not know, which is said where it is
+    used.
+    """
+    try:
+        row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
+        return {knob.key: knob.default if knob.before is None else knob.before
+                for knob in knobs_of(row, kinds.task(task, kind))}
+    except LabError:
+        return {}
+
+
+def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) -> tuple[Knob, ...]:
+    """All knobs of a run: the algorithm's, with the task's defaults, then the task's own.
+
+    `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
+    """
+    own = task_row.own(row.loop)
+    of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
+                       for knobs in (row.knobs, task_row.knobs))
+    return pretrained.fitted(of_row + of_task, pretrained.defaults(row, task_row, weights))
+
+
+def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
+    """How a run learns the weights of `model`: from scratch, pretrained ones in full, or by adapters on them."""
+    return kind_of(model, knobs) if kind_row.pretrained else pretrained.SCRATCH
+
+
+def steps_of(row: Algorithm, weights: str) -> int:
+    """The steps of a run where nothing is said; `weights` as for `knobs_of`."""
+    return row.steps if weights == pretrained.SCRATCH else pretrained.STEPS
+
+
+@cache
+def every_knob() -> dict[str, Knob]:
+    """Every knob by its key, as the first algorithm that has it declares it."""
+    found: dict[str, Knob] = {}
+    for kind in kinds.KINDS.values():
+        for row in kind.algorithms.values():
+            for task in kind.tasks.values():
+                for knob in knobs_of(row, task):
+                    found.setdefault(knob.key, knob)
+    return found
+
+
+def _named(keys: Sequence[str], most: int = 4) -> str:
+    """The keys as alternatives; of many the first ones, and how many there are."""
+    if len(keys) <= most:
+        return " or ".join(keys)
+    return f"{', '.join(keys[:most - 1])} or another of the {len(keys)} algorithms that can"
+
+
+def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | None = None,
+         knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
+         threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
+         twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
+    """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
+    knobs of its loop. The model may be `absent` from this machine: such a run is only looked at.
+
+    Raises:
+        LabError: an unknown name, a value out of bounds, or settings that do not go together.
+    """
+    kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
+    if not row.learns(task_row):
+        fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
+        raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
+                       f"use {_named(fitting)}, or another task.")
+    model = kind_row.model if model is None else model
+    given = dict(knobs or {})
+    learnt = weights_of(kind_row, model, {key: row.knob(key).check(given[key]) for key in {LORA_RANK} & given.keys()})
+    known = {knob.key: knob for knob in knobs_of(row, task_row, learnt)}
+    for key in (key for key in given if key not in known):
+        raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: {suggestion(key, list(known))}")
+    filled = _with_defaults(known, given)
+    if mix:
+        row = mixed.row(algorithm_key, mix, filled)
+    steps = steps_of(row, learnt) if steps is None else steps
+    for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
+        _check_whole(name, number)
+    if device not in DEVICES:
+        raise LabError(f"There is no device {quoted(device)}: {suggestion(device, DEVICES)}")
+    _check_data(task_row, data)
+    check_together(row, filled)
+    check_pairs(task_row, filled)
+    filled |= pinned_reward_model(filled)
+    check_uploads(filled)
+    _check_model(kind_row, model, absent or parent is not None)
+    _check_lora(row, model, filled)
+    if kind_row.check:
+        resolve_name(kind_row.check)(task_row, filled)
+    # A run may be taken up from another working directory: what it names must be found from anywhere.
+    data = str(path_of(Path(data).resolve())) if data else None
+    model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model
+    twin = twin or parent is None
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
+                   mix)
+
+
+def _row(kind: str, algorithm_key: str, mix: str) -> Algorithm:
+    """The algorithm of a new run; with a `mix` it has every knob of its loop and the mix's name."""
+    row = kinds.algorithm(algorithm_key, kind)
+    if mix and not mixed.can_be_mixed(row):
+        raise LabError(f"{row.label} has no choices to mix: begin from an algorithm of language models, such as grpo "
+                       "or dpo.")
+    return replace(mixed.with_every_knob(algorithm_key), label=mixed.check_name(mix)) if mix else row
+
+
+def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[str, Value]:
+    """Every knob with the value given, or its default. Raises LabError where one is out of bounds."""
+    filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    for knob in pretrained.of_length((*known.values(),), filled):
+        filled[knob.key] = filled[knob.key] if knob.key in given else knob.check(knob.default)
+    if filled.get("rollouts") == "vllm" and "importance_cap" not in given:
+        filled["importance_cap"] = VLLM_CAP
+    return filled
+
+
+def _check_whole(name: str, value: object) -> None:
+    low, high = WHOLE[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise LabError(f"{name} must be a whole number from {low} to {high}, not {quoted(value)}.")
+
+
+def _check_data(task_row: Task, data: str | None) -> None:
+    if task_row.data and not data:
+        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: "
+                       f"give --{task_row.data} FILE.")
+    if data and not fetch.bring(path_of(data)).is_file():
+        raise LabError(f"There is no file {data}: check the path.")
+
+
+def _check_model(kind_row: Kind, model: str, forked: bool) -> None:
+    if not model:
+        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
+                       "folder or a hub id.")
+    if len(kind_row.models) == 1 and model != kind_row.model:
+        raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {quoted(model)} out.")
+    if not forked:  # a fork has its weights in a checkpoint: what its parent started from may be gone
+        model_names.check(model)
+
+
+def _check_lora(row: Algorithm, model: str, knobs: Mapping[str, Value]) -> None:
+    """Check that an adapter is put on weights that have learnt something, and not on random ones."""
+    if knobs.get("lora_rank") and model in MODELS and (row.loop == "sft" or not knobs["sft_steps"]):
+        raise LabError(f"LoRA leaves the weights of its model as they are, and those of {quoted(model)} would be "
+                       "random here: choose an earlier run or a Hugging Face model, or set lora_rank to 0.")
+
+
+def default_threads(model: str | None) -> int:
+    """Torch threads for `model`: the built-in ones (None: the kind's own) gain nothing from more than one."""
+    return 1 if model is None or model in kinds.built_in() else os.cpu_count() or 1
+
+
+def policy_of_run(run_id: str) -> Path:
+    """The newest policy of the run `run_id`. Raises LabError where it has none yet."""
+    found = checkpoint.newest(run_folder(run_id))
+    if found is None:
+        raise LabError(f"The run {run_id} has no checkpoint yet: wait for its first step.")
+    return found[1] / "policy"
+
+
+def base_spec(spec: RunSpec) -> RunSpec | None:
+    """The SFT run whose result `spec` starts from; None where it starts from given weights.
+
+    Built-in models are first taught by SFT on the same task; the result is cached by this spec's hash. A task
+    of preferences teaches the chosen sides.
+    """
+    if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs.get("sft_steps"):
+        return None
+    task_keys = {knob.key for knob in spec.task_row.knobs} - MEASURED  # how it is measured does not make it another
+    knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
+    return make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
+                seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
+                data=spec.data)
+
+
+def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
+    """`spec` with one knob changed during the run. Raises LabError as `with_knobs`."""
+    return with_knobs(spec, [(key, value)])
+
+
+def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
+    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together.
+
+    Raises:
+        LabError: no such knob, a bad value, a knob that needs a new run, or values that do not go together.
+    """
+    known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
+    knobs = dict(spec.knobs)
+    for key, value in changes:
+        if key not in known:
+            raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {quoted(key)}: "
+                           f"{suggestion(key, list(known))}")
+        if known[key].effect == "restart":
+            raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
+        knobs[key] = known[key].check(value)
+    check_together(spec.row, knobs)
+    return replace(spec, knobs=knobs)

@@ -1,0 +1,145 @@
+"""Which knobs go together, and with which algorithm and task: checked in words before a run and at every change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labcore.catalog import choices, reward_terms
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Value
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.task import Task
+from labcore.errors import LabError, quoted
+from labcore.runs.files import uploads
+from labcore.runs.spec import model_names
+
+
+def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check the knobs that depend on each other, before a run and at every change of a knob.
+
+    Raises:
+        LabError: the settings do not go together; the message names the ones that would.
+    """
+    _check_choices(row, knobs)
+    _check_losses(row, knobs)
+    _check_rewards(knobs)
+    if knobs.get("compile") and knobs.get("gradient_checkpointing"):
+        raise LabError("compile and gradient_checkpointing do not go together: switch compile off to save memory, or "
+                       "gradient_checkpointing to save time.")
+    if row.loop == "online":
+        group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
+        compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]
+        if group < 2 and any(choice.group for choice in compares):
+            raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
+                           "other: use 2 or more.")
+        _check_advantage(knobs)
+        parts = int(knobs.get("mini_batches", 1))
+        if prompts % parts:
+            fitting = [n for n in range(1, prompts + 1) if prompts % n == 0]
+            near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:3])
+            raise LabError(f"mini_batches {parts} does not divide the batch of {prompts} prompts (groups stay whole): "
+                           f"use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
+        surrogate = choices.SURROGATE[str(knobs["surrogate"])]
+        if surrogate.needs_ratio and choices.ratio_of(knobs).key == "none":
+            raise LabError(f"The surrogate {surrogate.key!r} needs a ratio: set ratio to token, or surrogate to "
+                           "score_function.")
+    if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
+        raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_advantage(knobs: Mapping[str, Value]) -> None:
+    """Check that nothing is added to a total that the advantage does not look at, and that something is left of it."""
+    chosen = choices.ADVANTAGE[str(knobs["advantage"])]
+    if chosen.constant and knobs.get("normalisation", "none") != "none":
+        raise LabError(f"The advantage {chosen.key!r} is the same for all completions, so normalisation "
+                       f"{knobs['normalisation']} would make it 0: set normalisation to none.")
+    if chosen.by_part:
+        for key, fits in (("shaping", knobs["shaping"] == "none"), ("kl_placement", knobs["kl_placement"] != "reward")):
+            if not fits:
+                raise LabError(f"The advantage {chosen.key!r} compares each named reward by itself, so {key} "
+                               f"{knobs[key]} would be lost: set {key} to {'none' if key == 'shaping' else 'loss'}.")
+
+
+def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that the functions which the choices name find the knobs that they ask for."""
+    for family in choices.FAMILIES:
+        if family.key not in knobs:
+            continue
+        chosen = family[str(knobs[family.key])]
+        if missing := [key for key in chosen.needs if key not in knobs]:
+            able = [other.label for other in ALGORITHMS.values()
+                    if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
+            raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
+                           f"not have: run {' or '.join(able[:3])}, choose another {family.label}, or make a mix of "
+                           "your own, which has every knob.")
+
+
+def _check_rewards(knobs: Mapping[str, Value]) -> None:
+    """Check that rewards of the user's own are named, with a weight each, and that a judge has an address and a name.
+    Whether this process may ask them is found out where they are asked."""
+    if knobs.get("reward_source") == reward_terms.SOURCE:
+        found = reward_terms.terms(str(knobs["reward_function"]))
+        if not found:
+            raise LabError("The reward source own_function adds up rewards of your own: choose them in "
+                           "reward_function, or start the run with --reward FILE:function.")
+        reward_terms.weights(str(knobs["reward_weights"]), len(found))
+    if reward_terms.JUDGE in choices.sources_of(knobs):
+        for key in ("judge_url", "judge_model"):
+            if not knobs[key]:
+                raise LabError(f"The reward source 'judge' needs {key}: set {key}, or give --judge URL --judge-model "
+                               "NAME.")
+
+
+def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that a preference loss has the reference it compares with, and pairs where these are to be compared."""
+    for name in choices.losses_of(knobs):
+        loss = choices.PREFERENCE_LOSS[name]
+        if loss.reference and "reference" not in row.models:
+            able = [other.key for other in choices.PREFERENCE_LOSS.members if not other.reference]
+            raise LabError(f"The preference loss {name!r} compares with a reference, and {row.label} holds none: "
+                           f"choose {', '.join(able[:-1])} or {able[-1]}, or run DPO.")
+        if knobs["divergence"] != "reverse_kl" and loss.reference and not loss.differences:
+            raise LabError(f"The preference loss {name!r} looks at each side by itself, and only in their difference "
+                           "does the constant of another divergence cancel: set divergence to reverse_kl.")
+        if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
+            raise LabError(f"The preference loss {name!r} compares with completions of other prompts: set "
+                           "pairs_per_step to 2 or more.")
+        if knobs["pair_weighting"] and not loss.pairwise:
+            raise LabError(f"The preference loss {name!r} has no number for each pair, so pairs cannot be weighted: "
+                           "switch pair_weighting off, or choose another preference loss.")
+
+
+def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
+    """Check that a task's own pairs come from a task that brings them, and others from one with a verifier."""
+    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
+            for choice in choices.PAIRS.members}
+    if "pairs" in knobs and not fits[str(knobs["pairs"])]:
+        able = " or ".join(key for key, fit in fits.items() if fit)
+        raise LabError(f"The source of pairs {knobs['pairs']!r} does not go with the task {task_row.key!r}: set pairs "
+                       f"to {able}.")
+
+
+def check_uploads(knobs: Mapping[str, Value]) -> None:
+    """Check that labelled pairs and a held-out file are named as uploads are; what is in them is read later."""
+    for key, what, advice in (("labelled_pairs", "labelled pairs", "with --labels FILE, or the name that the command "
+                               "label printed"), ("held_out_file", "held-out file", "with --held-out FILE")):
+        place = str(knobs.get(key, ""))
+        if place and not uploads.is_place(place):
+            raise LabError(f"The {what} {quoted(place)} cannot be found, since an upload has another name: give the "
+                           f"file {advice}.")
+
+
+def pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
+    """The reward model with its step, where the rewards come from one. Raises LabError where it is none."""
+    if not choices.needs_reward_model(knobs):
+        return {}
+    if not model_names.members(str(knobs["reward_model"])):
+        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: set "
+                       "reward_model to a run of the algorithm reward_model, or to the folder of a Hugging Face model "
+                       "with one score.")
+    pinned = model_names.pinned_reward_models(str(knobs["reward_model"]))
+    if choices.REWARD[str(knobs["reward_source"])].ensemble and "," not in pinned:
+        raise LabError(f"The reward source {knobs['reward_source']!r} compares several reward models, and {pinned} is "
+                       "one: name more of them in reward_model with commas between, or set reward_source to "
+                       "reward_model.")
+    return {"reward_model": pinned}

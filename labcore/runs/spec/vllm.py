@@ -1,0 +1,43 @@
+"""Which program samples a run's completions, and what that needs; found out without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from labcore import machine
+from labcore.catalog.knob import Value
+from labcore.runs.spec.run_spec import RunSpec
+
+DEVICES = ("cuda",)  # kinds of device that vLLM is started on
+
+
+def by_vllm(knobs: Mapping[str, Value]) -> bool:
+    """Whether vLLM samples the completions of a run with these knobs."""
+    return knobs.get("rollouts") == "vllm"
+
+
+def fault(device: str) -> str:
+    """Why vLLM cannot sample on this machine's device of this kind ("cuda", "cpu", "mps"; "": unknown), in a sentence;
+    empty where it can."""
+    if device and device not in DEVICES:
+        return (f"vLLM samples on an NVIDIA GPU, and this run is on the device {device}: set rollouts to engine, or "
+                "run it on a machine with such a GPU.")
+    if find_spec("vllm") is None:
+        return "vLLM is not installed: install requirements-vllm.txt, or set rollouts to engine."
+    return ""
+
+
+def fault_of(spec: RunSpec) -> str:
+    """The same of a run on this machine; empty where it samples with the lab's own engine."""
+    return fault(machine.device_kind(spec.device)) if by_vllm(spec.knobs) else ""
+
+
+def caution(spec: RunSpec) -> str:
+    """What is to be said of a run's sampler before it starts; empty where there is nothing."""
+    if why := fault_of(spec):
+        return why
+    if by_vllm(spec.knobs) and not spec.knobs["importance_cap"]:
+        return ("vLLM rounds otherwise than the trainer, and importance_cap is 0, so nothing corrects that: set it to "
+                "2.")
+    return ""

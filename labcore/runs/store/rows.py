@@ -1,0 +1,148 @@
+"""What a reader gets from the store, and the states a run goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from labcore.runs.spec.run_spec import RunSpec
+
+GOING = ("starting", "running", "paused")  # a process has it
+ACTIVE = ("queued", *GOING)
+RESUMABLE = ("interrupted", "stopped", "failed", "diverged")
+ENDED = ("finished", *RESUMABLE)
+STATES = (*ACTIVE, *ENDED)
+
+# state -> the states that its worker may give it
+MOVES: dict[str, tuple[str, ...]] = {
+    "queued": ("starting", "stopped", "failed"),
+    "starting": ("running", "paused", *ENDED),
+    "running": ("paused", *ENDED),
+    "paused": ("running", *ENDED),
+    **dict.fromkeys(ENDED, ()),  # only a resume leads out of an ending
+}
+
+COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
+NO_PLACE = "waiting for a free place"  # how the message of a run begins that others keep waiting
+EARLY = "Stopped early"  # how the message of a run begins that early stopping stopped
+Severity = Literal["problem", "warning", "note"]  # of what the doctor says
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
+COMMANDS = ("pause", "resume", "step", "stop", "set")
+# command -> the state in which a live run is until its step ends and the worker does it
+PENDING = {"stop": "stopping", "pause": "pausing"}
+
+# kind of event -> what its payload may hold; nothing else can be logged
+EVENTS: dict[str, tuple[str, ...]] = {
+    "queued": ("resume", "warm_up"), "started": (), "forked": ("run", "from"), "resumed": ("from",),
+    "sft": ("base", "cached"), "checkpoint": ("seconds",), "knob": ("knob", "from", "to", "update", "between", "text"),
+    "doctor": ("rule", "severity", "verdict", "evidence", "fix", "knob", "value", "began", "holds",
+               "text"),
+    "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
+    "log": ("to",), "note": ("text",), "unpublished": ("text",), "published": ("text",),
+    "rung": ("metric", "value", "kept", "text"),
+    **dict.fromkeys(ENDED, ("text",)),
+}
+
+
+class Garbled(Exception):
+    """A row holds what the lab never wrote. The message says which, in a few words."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What its owner says of a run or of imported metrics. `deleted` is when it was put into the trash, unix time."""
+
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run as it stands. Times are unix seconds; `seconds` are active ones, pauses left out.
+
+    `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
+    `number` counts the lab's runs in the order in which they were made; below 0 it is the place in its sweep. `asked`
+    is a command that its worker has not obeyed yet. The last four are its `Marks`.
+    """
+
+    id: str
+    spec: RunSpec
+    state: str
+    message: str
+    created: float
+    started: float | None
+    ended: float | None
+    pid: int | None
+    host: str | None
+    heartbeat: float | None
+    step: int
+    seconds: float
+    base: str | None
+    sweep: str | None = None
+    number: int = 0
+    asked: str | None = None
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    deleted: float | None = None
+
+    @property
+    def pending(self) -> str:
+        """What a live run does once its step ends: "stopping" or "pausing"; empty for nothing."""
+        return PENDING.get(self.asked or "", "") if self.state in GOING else ""
+
+    @property
+    def crowded_out(self) -> bool:
+        """Whether it waits since as many runs as may are going or paused."""
+        return self.state == "queued" and self.message.startswith(NO_PLACE)
+
+    @property
+    def early(self) -> bool:
+        """Whether the early stopping of its sweep has stopped it."""
+        return self.state == "stopped" and self.message.startswith(EARLY)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One logged step, exactly as the loop gave it."""
+
+    step: int
+    tokens: int
+    env_steps: int
+    seconds: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run at `step`; ids grow with time."""
+
+    id: int
+    step: int
+    kind: str
+    payload: dict[str, Any]
+    time: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What early stopping decided of a run at `step`: an event `rung`."""
+
+    event: int
+    run_id: str
+    step: int
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something asked of a run. `state`: asked, applied, refused (with the reason), or superseded by a later one."""
+
+    id: int
+    command: str
+    payload: dict[str, Any]
+    state: str = "asked"
+    step: int | None = None
+    refused: str | None = None

@@ -1,0 +1,112 @@
+"""The steps of runs: a row for each, never overwritten, read as rows or as columns. Part of the store."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError, NotOwner
+from labcore.runs.spec.session import Record
+from labcore.runs.store import changes, dialects, faults
+from labcore.runs.store.cells import check_numbers, metrics_of
+from labcore.runs.store.database import Database, Row
+from labcore.runs.store.rows import Step
+from labcore.runs.store.schema import runs, steps
+
+_STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
+    steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
+
+
+def _steps(rows: Sequence[Row]) -> list[Step]:
+    """The steps in rows of `_STEPS`."""
+    metrics = metrics_of([row.metrics for row in rows])
+    check_numbers(*([*zip(*rows, strict=True)][:4]))
+    return [Step(row[0], row[1], row[2], row[3], each) for row, each in zip(rows, metrics, strict=True)]
+
+
+class Steps(Database):
+    """See the module."""
+
+    def append(self, run_id: str, record: Record, seconds: float) -> bool:
+        """Commit one step. False where that step is there already; then it stays as it is.
+
+        Raises:
+            NotOwner: the run belongs to another process.
+            LabError: the disk is full, say.
+            ValueError: a metric that the catalog does not know, or one that is not finite.
+        """
+        unknown = [key for key in record.metrics if key not in METRICS]
+        if unknown:
+            raise ValueError(f"metrics that the catalog does not declare: {sorted(unknown)}")
+        values = {"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,
+                  "seconds": seconds, "metrics": json.dumps(record.metrics, allow_nan=False)}
+        try:
+            return self._append(values)
+        except NotOwner:
+            raise
+        except LabError:  # the store was busy, say: what is lost with the run took longer than to try once more
+            return self._append(values)
+
+    def _append(self, values: Mapping[str, Any]) -> bool:
+        run_id, step = values["run_id"], values["step"]
+        with self._writing_rows() as connection:
+            changes.check_owner(connection, run_id)
+            there = connection.execute(sa.select(steps.c.step).where(
+                steps.c.run_id == run_id, steps.c.step == step)).first()
+            if not there:
+                connection.execute(steps.insert(), values)
+            progress = {} if there else {"step": step, "seconds": values["seconds"]}
+            connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time(), **progress})
+        return not there
+
+    def steps_after(self, run_id: str, step: int = 0) -> list[Step]:
+        """The steps of a run beyond `step`, in order."""
+        return self.steps_after_many({run_id: step})[run_id]
+
+    def steps_after_many(self, after: Mapping[str, int]) -> dict[str, list[Step]]:
+        """For each run, its steps beyond the given one; all from one snapshot of the store."""
+        with self._reading() as connection:
+            found = {run_id: connection.execute(_STEPS, {"run": run_id, "after": step}).all()
+                     for run_id, step in after.items()}
+            read = {run_id: _steps(rows) for run_id, rows in found.items()}
+            self._check_whole(connection, {run_id: [row.step for row in rows] for run_id, rows in read.items()
+                                           if not after[run_id]})
+            return read
+
+    def logged(self, run_id: str, after: int = 0) -> set[str]:
+        """The metrics that any of a run's rows beyond step `after` has."""
+        with self._reading() as connection:
+            return changes.logged(connection, run_id, after)
+
+    def columns(self, run_ids: Sequence[str], keys: Sequence[str], after: int = 0) -> dict[str, list[Sequence[Any]]]:
+        """For each run step, tokens, environment steps and seconds of the rows beyond `after`, then the metrics `keys`.
+
+        A number that a row does not have is None. From one snapshot, and faster than whole rows.
+        """
+        with self._reading() as connection:
+            found = changes.columns(connection, run_ids, keys, after)
+            self._check_whole(connection, {} if after else {run_id: rows[0] for run_id, rows in found.items()})
+            return found
+
+    def last_values(self, run_ids: Sequence[str], metric: str, at: int | None = None,
+                    window: int | None = None) -> dict[str, tuple[list[int], list[float]]]:
+        """(steps, values) of the rows that have a metric, among the last `window` of runs, or of those up to step `at`;
+        among all without a window.
+
+        A row for a step, so as many steps are looked through. One query for all of them.
+        """
+        with self._reading() as connection:
+            return changes.last_values(connection, run_ids, metric, at, window)
+
+    def _check_whole(self, connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> None:
+        """Raise LabError where some of these runs lack steps because the file is damaged; `steps` are all of theirs.
+
+        SQLite itself looks for damage only where it is asked to, and that takes as long as reading the whole file.
+        """
+        if changes.lacking(connection, steps) and (wrong := dialects.of(connection).damage(connection)):
+            raise faults.damaged(self.url, f"steps of a run are missing: {wrong}")

@@ -1,0 +1,161 @@
+"""Statistics over seeds: numbers by hand, slow twins, and honesty about few seeds."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from labcore.analysis.compare import statistics
+from labcore.analysis.compare.statistics import Mean
+
+
+def slow_wins(a, b):
+    """P(A > B), pair by pair."""
+    total = 0.0
+    for x in a:
+        for y in b:
+            total += 1 if x > y else 0.5 if x == y else 0
+    return total / (len(a) * len(b))
+
+
+def slow_p_value(a, b):
+    """The permutation test, division by division."""
+    both = [*a, *b]
+    seen = []
+    for chosen in combinations(range(len(both)), len(a)):
+        rest = [value for index, value in enumerate(both) if index not in chosen]
+        seen.append(abs(slow_wins([both[index] for index in chosen], rest) - 0.5))
+    return np.mean(np.array(seen) >= abs(slow_wins(a, b) - 0.5) - 1e-12)
+
+
+def exact_band(values):
+    """The percentile interval over all S^S equally likely draws: what the bootstrap estimates."""
+    means = sorted(float(np.mean(drawn)) for drawn in product(values, repeat=len(values)))
+    return tuple(np.quantile(means, (0.025, 0.975), method="inverted_cdf"))
+
+
+def test_one_seed_has_no_band():
+    assert statistics.mean([0.4]) == Mean(0.4, None, None, 1)
+    middle, low, high = statistics.band([[1, 2]])
+    assert middle.tolist() == [1, 2] and low is None and high is None
+    with pytest.raises(ValueError, match="at least one"):
+        statistics.mean([])
+
+
+def test_a_band_by_hand():
+    # Two seeds, 0 and 1: a draw's mean is 0, ½ or 1 with ¼, ½, ¼, so that the middle 95 % reaches from 0 to 1.
+    assert statistics.mean([0.0, 1.0]) == Mean(0.5, 0.0, 1.0, 2)
+    assert statistics.mean([3.0, 3.0, 3.0]) == Mean(3.0, 3.0, 3.0, 3)
+
+
+@pytest.mark.parametrize("values", [[1, 2, 4], [0.1, 0.5, 0.6, 0.9], [0, 0, 0, 0, 1]])
+def test_a_band_near_the_exact_one(values):
+    got = statistics.mean(values)
+    low, high = exact_band(values)
+    spread = max(values) - min(values)
+    assert got.mean == pytest.approx(np.mean(values))
+    assert got.low == pytest.approx(low, abs=0.06 * spread) and got.high == pytest.approx(high, abs=0.06 * spread)
+
+
+def test_a_band_is_the_same_every_time_and_narrows_with_seeds():
+    values = np.random.default_rng(0).normal(size=(40, 7))
+    first, again = statistics.band(values), statistics.band(values)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    few = statistics.band(values[:5])
+    assert np.mean(few[2] - few[1]) > 1.5 * np.mean(first[2] - first[1])
+    # normal theory: half width 1.96/√40 = 0.31
+    assert np.mean(first[2] - first[1]) / 2 == pytest.approx(1.96 * values.std(0).mean() / 40**0.5, rel=0.1)
+
+
+def test_a_band_ends_where_the_first_seed_ends():
+    middle, low, high = statistics.band([[1, 1, 1], [3, 3, np.nan]])
+    assert middle[:2].tolist() == [2, 2] and np.isnan([middle[2], low[2], high[2]]).all()
+
+
+def test_p_better_by_hand():
+    assert statistics.p_better([3, 4], [1, 2]) == 1 and statistics.p_better([1], [2]) == 0
+    assert statistics.p_better([1, 1], [1, 1]) == 0.5
+    assert statistics.p_better([1, 2, 3], [2]) == 0.5  # one loss, one tie, one win
+    assert statistics.p_better([5, 1], [2, 3, 5]) == pytest.approx(2.5 / 6)
+
+
+def test_duels_like_their_slow_twins():
+    rng = np.random.default_rng(3)
+    for _ in range(8):
+        a, b = rng.integers(0, 5, rng.integers(2, 6)), rng.integers(1, 6, rng.integers(2, 5))
+        got = statistics.comparison(a, b)
+        assert got.p == pytest.approx(slow_wins(a, b)) and got.p_value == pytest.approx(slow_p_value(a, b))
+        assert got.low <= got.p <= got.high
+
+
+def test_the_p_value_by_hand():
+    # 3 against 3: 20 divisions, 2 of them come apart as far.
+    assert statistics.comparison([4, 5, 6], [1, 2, 3]).p_value == pytest.approx(0.1)
+    assert statistics.comparison([3, 4], [1, 2]).p_value == pytest.approx(1 / 3)
+    many = statistics.comparison(np.arange(20) + 100, np.arange(20))  # 1 of 137,846,528,820 divisions, and its mirror
+    assert many.p_value == pytest.approx(1 / statistics.RESAMPLES) and many.verdict == "A"
+
+
+def test_verdicts():
+    assert statistics.comparison([4, 5, 6], [1, 2, 3]).verdict == "A"
+    assert statistics.comparison([1, 2, 3], [4, 5, 6]).verdict == "B"
+    assert statistics.comparison([1, 5, 9], [2, 4, 8]).verdict == "tie"
+    assert statistics.comparison([1, 2, 3], [1, 2, 3]).verdict == "tie"
+    near = statistics.comparison([1, 2, 3], [1, 2, 3])
+    assert near.p == 0.5 and near.low < 0.5 < near.high
+
+
+def test_lower_is_better():
+    worse = statistics.comparison([4, 5, 6], [1, 2, 3], better="lower")
+    assert worse.p == 0 and worse.verdict == "B"
+
+
+def test_few_seeds_are_no_evidence():
+    """Two against two come apart in one case of three by chance; one against one always does."""
+    two, one = statistics.comparison([3, 4], [1, 2]), statistics.comparison([3], [1])
+    assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (1, 1)
+    assert two.mirrored.verdict == "none" == statistics.comparison([3, 4, 5, 6], [1, 2]).verdict
+    assert one.p == 1 and one.verdict == "none" and one.low is None and one.high is None and one.p_value == 1
+
+
+def test_a_coin_seldom_wins():
+    """Of groups drawn alike, few are told apart: 3 against 3 come apart wholly in one case of ten."""
+    rng = np.random.default_rng(5)
+    told = [statistics.comparison(rng.normal(size=5), rng.normal(size=5)).verdict != "tie" for _ in range(200)]
+    assert np.mean(told) < 0.15
+
+
+def test_a_difference():
+    got = statistics.difference([1, 2, 3], [4, 4, 4])
+    assert got.mean == -2 and got.low == pytest.approx(-3) and got.high == pytest.approx(-1) and got.count == 3
+    both = statistics.difference([1, 2, 3], [3, 4, 5])  # the uncertainty of both sides: √2 times that of one
+    assert both.mean == -2 and both.low < got.low - 0.2 and both.high > got.high + 0.2
+    assert statistics.difference([1.0], [4, 5]) == Mean(-3.5, None, None, 1)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 6, 9])
+def test_counting_equal_draws_changes_no_band(count):
+    """Its slow twin lays all draws side by side."""
+    values = np.random.default_rng(count).normal(size=(count, 7))
+    values[:, 2], values[0, 3] = 1.0, np.nan
+    drawn = np.random.default_rng(0).integers(count, size=(statistics.RESAMPLES, count))
+    slow = np.quantile(values[drawn].mean(1), (0.025, 0.975), axis=0)
+    _, low, high = statistics.band(values)
+    np.testing.assert_allclose([low, high], slow, atol=1e-12)
+
+
+def test_a_gap_like_the_difference_at_each_place():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 4))
+    middle, low, high = statistics.gap(a, b)
+    for place in range(4):
+        one = statistics.difference(a[:, place], b[:, place])
+        assert (middle[place], low[place], high[place]) == pytest.approx((one.mean, one.low, one.high))
+    assert statistics.gap(a, b[:1])[1] is None
+
+
+def test_three_seeds_need_all_of_one_side_above_all_of_the_other():
+    """8 of 9 pairs won is as far apart as one division in five; the bootstrap alone would call it a win."""
+    near = statistics.comparison([3, 5, 6], [1, 2, 4])
+    assert near.p == pytest.approx(8 / 9) and near.low > 0.5 and near.p_value == pytest.approx(0.2)
+    assert near.verdict == "tie" and statistics.comparison([4, 5, 6], [1, 2, 3]).verdict == "A"

@@ -1,0 +1,91 @@
+"""Every built-in lesson in its short form, with fixed seeds: what it claims comes out (of most with `make test-long`),
+and its first steps log all that it reads. Runs that several lessons make alike are made once. Sessions are driven
+directly: no store, no files of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from labcore.analysis.lessons import course as courses
+from labcore.analysis.lessons import folders
+from labcore.analysis.lessons.expression import Logged
+from labcore.analysis.lessons.lesson import parse
+from labcore.analysis.lessons.verdict import judge
+from labcore.classic.envs.maze_presets import corridors
+from labcore.runs.files import bases
+from labcore.runs.spec.run_spec import RunSpec, base_spec
+from labcore.workers.worker import start_session
+from tests.llm.tools import records
+
+FILES = sorted(folders.HERE.glob("*.md"))
+AT_ONCE = ("traces", "baseline", "clip")  # a maze, CartPole and a language model, a second each: no part of `long`
+LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
+
+
+@cache
+def logged(text: str) -> Logged:
+    """The rows of the run of a spec."""
+    spec = RunSpec.from_json(text)
+    base = base_spec(spec)
+    folder = bases.SHIPPED / base.hash() / "model" if base else None
+    return courses.logged(records(start_session(spec, folder, None)))
+
+
+def of_all(*names: str) -> list:
+    """All lessons; those that are not named are for `make test-long`."""
+    return [pytest.param(path, id=name, marks=() if name in names else pytest.mark.long)
+            for path in FILES for name in [folders.name_of(path)]]
+
+
+@pytest.mark.parametrize("path", of_all(*AT_ONCE))
+def test_what_a_lesson_claims_comes_out(path):
+    lesson = parse(folders.name_of(path), path.read_text("utf-8"), short=True)
+    runs = {setup.name: [logged(setup.at(seed).to_json()) for seed in lesson.seeds] for setup in lesson.setups}
+    verdict = judge(lesson.check, runs)
+    assert verdict.says == "holds", verdict
+    assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
+
+
+@pytest.mark.parametrize("path", FILES, ids=folders.name_of)
+def test_its_first_steps_log_what_it_reads(path):
+    """One seed says neither yes nor no, but the check can be read."""
+    lesson = parse(folders.name_of(path), path.read_text("utf-8"), short=True)
+    specs = {setup.name: replace(setup.at(lesson.seeds[0]), steps=2) for setup in lesson.setups}
+    runs = {name: [logged(spec.to_json())] for name, spec in specs.items()}
+    verdict = judge(lesson.check, runs)
+    assert verdict.seeds == 1 and verdict.parts
+    assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
+
+
+def test_the_example_of_the_docs_is_a_lesson_and_its_claim_and_numbers_are_right():
+    text = (Path(__file__).parents[3] / "docs" / "lessons.md").read_text("utf-8")
+    lesson = parse("discount", text.split("```markdown\n")[1].split("```")[0])
+    runs = {setup.name: [logged(setup.at(seed).to_json()) for seed in lesson.seeds] for setup in lesson.setups}
+    assert judge(lesson.check, runs).says == "holds"
+    maze, moves = corridors(), 0
+    reached = {maze.start}
+    while not any(maze.where("goal").flat[state] for state in reached):
+        reached |= {int(state) for known in reached for state in maze.neighbours[known]}
+        moves += 1
+    assert f"The goal is {moves} moves away" in lesson.question and f"{0.5 ** (moves - 1):.7f}" in lesson.explanation
+
+
+def test_there_are_enough_and_they_are_small():
+    there, faults = folders.lessons()
+    assert len(there) == len(FILES) >= 12 and faults == []
+    assert sum(lesson.drawn is not None for lesson in there) >= 2
+    for lesson in there:
+        assert len(lesson.seeds) >= 3 and lesson.minutes <= 5 and lesson.source and lesson.sentences, lesson.name
+        for setup in lesson.setups:
+            assert setup.spec.kind != "llm" or setup.spec.steps <= LONGEST, lesson.name
+            base = base_spec(setup.spec)
+            assert base is None or bases.shipped(base.hash()), "the first run must not wait for SFT"
+
+
+def test_right_answers_are_not_always_at_one_place():
+    places = [lesson.right for lesson in folders.lessons()[0] if lesson.choices]
+    assert max(places.count(place) for place in set(places)) < 0.75 * len(places)

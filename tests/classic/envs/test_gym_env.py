@@ -1,0 +1,178 @@
+import json
+from importlib.util import find_spec
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from labcore.classic.envs.cartpole import WORLD
+from labcore.classic.envs.gym_env import (
+    AcrobotEnvironments,
+    CartPoleEnvironments,
+    SingleEnvironments,
+    make_environments,
+)
+from labcore.classic.envs.gym_world import _scale, describe
+from labcore.errors import LabError
+
+TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
+
+
+# Those of Gymnasium's own that could be learnt if only the package were there.
+LACK_A_PACKAGE = {"LunarLander-v3", "phys2d/CartPole-v0", "phys2d/CartPole-v1", "tabular/Blackjack-v0",
+                  "tabular/CliffWalking-v0", "GymV21Environment-v0", "GymV26Environment-v0"}
+
+
+def test_a_package_is_asked_for_only_where_it_would_help():
+    """Not for what would then be refused for its actions: HalfCheetah, say, and all else of MuJoCo."""
+    asked = set()
+    for env_id in [*gym.registry]:
+        try:
+            describe(env_id)
+        except LabError as error:
+            asked |= {env_id} if "install it" in str(error) else set()
+    assert asked <= LACK_A_PACKAGE
+    for env_id in ("HalfCheetah-v5", "Ant-v2", "BipedalWalker-v3", "CarRacing-v3", "LunarLanderContinuous-v3"):
+        with pytest.raises(LabError, match=f"{env_id} has continuous actions, and the methods here choose one of"):
+            describe(env_id)
+
+
+@pytest.mark.parametrize("env_id", TRIED)
+def test_sizes_and_saved_states(env_id):
+    """A saved state continues bit for bit, also through resets."""
+    worlds = make_environments(env_id, 3, seed=5)
+    rng = np.random.default_rng(0)
+    actions = rng.integers(worlds.world.actions, size=(60, 3))
+    for row in actions[:30]:
+        worlds.step(row)
+    state = json.loads(json.dumps(worlds.state()))
+    other = make_environments(env_id, 3, seed=99)
+    other.load_state(state)
+    for row in actions[30:]:
+        assert np.array_equal(worlds.observations, other.observations)
+        for ours, theirs in zip(worlds.step(row), other.step(row), strict=True):
+            assert np.array_equal(ours, theirs)
+    assert worlds.observations.shape == (3, worlds.world.observation_size)
+    assert worlds.observations.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", [CartPoleEnvironments, SingleEnvironments])
+def test_ends_are_reset_within_the_step_and_the_last_observation_is_kept(kind):
+    world = describe("CartPole-v1")
+    worlds = kind(world, 2, 0)
+    for _ in range(30):
+        before = worlds.observations.copy()
+        step = worlds.step(np.array([1, 0]))
+        moved = np.abs(step.next_observations - before)
+        assert (moved[:, 0] < 0.06).all() and (moved[:, 2] < 0.1).all()  # never across a reset
+        for index in range(2):
+            if step.terminated[index]:
+                assert abs(step.next_observations[index, 2]) > 12 * np.pi / 180
+                assert (np.abs(worlds.observations[index]) <= 0.05).all()
+            else:
+                assert np.array_equal(step.next_observations[index], worlds.observations[index])
+            assert step.rewards[index] == 1
+
+
+def test_the_same_dynamics_as_gymnasium_one_by_one():
+    """From the same states, through the vectorised and the single environment."""
+    world = describe("CartPole-v1")
+    fast = CartPoleEnvironments(world, 1, 3)
+    env = gym.make("CartPole-v1")
+    env.reset(seed=0)
+    for action in [1, 0, 1, 1, 0, 1, 1, 1]:
+        env.unwrapped.state = fast._env.state[:, 0].copy()
+        seen, reward, terminated, *_ = env.step(action)
+        step = fast.step(np.array([action]))
+        assert np.array_equal(step.next_observations[0], seen)
+        assert (reward, terminated) == (step.rewards[0], step.terminated[0])
+
+
+@pytest.mark.parametrize("kind", [CartPoleEnvironments, SingleEnvironments])
+def test_a_time_limit_truncates(kind):
+    """A policy that balances: leaning decides, and the end comes at 500 by the clock."""
+    worlds, lengths = kind(describe("CartPole-v1"), 2, 1), np.zeros(2, int)
+    for _ in range(520):
+        seen = worlds.observations
+        step = worlds.step((seen @ [0.1, 0.3, 1.0, 0.5] > 0).astype(int))
+        lengths += 1
+        assert not step.terminated.any()
+        assert np.array_equal(step.truncated, lengths == 500)
+        lengths[step.truncated] = 0
+
+
+def test_an_end_at_the_time_limit_is_an_end():
+    worlds = CartPoleEnvironments(describe("CartPole-v1"), 1, 1)
+    worlds._env.steps[:], worlds._env.state[:, 0] = 499, [0, 0, 0.2, 3.0]
+    step = worlds.step(np.array([0]))
+    assert step.terminated[0] and not step.truncated[0]
+
+
+def test_discrete_observations_are_one_hot():
+    worlds = make_environments("FrozenLake-v1", 4, 0)
+    assert worlds.observations.tolist() == [[1.0] + [0.0] * 15] * 4
+    step = worlds.step(np.array([1, 2, 1, 2]))
+    assert (step.next_observations.sum(1) == 1).all()
+
+
+@pytest.mark.parametrize(("env_id", "bounds"), [
+    ("CartPole-v1", [4.8, 1, 0.418879, 1]), ("MountainCar-v0", [1.2, 0.07]),
+    ("Acrobot-v1", [1, 1, 1, 1, 4 * np.pi, 9 * np.pi]), ("FrozenLake-v1", [])])
+def test_the_scale_is_that_of_the_bounds(env_id, bounds):
+    assert describe(env_id).scale == pytest.approx([1 / bound for bound in bounds], rel=1e-6)
+
+
+def test_both_cartpoles_have_one_scale():
+    assert WORLD.scale == pytest.approx(describe("CartPole-v1").scale, rel=1e-6)
+
+
+def test_a_bound_that_says_nothing_scales_nothing():
+    high = np.array([2.0, np.finfo(np.float32).max, np.inf, 0.0], np.float32)
+    assert _scale(Box(-high, high)) == (0.5, 1.0, 1.0, 1.0)
+    assert _scale(Box(np.float32([-4.0]), np.float32([1.0]))) == (0.25,)
+
+
+def test_a_world_is_described_once():
+    assert describe("Acrobot-v1") is describe("Acrobot-v1")
+
+
+def test_episodes_differ_and_the_seed_decides():
+    for env_id in ("CartPole-v1", "Acrobot-v1"):
+        one, same, other = (make_environments(env_id, 3, seed).observations for seed in (0, 0, 1))
+        assert np.array_equal(one, same) and not np.array_equal(one, other)
+        assert len(np.unique(one, axis=0)) == 3
+
+
+@pytest.mark.parametrize(("env_id", "words"), [
+    ("CartPole-v2", "did you mean 'CartPole-v1'"), ("cartpole-v1", "did you mean 'CartPole-v1'"),
+    ("Taxi-v3", "did you mean 'Taxi-v4'"), ("Nonsense-v0", "choose one of CartPole-v1"),
+    ("os:Evil-v0", "Gymnasium has no environment"), ("Pendulum-v1", "continuous actions"),
+    ("Blackjack-v1", "observes a Tuple"), ("LunarLander-v3", "not installed")])
+def test_what_cannot_be_used_is_said(env_id, words):
+    if env_id.startswith("Lunar") and find_spec("Box2D"):
+        pytest.skip("Box2D is installed here")
+    with pytest.raises(LabError, match=words) as raised:
+        describe(env_id)
+    assert "\n" not in str(raised.value) and str(raised.value)[-1] in ".?"
+
+
+def test_acrobot_all_at_once_is_gymnasiums_bit_for_bit():
+    """Through ends at the goal and at the time limit; its state is one that single environments continue from."""
+    world = describe("Acrobot-v1")
+    single, together = SingleEnvironments(world, 4, 3), AcrobotEnvironments(world, 4, 3)
+    rng, ends = np.random.default_rng(1), np.zeros(2)
+    for _ in range(700):
+        actions = np.where(single.observations[:, 5] > 0, 2, 0)  # along with the lower link: it swings up
+        actions[:2] = np.where(rng.random(2) < 0.3, rng.integers(3, size=2), actions[:2])
+        actions[3] = 1  # it hangs until the time is over
+        expected, found = single.step(actions), together.step(actions)
+        for theirs, ours in zip((*expected, single.observations), (*found, together.observations), strict=True):
+            assert np.array_equal(theirs, ours)
+            assert theirs.dtype == ours.dtype
+        ends += found.terminated.sum(), found.truncated.sum()
+    assert ends.min() > 0
+    assert single.state() == together.state()
+    single.load_state(together.state())
+    for theirs, ours in zip(single.step(actions), together.step(actions), strict=True):
+        assert np.array_equal(theirs, ours)

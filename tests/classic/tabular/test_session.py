@@ -1,0 +1,192 @@
+"""A run in a maze: bit for bit the same again and resumed, planning that settles, and what can go wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from labcore.classic.envs.maze_text import from_rows, to_text
+from labcore.errors import Diverged, LabError
+from labcore.workers.pictures import finite
+from tests.classic.tabular.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
+
+
+def tables_of(session, folder: Path):
+    folder.mkdir()
+    session.save(folder)
+    return load_file(folder / "tables.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
+
+
+# ---------------------------------------------------------------------------- the same again
+
+
+@each_method
+def test_a_run_again_and_its_resumption(method, tmp_path):
+    """Also the numbers of the pictures; in a maze whose steps slip, so that everything takes chance."""
+    saved_at, session = 7, start(method, "slippery")
+    found = []
+    for record in session.run():
+        if record is not None:
+            found.append(record)
+            if record.step == saved_at:
+                (tmp_path / "checkpoint").mkdir()
+                session.save(tmp_path / "checkpoint")
+    assert records(start(method, "slippery")) == found
+    resumed = start(method, "slippery", resume=tmp_path / "checkpoint")
+    assert (resumed.step, resumed.env_steps) == (saved_at, found[saved_at - 1].env_steps)
+    rest = records(resumed)
+    assert resumed.finished_because == session.finished_because
+    assert rest == found[saved_at:] and len(rest) > 3
+    (arrays, state), (others, other) = (tables_of(run, tmp_path / name) for run, name in (
+        (session, "whole"), (resumed, "resumed")))
+    assert state == other and all((arrays[name] == others[name]).all() for name in arrays)
+    if method not in PLANNING:
+        assert records(start(method, "slippery", seed=2)) != found
+
+
+@each_method
+def test_no_global_random_numbers(method):
+    np.random.seed(0)
+    first = records(start(method, "slippery", steps=5))
+    np.random.seed(1)
+    assert records(start(method, "slippery", steps=5)) == first
+
+
+@each_method
+def test_a_knob_moved_in_mid_run_counts_from_there(method, tmp_path):
+    """A session that is resumed has it too."""
+    short = {} if method in PLANNING else {"step_limit": 40}
+    moved, still = (start(method, "corridors", steps=12, **short) for _ in range(2))
+    first, second = ([], [])
+    for session, found in ((moved, first), (still, second)):
+        for record in session.run():
+            found.append((record.metrics, record.samples["q"], record.samples["values"]))
+            if record.step == 6 and session is moved:
+                session.knobs["gamma"] = 0.5
+                session.save(tmp_path)
+    resumed = start(method, "corridors", steps=12, resume=tmp_path, **short)
+    assert [record.metrics for record in resumed.run()] == [metrics for metrics, *_ in first[6:]]
+    assert first[:6] == second[:6] and first[-1] != second[-1]
+    assert moved.best()[0][moved.maze.start] < still.best()[0][still.maze.start], "V* is that of the new γ"
+
+
+@pytest.mark.parametrize("method", LEARNING + GRADIENT)
+def test_a_step_size_of_0_stops_the_learning(method):
+    session = start(method, steps=30)
+    rows = session.run()
+    list(islice(rows, 10))
+    session.knobs.update({"alpha": 0.0} | ({"value_alpha": 0.0} if method in GRADIENT else {}))
+    before = session.estimates().values.copy()
+    policy = session.estimates().greedy
+    assert len(list(rows)) == 20
+    after = session.estimates()
+    assert (after.values == before).all() and (after.greedy == policy).all()
+
+
+def test_a_longest_episode_and_a_pace_are_live():
+    session = start("q_learning", "corridors", steps=6, epsilon=1.0, epsilon_end=1.0, step_limit=30)
+    lengths = []
+    for record in session.run():
+        lengths.append(record.metrics["episode_length"])
+        session.knobs["step_limit"] = 30 if len(lengths) < 3 else 10
+    assert max(lengths[:3]) == 30 and max(lengths[4:]) == 10
+    slow = start("q_learning", steps=3, pace=20.0)
+    rows = list(slow.run())
+    assert rows.count(None) >= 2 and len(rows) - rows.count(None) == 3, "the worker can look up while it waits"
+
+
+# ---------------------------------------------------------------------------- planning
+
+
+@pytest.mark.parametrize("method", PLANNING)
+def test_planning_settles_and_says_so(method):
+    session = start(method, "slippery", steps=2000, tolerance=1e-9)
+    found = records(session)
+    assert session.finished_because == f"settled after {session.sweep.number} sweeps" and len(found) < 2000
+    last = found[-1].metrics
+    assert last["value_change"] <= 1e-9 and last["value_error"] < 1e-7 and last["value_error/max"] < 1e-6
+    short = start(method, "slippery", steps=3)
+    assert len(records(short)) == 3 and short.finished_because == "all 3 steps done"
+
+
+def test_value_iteration_is_exact_in_the_end():
+    last = records(start("value_iteration", steps=100, tolerance=1e-12))[-1]
+    assert last.metrics["value_error"] == pytest.approx(0, abs=1e-12) and last.step == 5
+    assert last.metrics["q_error"] == pytest.approx(0, abs=1e-12)
+    assert last.samples["values"] == last.samples["optimal"] == [8.1, 9, 10, 7.29, 0, 0]
+
+
+def test_a_settled_run_that_is_resumed_is_still_settled(tmp_path):
+    session = start("policy_iteration", steps=500)
+    records(session)
+    session.save(tmp_path)
+    again = start("policy_iteration", steps=500, resume=tmp_path)
+    assert records(again) == [] and again.finished_because == session.finished_because
+
+
+def test_a_discount_that_is_moved_sets_planning_going_again():
+    session = start("value_iteration", "corridors", steps=200, tolerance=1e-9)
+    for record in session.run():
+        if record.step == 20:
+            session.knobs["gamma"] = 0.9
+    assert session.finished_because.startswith("settled") and record.metrics["value_error"] < 1e-7
+    assert record.samples["gamma"] == 0.9
+
+
+# ---------------------------------------------------------------------------- what can go wrong
+
+
+@each_method
+def test_gamma_1_where_it_is_best_to_walk_for_ever(method):
+    """A reward that is paid again and again: there is no V*, so nothing is measured against it."""
+    maze = to_text(from_rows(["SR.G"], [1.0, 10.0], gamma=1.0))
+    session = start(method, "own", steps=6, gamma=1.0, maze=maze, **({} if method in PLANNING else {"step_limit": 40}))
+    found = records(session)
+    assert len(found) == 6
+    for record in found:
+        assert "start_value/best" not in record.metrics
+        assert record.samples["optimal"] is None and all(map(math.isfinite, record.metrics.values()))
+        assert ("value_error" in record.metrics) == (method == "policy_evaluation"), "a random walk does end"
+
+
+def test_a_walled_in_start_is_planned_and_walked_all_the_same():
+    maze = to_text(from_rows(["S#G"]))
+    for method, knobs in (("value_iteration", {}), ("policy_evaluation", {}), ("sarsa", {"step_limit": 5})):
+        found = records(start(method, "own", steps=3, maze=maze, **knobs))
+        assert found and found[-1].metrics["start_value"] == 0 == found[-1].metrics["value_error"]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("method", LEARNING)
+def test_a_table_that_diverges_is_reported(method):
+    """A step size of 100 in a maze that pays at every step."""
+    session = start(method, "corridors", steps=500, alpha=100.0, step_limit=200)
+    with pytest.raises(Diverged, match=r"value table was not a finite number at step \d+"):
+        for record in session.run():
+            json.dumps(finite(record.samples), allow_nan=False)
+            assert all(map(math.isfinite, record.metrics.values()))
+    assert session.step < 100
+
+
+def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path):
+    session = start("sarsa", steps=3)
+    records(session)
+    session.save(tmp_path)
+    with pytest.raises(LabError, match=r"The checkpoint .* cannot be read .*: resume from an earlier one"):
+        start("sarsa", "corridors", resume=tmp_path)
+    with pytest.raises(LabError, match="cannot be read"):
+        start("reinforce", resume=tmp_path)
+    (tmp_path / "state.json").write_text("{")
+    with pytest.raises(LabError, match="cannot be read"):
+        start("sarsa", resume=tmp_path)
+
+
+def test_moves_to_the_goal_are_those_of_episodes_that_got_there():
+    session = start("q_learning", "corridors", steps=3, epsilon=1.0, epsilon_end=1.0, step_limit=2)
+    assert all("moves_to_goal" not in record.metrics for record in session.run() if record is not None)

@@ -1,0 +1,115 @@
+"""`export` in all its forms and `replay`, as a user has them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from labcore.cli.main import main
+from labcore.runs.store.store import Store
+from tests.runs import fake
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run_id():
+    assert main(["run", "--kind", "maze", "--algorithm", "q_learning", "--steps", "8", "--json"]) == 0
+    return Store().runs()[0].id
+
+
+@pytest.fixture
+def capsule(run_id, tmp_path, capsys) -> Path:
+    assert main(["export", run_id, "--capsule", "--out", str(tmp_path / "run.zip")]) == 0
+    capsys.readouterr()
+    return tmp_path / "run.zip"
+
+
+def labcore(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labcore", *arguments], capture_output=True, text=True, cwd=ROOT,
+                          env=os.environ, timeout=120)
+
+
+def test_a_capsule_is_replayed_in_another_process_and_another_lab(run_id, capsule, tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "other"))
+    done = labcore("replay", str(capsule))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{run_id} matches bit for bit: 8 steps × 12 metrics.\n"
+    assert not (tmp_path / "other").exists()  # nothing is left in the user's lab
+
+
+def test_json_and_steps(run_id, capsule, capsys):
+    assert main(["replay", str(capsule), "--steps", "5", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"run": run_id, "steps": 5, "metrics": 12, "overtaken": [], "difference": None, "causes": [],
+                    "matches": True}
+
+
+def test_a_difference_is_named_with_both_values_and_the_cause(capsule, capsys):
+    with zipfile.ZipFile(capsule) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(files["manifest.json"])
+    manifest["made_with"][0] |= {"numpy": "1.0"}
+    spec = json.loads(files["spec.json"]) | {"seed": 7}
+    state = json.loads(files["checkpoints/step-000000/state.json"])
+    state["rng"]["state"]["state"] += 1  # other random numbers
+    for name, text in (("spec.json", spec), ("checkpoints/step-000000/state.json", state)):
+        files[name] = json.dumps(text).encode()
+        manifest["files"][name]["sha256"] = hashlib.sha256(files[name]).hexdigest()
+    with zipfile.ZipFile(capsule, "w") as archive:
+        for name, text in {**files, "manifest.json": json.dumps(manifest)}.items():
+            archive.writestr(name, text)
+    assert main(["replay", str(capsule)]) == 1
+    told = capsys.readouterr().out
+    assert "does not match: " in told and " at step 1, and the capsule has " in told
+    assert "The cause: likely because of numpy (1.0 then, " in told
+
+
+def test_bad_capsules_are_one_sentence_and_status_2(tmp_path, capsys):
+    (tmp_path / "x.zip").write_text("no")
+    for path in ("x.zip", "none.zip", "."):
+        assert main(["replay", str(tmp_path / path)]) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith("labcore: ") and said.err.count("\n") == 1 and not said.out
+
+
+def test_export_as_a_folder_with_tensorboard(run_id, tmp_path, capsys):
+    assert main(["export", run_id, "--out", str(tmp_path / "plain")]) == 0
+    assert main(["export", run_id, "--out", str(tmp_path / "board"), "--tensorboard"]) == 0
+    names = {folder: {path.name.partition(".tfevents")[0] for path in (tmp_path / folder).iterdir()}
+             for folder in ("plain", "board")}
+    assert names["plain"] == {"checkpoint", "events.csv", "knobs.csv", "metrics.csv", "spec.json"}
+    assert names["board"] == names["plain"] | {"events.out"}
+
+
+def test_scripts_for_other_tools(tmp_path, capsys):
+    run_id = Store().create(fake.grpo(7, group_size=4))
+    for key, words in (("trl", "GRPOConfig("), ("verl", "verl.trainer.main_ppo"), ("openrlhf", "train_ppo_ray")):
+        assert main(["export", run_id, "--to", key]) == 0
+        printed = capsys.readouterr().out
+        assert words in printed and run_id in printed
+        assert main(["export", run_id, "--to", key, "--out", str(tmp_path / key)]) == 0
+        assert (tmp_path / key).read_text() == printed
+        capsys.readouterr()
+
+
+def test_exports_that_cannot_be(run_id, tmp_path, capsys):
+    for arguments, words in ((["--capsule", "--tensorboard", "--out", "x"], "only when a folder is exported"),
+                             (["--to", "trl", "--tensorboard"], "only when a folder is exported"), ([], "Where to?"),
+                             (["--capsule"], "Where to?"), (["--capsule", "--out", str(tmp_path)], "is a folder"),
+                             (["--to", "trl"], "no run of a language model")):
+        assert main(["export", run_id, *arguments]) == 1
+        assert words in capsys.readouterr().err
+    assert main(["export", "nobody", "--capsule", "--out", str(tmp_path / "x.zip")]) == 1
+    assert main(["export", Store().create(fake.grpo(7)), "--to", "trl", "--out", str(tmp_path)]) == 1
+    assert "cannot be written" in capsys.readouterr().err and not (tmp_path / "x.zip").exists()
+    with pytest.raises(SystemExit) as left:
+        main(["export", run_id, "--capsule", "--to", "trl"])
+    assert left.value.code == 2

@@ -1,0 +1,118 @@
+"""What a run will need of the memory: each formula by hand numbers, and the phases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from labcore import machine
+from labcore.llm.sizing import memory, passes
+from labcore.llm.sizing.memory import Sizes
+from labcore.llm.sizing.passes import Batch, Mode
+from labcore.runs.spec.run_spec import make
+
+HELD = [{"name": "policy", "parameters": 1000, "learnt": 1000}, {"name": "reference", "parameters": 1000, "learnt": 0},
+        {"name": "critic", "parameters": 1010, "learnt": 1010}]
+SIZES = Sizes(held=HELD[:2], layers=2, heads=2, hidden=8, queries=8, keys=4, inner=16, vocabulary=10, context=64,
+              prompt=5, answer=0, packs=True, own=True, shares=True, plain_head=True, longest_packed=40,
+              most_logits=2**26, most_copied=10**6, sampled_at_once=64)
+HALF = Mode(width=2)
+DONE = Batch(prompts=3, group=2, sampled=6, prompt=5, length=4)
+
+
+@pytest.fixture(autouse=True)
+def on_a_processor(monkeypatch):
+    monkeypatch.setattr(machine, "device_kind", lambda name: "cpu")
+
+
+def test_each_formula_by_hand():
+    assert memory.kv_cache(SIZES, rows=6, tokens=9, width=4) == 4 * 2 * 2 * 4 * 6 * 9
+    assert memory.next_logits(SIZES, rows=6) == 4 * 4 * 6 * 10
+    # A prompt of 5 and two completions of 4, of which the last token predicts nothing: 11 tokens in a row.
+    of_token = 6 * 8 + 3 * 8 + 4 * 16
+    assert passes.activations(SIZES, DONE, Mode()) == 4 * 2 * 33 * (of_token + 2 * 4)
+    assert passes.activations(SIZES, DONE, HALF) == 2 * 2 * 33 * (of_token + 4 * 8 + 2 * 4), "norms in float32"
+    assert passes.attention(SIZES, DONE, HALF) == 2 * 2 * 2 * 3 * 11**2
+    assert passes.logits(SIZES, DONE, Mode(), with_entropy=False) == 6 * 4 * 10 * 20
+    assert passes.logits(SIZES, DONE, HALF, with_entropy=True) == 6 * 4 * 10 * 22
+
+
+def test_a_group_in_one_row_on_one_cache_or_each_row_alone():
+    of_token, long = 6 * 8 + 3 * 8 + 4 * 16, replace(DONE, length=30)
+    assert passes.activations(SIZES, long, Mode()) == 4 * 2 * (3 * 63 * of_token + 6 * 34 * 2 * 8), "keys of all heads"
+    alone = replace(SIZES, packs=False, shares=False)
+    assert passes.activations(alone, DONE, Mode()) == 4 * 2 * 6 * 8 * (of_token + 2 * 4)
+
+
+@pytest.mark.parametrize(("algorithm", "knobs", "expected"), [
+    ("grpo", {"prompts_per_step": 8, "group_size": 4, "max_new_tokens": 7}, Batch(8, 4, 32, 5, 7)),
+    ("grpo", {"prompts_per_step": 8, "group_size": 4, "mini_batches": 2, "max_new_tokens": 4000},
+     Batch(4, 4, 32, 5, 59)),
+    ("dpo", {"pairs_per_step": 8, "group_size": 4, "eval_prompts": 300}, Batch(8, 2, 300, 5, 8)),
+    ("online_dpo", {"pairs_per_step": 8, "group_size": 4}, Batch(8, 2, 32, 5, 8)),
+    ("sft", {"sequences_per_step": 8, "eval_prompts": 16}, Batch(8, 1, 16, 5, 8))])
+def test_the_batch_of_each_loop(algorithm, knobs, expected):
+    assert memory.batch(make(algorithm_key=algorithm, task_key="sort", knobs=knobs), SIZES) == expected
+
+
+def test_what_bounds_a_micro_batch_and_given_answers_its_length():
+    spec = make(algorithm_key="grpo", task_key="sort", knobs={"prompts_per_step": 8, "group_size": 4})
+    whole = replace(SIZES, plain_head=False)  # its logits cannot be made in chunks
+    assert memory.batch(spec, replace(whole, most_logits=3 * 4 * 8 * 10)).prompts == 3
+    assert memory.batch(spec, replace(whole, most_logits=1)).prompts == 1, "groups stay whole"
+    assert memory.batch(spec, replace(SIZES, most_logits=1)).prompts == 8
+    one = passes.activations(SIZES, Batch(1, 4, 0, 5, 8), Mode())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(passes, "ON_PROCESSOR", 3 * one + 1)
+        assert memory.batch(spec, SIZES).prompts == 3, "activations"
+        deep = replace(SIZES, layers=20)
+        patched.setattr(passes, "ON_PROCESSOR", passes.activations(deep, Batch(2, 4, 0, 5, 8), Mode()))
+        again = replace(spec, knobs={**spec.knobs, "gradient_checkpointing": True})
+        assert [memory.batch(each, deep).prompts for each in (spec, again)] == [2, 8]
+    sft = make(algorithm_key="sft", task_key="sort")
+    assert memory.batch(sft, replace(SIZES, answer=3)).length == 3
+
+
+def test_on_a_gpu_what_decoding_reads_stays_there(monkeypatch):
+    monkeypatch.setattr(machine, "device_kind", lambda name: name)
+
+    def found(device, shares=True):
+        spec = make(algorithm_key="grpo", task_key="sort", knobs={"dtype": "bf16"}, device=device)
+        return {part.name: part for part in memory.parts(spec, replace(SIZES, shares=shares))}
+    on_cpu, on_gpu, alone = found("cpu"), found("cuda"), found("cuda", shares=False)
+    assert (on_cpu["KV cache"].when, on_gpu["KV cache"].when) == (memory.SAMPLES, memory.ALWAYS)
+    assert on_cpu["KV cache"].size == on_gpu["KV cache"].size > 0 == alone["KV cache"].size
+    assert on_gpu["Weights in bf16"].size == 2 * on_cpu["Weights in bf16"].size > 0
+    assert alone["Weights in bf16"] == on_cpu["Weights in bf16"]
+
+
+def test_the_rows_are_those_of_what_is_held_and_the_largest_phase_counts():
+    ppo = make(algorithm_key="ppo", task_key="sort", knobs={"dtype": "bf16"})
+    found = {part.name: part for part in memory.parts(ppo, replace(SIZES, held=HELD))}
+    assert (found["Critic"].size, found["Optimizer"].size, found["Gradients"].size) == (4040, 8 * 2010, 4 * 2010)
+    assert (found["Weights in bf16"].size, found["Process"].size) == (2 * 1010, 48_000_000)
+    assert found["Attention weights"].size and not found["Reward model"].size
+    grpo = make(algorithm_key="grpo", task_key="sort")
+    rows = memory.parts(grpo, SIZES)
+    assert [(part.name, part.size) for part in rows if part.when == memory.DRAWS] == [
+        ("Line of the update", 4000)]
+    always = sum(part.size for part in rows if part.when == memory.ALWAYS)
+    phases = [sum(part.size for part in rows if part.when == when) for when in memory.PHASES[1:]]
+    assert memory.peak(rows) == always + max(phases) and phases[1] == max(phases)
+    half = memory.parts(make(algorithm_key="reward_model", task_key="sort"), replace(SIZES, held=[
+        HELD[0] | {"learnt": 0}, HELD[2] | {"name": "reward_model"}]))
+    assert {part.name for part in half if not part.size} >= {"Logits", "Line of the update", "Weights before the step"}
+
+
+def test_on_a_gpu_a_micro_batch_takes_what_the_run_leaves_of_the_card(monkeypatch):
+    monkeypatch.setattr(machine, "device_kind", lambda name: "cuda")
+    spec = make(algorithm_key="grpo", task_key="sort", knobs={"prompts_per_step": 64, "optimizer": "adamw_8bit"})
+    large = replace(SIZES, layers=4000, keys=8, longest_packed=0, most_logits=1000)
+    one = passes.activations(large, Batch(1, 8, 0, 5, 8), Mode("cuda"))
+    held_bytes = 4 * 2000 + (4 + 4) * 1000 + 2 * 1000 + 2 * 4 * 1000 // 256
+    card = int((10 * one + held_bytes + 1000 * 24 + 99) / 0.8)
+    assert memory.batch(spec, large, card).prompts == 10
+    found = {part.name: part for part in memory.parts(spec, large, card)}
+    assert found["Optimizer"].size == 2 * 1000 + 2 * 4 * 1000 // 256 and found["Activations"].size == 10 * one
+    assert found["Optimizer"].why.startswith("2 bytes") and found["Logits"].why.endswith(", in chunks")

@@ -1,0 +1,75 @@
+"""A worker gives way to the pages: within its session and, on Linux, among the sessions."""
+
+import os
+
+import pytest
+
+from labcore.workers import children
+from labcore.workers.children import AUTOGROUP, CAN_FORK, NICENESS, give_way
+
+pytestmark = pytest.mark.skipif(not CAN_FORK, reason="workers are not forked here")
+
+
+def in_child(do) -> str:
+    """What `do` says in a process with a session of its own."""
+    reader, writer = os.pipe()
+    if not (pid := os.fork()):
+        os.setsid()
+        try:
+            os.write(writer, str(do()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    with os.fdopen(reader) as said:
+        return said.read()
+
+
+def test_the_process_is_nice():
+    def given() -> int:
+        give_way()
+        return os.nice(0)
+
+    assert int(in_child(given)) == os.nice(0) + NICENESS
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this system does not share its cores between sessions")
+def test_its_session_is_nice():
+    def given() -> str:
+        give_way()
+        return AUTOGROUP.read_text()
+
+    assert in_child(given).split()[-1] == str(NICENESS)
+
+
+class Refusing:
+    """A file of the kernel that takes no change, for as often as it is said."""
+
+    def __init__(self, times: int, error: type[OSError]):
+        self.left, self.error, self.written = times, error, ""
+
+    def write_text(self, text: str) -> None:
+        if self.left:
+            self.left -= 1
+            raise self.error
+        self.written = text
+
+
+@pytest.mark.parametrize(("refused", "written"), [(0, str(NICENESS)), (3, str(NICENESS)), (10**6, "")])
+def test_a_change_that_is_refused_for_now_is_tried_again_for_a_while(monkeypatch, refused, written):
+    file = Refusing(refused, BlockingIOError)
+    monkeypatch.setattr(children, "AUTOGROUP", file)
+    monkeypatch.setattr(children, "PAUSE", 0.0)
+    monkeypatch.setattr(children.os, "nice", lambda _: 0)
+    give_way()
+    assert file.written == written
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
+def test_where_it_cannot_be_done_nothing_fails(monkeypatch, error):
+    file = Refusing(1, error)
+    monkeypatch.setattr(children, "AUTOGROUP", file)
+    monkeypatch.setattr(children.os, "nice", lambda _: 0)
+    give_way()
+    assert (file.left, file.written) == (0, "")
+
