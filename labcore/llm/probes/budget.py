@@ -65,10 +65,12 @@ class Budget:
         return step - at >= EVERY[kind] and self._left(kind) >= cost
 
     def groups(self, prompts: int) -> int:
-        """How many groups of a batch of `prompts` can be looked at now, while nothing of the run was."""
+        """How many groups of a batch of `prompts` can be looked at now, while nothing of the run was: in the first step
+        at least one, so that nobody waits longer for the first completions. Later steps pay for it."""
         if self._spent[SAMPLES]:
             return 0
-        return int(self._left(SAMPLES) / (GROUP_SHARE * self._step_seconds / prompts))
+        paid = int(self._left(SAMPLES) / (GROUP_SHARE * self._step_seconds / prompts))
+        return paid if self._steps else max(paid, 1)
 
     @contextmanager
     def spend(self, kind: str, step: int | None = None) -> Iterator[None]:
