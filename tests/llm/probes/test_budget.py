@@ -63,7 +63,7 @@ def test_looks_never_take_more_than_a_tenth_of_the_time(step_seconds, samples, l
                     clock.now += cost * step_seconds / 2
                 made[kind] += 1
         probes.end()
-        assert probes.spent <= max(group, TENTH * probes.seconds) * (1 + 1e-9), "one group is shown before it is paid for"
+        assert probes.spent <= max(group, TENTH * probes.seconds) * (1 + 1e-9), "one group is not paid for yet"
     assert all(made.values()), "each kind gets its turn"
 
 
