@@ -10,16 +10,16 @@ from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.task import Task
 
-_CHECKS = {"exact": "Exact match", "numeric": "Same number", "math": "Equal as mathematics",
-           "choice": "Same choice", "regex": "Matches the pattern", "contains": "Contains the answer",
-           "length": "Length in range", "format": "Matches the template", "json": "Right JSON"}
+_CHECKS = {"exact": "Exact match", "numeric": "Correct number", "math": "Equal as mathematics",
+           "choice": "Correct choice", "regex": "Matches the pattern", "contains": "Contains the answer",
+           "length": "Length in range", "format": "Matches the template", "json": "Correct JSON"}
 
 
 def right(task: Task, knobs: Mapping[str, Value]) -> str:
     """The check that a right completion has passed, as a label.
 
     >>> right(Task("mine", "", "", "", ()), {"verifier": "numeric"})
-    'Same number'
+    'Correct number'
     """
     if knobs.get("verifier") == "contains" and knobs.get("pattern"):
         return "Contains the pattern"

@@ -107,8 +107,8 @@ def test_marks_escapes_and_shares():
         return f"({name})"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.compare.answers.title", titled)
-        written = table(found, {"a": ("GRPO sort #1", "seed 5")}, {"a": "#112233"}, "same number")
-    assert written.count("check: same number") == 7 and "right (same number)" in written
+        written = table(found, {"a": ("GRPO sort #1", "seed 5")}, {"a": "#112233"}, "correct number")
+    assert written.count("check: correct number") == 7 and "right (correct number)" in written
     assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
     assert written.count("✓") == 3 and written.count("✗") == 4 and "seed 5" in written and "#112233" in written
     assert "3 of 3" in share(found["columns"][1], "#112233") and "100%" in share(found["columns"][1], "#112233")

@@ -106,7 +106,7 @@ def test_without_held_out_rows_nothing_is_said_of_them():
 
 
 @pytest.mark.parametrize("knobs, check", [
-    ({"verifier": "exact"}, "exact match"), ({"verifier": "numeric"}, "same number"),
+    ({"verifier": "exact"}, "exact match"), ({"verifier": "numeric"}, "correct number"),
     ({"verifier": "contains", "pattern": ""}, "contains the answer"),
     ({"verifier": "contains", "pattern": "so"}, "contains the pattern"),
     ({"verifier": "regex"}, "matches the pattern"), ({"verifier": "length"}, "length in range")])

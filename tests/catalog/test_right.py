@@ -48,6 +48,6 @@ def test_a_verifier_that_accepts_another_text_names_no_exact_match(key, verifier
 
 
 def test_only_right_completions_are_named_after_their_check():
-    assert named("exact_match", "Same number").label == "Same number"
-    assert named("reward", "Same number").label == "Reward"
+    assert named("exact_match", "Correct number").label == "Correct number"
+    assert named("reward", "Correct number").label == "Reward"
     assert named("exact_match", "").label == "Accepted completions", "where runs differ in what they check"
