@@ -21,7 +21,7 @@ from app.theme import number
 LONG = 40  # characters: a longer answer, or one of several lines, is long
 FEW = 3  # different rewards that are a band each; of more the range is cut into as many bands
 UNSCORED = "not scored"
-STILL = 0.005  # nats: a mean change that is written as 0
+STILL = 0.005  # nats: a smaller change is none, as rounding makes such ones without any update
 Group = dict[str, Any]
 
 
@@ -122,10 +122,13 @@ def _mean(answers: Sequence[dict[str, Any]], key: str) -> float | None:
 
 
 def _change(answers: Sequence[dict[str, Any]]) -> float | None:
-    """How much likelier the updates made the samples of some answers, in the mean, nats."""
+    """How much likelier the updates made the samples of some answers, in the mean, nats; 0 below STILL."""
     known = [(answer["logprob_after"] - answer["logprob_before"], answer["count"]) for answer in answers
              if answer["logprob_after"] is not None and answer["logprob_before"] is not None]
-    return sum(value * count for value, count in known) / sum(count for _, count in known) if known else None
+    if not known:
+        return None
+    change = sum(value * count for value, count in known) / sum(count for _, count in known)
+    return change if abs(change) >= STILL else 0.0
 
 
 # ---- in words --------------------------------------------------------------------------------------------------
@@ -151,9 +154,9 @@ def _named(band: Band, answers: Sequence[dict[str, Any]]) -> str:
 
 def _moved(change: float) -> str:
     """
-    >>> _moved(0.3), _moved(-1.234), _moved(0.001)
+    >>> _moved(0.3), _moved(-1.234), _moved(0.0)
     ('rises by 0.30 nats', 'falls by 1.23 nats', 'stays')
     """
-    if abs(change) < STILL:
+    if not change:
         return "stays"
     return f"{'rises' if change > 0 else 'falls'} by {number(abs(change), 2)} nats"

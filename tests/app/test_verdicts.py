@@ -89,6 +89,12 @@ def test_equal_rewards_teach_nothing():
         "ones stays.")
 
 
+def test_rounding_of_log_probs_is_drawn_as_no_change():
+    shown = verdicts.payload(group(long("1", 0.0, 0.0, 2e-6, exact=False), long("2", 0.0, 0.0, -1e-3, exact=False)), [])
+    (band,) = [each for each in shown["verdicts"] if each["count"]]
+    assert [each["change"] for each in (band, *band["answers"])] == [0, 0, 0] and "stays" in shown["sentence"]
+
+
 def test_thinking_is_apart_from_the_answer():
     thinking = group(long("7", 1.0, 0.0) | {"text": f"{THOUGHT}Seven, I am quite sure of it."})
     answer = verdicts.payload(thinking, [])["verdicts"][0]["answers"][0]
