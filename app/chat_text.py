@@ -91,23 +91,30 @@ def ends(text: str) -> tuple[str, str]:
 
 
 def asked(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item's prompt for the browser: its last user turn, cut where it is long, and the whole as parts where that is
-    more.
+    """An item's prompt for the browser: its last user turn, without the middle where it is long, and where that is not
+    all of it the whole as parts.
 
     `rendered` of an item is its prompt as the model read it; one without was read as it stands.
     """
     whole = str(item.get("rendered") or item["prompt"])
-    turn = shortened(last_turn(str(item["prompt"])), SHOWN)
+    turn = _without_middle(last_turn(str(item["prompt"])), SHOWN)
     return {"turn": turn, "parts": [] if whole == turn else [*map(list, parts(whole))]}
 
 
-def one_line(text: str, most: int) -> str:
-    """`shortened`, without line breaks.
+def in_one_line(prompt: str, most: int) -> str:
+    """The last user turn of a prompt in one line of about so many characters: of a longer one the beginning and the
+    end, since prompts that begin with the same instruction differ in their ends.
 
-    >>> one_line(" a\\n b ", 9)
-    'a b'
+    >>> in_one_line("Add them.\\n\\n3 + 4?", 30), in_one_line("Add these two numbers for me: 3 + 4?", 18)
+    ('Add them. 3 + 4?', 'Add th… me: 3 + 4?')
     """
-    return shortened(" ".join(text.split()), most)
+    line = " ".join(last_turn(prompt).split())
+    return _without_middle(line, most)
+
+
+def _without_middle(text: str, most: int) -> str:
+    head = most // 3
+    return text if len(text) <= most else f"{text[:head].rstrip()}… {text[len(text) - (most - head - 1):].lstrip()}"
 
 
 def shortened(text: str, most: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from app import link
-from app.chat_text import asked, last_turn, one_line
+from app.chat_text import asked, in_one_line
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
@@ -183,7 +183,7 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
 
 def _line(prompt: str) -> str:
     """A prompt's last user turn in one line."""
-    return one_line(last_turn(prompt), LINE)
+    return in_one_line(prompt, LINE)
 
 
 def _answers(group: dict[str, Any], columns: list[Column]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from app import jobs, link, session, typed
-from app.chat_text import last_turn, one_line
+from app.chat_text import in_one_line
 from app.components.playground_view import payload, playground_view
 from app.held import held
 from app.lab import in_words
@@ -127,7 +127,7 @@ def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]
                           placeholder="no verifier", on_change=lambda: _judge(right.taken(), prompt, known))
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
-             format_func=lambda text: literal(one_line(last_turn(text), 28)),
+             format_func=lambda text: literal(in_one_line(text, 28)),
              on_change=lambda: go(prompt=chosen.taken() or prompt, answer=None, talk=None))
     return prompt, answer
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app import tokens
-from app.chat_text import last_turn, one_line
+from app.chat_text import in_one_line
 from app.theme import number, symbol
 from app.tokens import View
 from app.training import files, terms
@@ -161,6 +161,6 @@ def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str
     scored = f", reward {number(reward, 2)}" if reward is not None else ""
     cut = f", the first {MOST} of its {count:,} tokens" if count > MOST else ""
     part = f"; ranges over {groups}" if (groups := files.of_groups(samples)) else ""
-    prompt = tokens.readable(one_line(last_turn(group["prompt"]), 80))
+    prompt = tokens.readable(in_one_line(group["prompt"], 80))
     return (f"{files.of_step(samples['step'], step)}: a completion of <code>{prompt}</code>"
             f"{scored}{cut}{part}")

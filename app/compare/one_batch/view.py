@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, link, theme, typed
-from app.chat_text import last_turn, one_line, shortened
+from app.chat_text import in_one_line, shortened
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import (
@@ -181,7 +181,7 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
     """Two completions, token by token: at first a right one and a wrong one."""
     st.subheader("−∂L/∂log π per token", anchor=False)
     rows = found["completions"]
-    words = [f"{one_line(last_turn(each['prompt']), 60)} → {shortened(repr(each['text']), 60)} · "
+    words = [f"{in_one_line(each['prompt'], 60)} → {shortened(repr(each['text']), 60)} · "
              f"{'right' if each['exact'] else 'wrong'}" for each in rows]
     other = next((place for place, each in enumerate(rows) if each["exact"] != rows[0]["exact"]), len(rows) - 1)
     for column, which, usual in zip(st.columns(2, gap="large"), LOOKED, (0, other), strict=True):

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import charts, theme, tokens
-from app.chat_text import last_turn, one_line
+from app.chat_text import in_one_line
 from app.training import files
 from labcore.analysis.doctor.updates import MISMATCH
 
@@ -36,7 +36,7 @@ def dots(samples: Mapping[str, Any]) -> list[Dot]:
     """The tokens of a file that have both; earlier files have none."""
     found = []
     for group in samples.get("groups") or []:
-        prompt = one_line(last_turn(group["prompt"]), PROMPT)
+        prompt = in_one_line(group["prompt"], PROMPT)
         for each in group["completions"]:
             sampler = each.get("sampler_logprobs") or each.get("old_logprobs") or []
             gaps = (each.get("met") or {}).get("gap") or []
