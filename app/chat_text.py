@@ -97,7 +97,7 @@ def asked(item: Mapping[str, Any]) -> dict[str, Any]:
     `rendered` of an item is its prompt as the model read it; one without was read as it stands.
     """
     whole = str(item.get("rendered") or item["prompt"])
-    turn = _without_middle(last_turn(str(item["prompt"])), SHOWN)
+    turn = _without_middle(last_turn(str(item["prompt"])), SHOWN, SHOWN // 3)
     return {"turn": turn, "parts": [] if whole == turn else [*map(list, parts(whole))]}
 
 
@@ -106,14 +106,12 @@ def in_one_line(prompt: str, most: int) -> str:
     end, since prompts that begin with the same instruction differ in their ends.
 
     >>> in_one_line("Add them.\\n\\n3 + 4?", 30), in_one_line("Add these two numbers for me: 3 + 4?", 18)
-    ('Add them. 3 + 4?', 'Add th… me: 3 + 4?')
+    ('Add them. 3 + 4?', 'Add… for me: 3 + 4?')
     """
-    line = " ".join(last_turn(prompt).split())
-    return _without_middle(line, most)
+    return _without_middle(" ".join(last_turn(prompt).split()), most, most // 6)
 
 
-def _without_middle(text: str, most: int) -> str:
-    head = most // 3
+def _without_middle(text: str, most: int, head: int) -> str:
     return text if len(text) <= most else f"{text[:head].rstrip()}… {text[len(text) - (most - head - 1):].lstrip()}"
 
 

@@ -184,14 +184,15 @@ def test_unlikely_answers_are_shown_by_their_log_probs():
 def test_a_prompt_is_chosen_by_its_last_user_turn():
     written = ("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is\n3 + 4?<|im_end|>\n"
                "<|im_start|>assistant\n")
-    groups = {"w0": group(written), "w1": group("What is 1 + 1?") | {"rendered": written}, "b0": group(f"{'x' * 200} 4?")}
+    cut = f"{'x' * 200} 4?"
+    groups = {"w0": group(written), "w1": group("What is 1 + 1?") | {"rendered": written}, "b0": group(cut)}
     shown = story.payload(groups, "w0", [], 5, 5)
     *short, long = (option[2] for option in shown["options"])
     assert short == ["What is 3 + 4?", "What is 1 + 1?"]
     assert len(long) <= story.LINE + 1 and long.startswith("xxx") and "… x" in long and long.endswith("x 4?")
     assert shown["asked"]["turn"] == "What is\n3 + 4?" and ["token", "<|im_end|>"] in shown["asked"]["parts"]
-    assert story.payload(groups, "b0", [], 5, 5)["asked"] == {
-        "turn": "x" * 160 + "…", "parts": [["text", "x" * 200]]}
+    asked = story.payload(groups, "b0", [], 5, 5)["asked"]
+    assert len(asked["turn"]) == 161 and asked["turn"].endswith("x 4?") and asked["parts"] == [["text", cut]]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------
