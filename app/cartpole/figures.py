@@ -35,23 +35,6 @@ def value_figure(values: Sequence[float], returns: Sequence[float], kind: str = 
     return figure
 
 
-def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
-    """1 − Var(G − V)/Var(G) of λ-returns G; None where all are alike.
-
-    >>> explained_variance([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), explained_variance([2.0, 2.0], [1.0, 3.0])
-    (1.0, 0.0)
-    >>> explained_variance([1.0, 2.0], [1.0, 1.0]) is None
-    True
-    """
-    spread = _variance(returns)
-    return 1 - _variance([came - said for said, came in zip(values, returns, strict=True)]) / spread if spread else None
-
-
-def _variance(numbers: Sequence[float]) -> float:
-    mean = sum(numbers) / len(numbers)
-    return sum((number - mean) ** 2 for number in numbers) / len(numbers)
-
-
 def value_words(share: float | None) -> str:
     """The explained variance in words.
 
@@ -59,7 +42,7 @@ def value_words(share: float | None) -> str:
     'Explained variance 0.93: the critic foresees most of the λ-return.'
     """
     if share is None:
-        return "All λ-returns are equal: there is nothing to explain."
+        return "No explained variance was logged at this step, as where all λ-returns are equal."
     said = ("the critic foresees most of the λ-return" if share > 0.8 else
             "the critic foresees some of it" if share > 0.2 else
             "the critic is hardly better than a constant" if share > -0.2 else

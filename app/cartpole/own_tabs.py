@@ -81,9 +81,9 @@ def value(run: RunRow, feed: Feed, step: int) -> None:
             figure_chart(figures.value_figure(values, returns, theme.ground()), "value",
                          title="Value against the λ-return", caption=_of(run, samples["step"]),
                          alt="The critic's value against the λ-return, one dot per step of the batch")
-            st.caption(figures.value_words(figures.explained_variance(values, returns))
-                       + f" {len(values):,} steps of the batch of step {samples['step']:,}, before the critic learnt "
-                       f"from it. {figures.LAMBDA_RETURN}")
+            share = feed.value("explained_variance", at=samples["step"])
+            st.caption(f"{figures.value_words(share)} Of the batch of step {samples['step']:,}, before the critic "
+                       f"learnt from it; {len(values):,} of its steps are drawn. {figures.LAMBDA_RETURN}")
     with right:
         gamma, gae_lambda = float(knobs["gamma"]), float(knobs["gae_lambda"])
         figure_chart(figures.gae_figure(gamma, gae_lambda, theme.ground()), "gae",

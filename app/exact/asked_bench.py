@@ -8,7 +8,7 @@ from typing import Any
 
 from app import link
 from app.link import Fault, param
-from labcore.catalog import kinds
+from labcore.catalog import choices, kinds
 from labcore.llm.sizing import bench
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 
@@ -19,8 +19,7 @@ MOST = 8  # algorithms at once
 VALUES: dict[str, tuple[Any, ...]] = {
     "group_size": (2, 4, 8, 16), "beta": (0.0, 0.1, 0.2, 0.5), "temperature": (0.7, 1.0, 1.3),
     "updates_per_batch": (1, 2, 4), "clip_high": (0.05, 0.2, 1.0), "gae_lambda": (0.0, 0.5, 0.9, 1.0),
-    "normalisation": ("none", "sequences", "tokens"),
-    "aggregation": ("sequence_mean_token_mean", "token_mean", "constant_length", "sequence_mean_token_sum"),
+    "normalisation": choices.NORMALISATION.names, "aggregation": choices.AGGREGATION.names,
     "pairs_per_step": (4, 16, 64)}
 WITH = {"clip_high": {"updates_per_batch": 4}}  # what a knob needs beside it to do anything
 

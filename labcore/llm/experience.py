@@ -150,7 +150,7 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     sampled = batch.batch
     shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
-    return _selected(session, sampled, replace(batch.rollout, rewards=shaped, greedy_rewards=greedy))
+    return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy))
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:

@@ -31,7 +31,7 @@ class Rollout:
     ids: Tensor  # (B, T)
     completion_mask: Tensor  # (B, T)
     truncated: Tensor  # (B,)
-    rewards: Tensor  # (B,) after shaping
+    shaped: Tensor  # (B,) rewards after shaping
     old_logprobs: Tensor  # (B, T)
     ref_logprobs: Tensor  # (B, T)
     old_values: Tensor | None = None  # (B, T)
@@ -116,14 +116,14 @@ def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
     """What each token earns, the completion's reward at its last one: advantages of tokens are made from it. (B, T)"""
     mask = rollout.completion_mask
     last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-    token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.rewards.nan_to_num()[:, None])
+    token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.shaped.nan_to_num()[:, None])
     return (masked_whiten(token_rewards, rollout.counted, shift_mean=False) if knobs.get("whiten_rewards")
             else token_rewards)
 
 
 def total_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
     """What each completion earns in all: shaped, with the rewards of its tokens, less a KL in the reward. (B,)"""
-    return rollout.rewards + _token_rewards(knobs, rollout).sum(1)
+    return rollout.shaped + _token_rewards(knobs, rollout).sum(1)
 
 
 def _token_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
@@ -134,7 +134,7 @@ def _token_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
 
 def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Tensor) -> Tensor:
     """One advantage for each completion, normalised as the run says: (B, 1), or (B, T) where tokens weigh in that."""
-    size, totals = rollout.group_size, rollout.rewards + token_rewards.sum(1)
+    size, totals = rollout.group_size, rollout.shaped + token_rewards.sum(1)
 
     def first(rows: Tensor | None) -> Tensor | None:
         return None if rows is None else rows.view(-1, size)[:, :1]

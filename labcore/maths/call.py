@@ -12,7 +12,7 @@ from inspect import Parameter, signature
 from pkgutil import resolve_name
 from typing import Any
 
-from labcore.catalog.choice import Family
+from labcore.catalog.choice import Family, Surrogate
 
 
 @cache
@@ -27,7 +27,7 @@ def member(family: Family[Any], key: str) -> Callable[..., Any]:
 
 
 @cache
-def cut_of(family: Family[Any], key: str) -> Callable[..., Any] | None:
+def cut_of(family: Family[Surrogate], key: str) -> Callable[..., Any] | None:
     """The function that says what the choice `key` of `family` cuts off; None where it cuts nothing off.
 
     Raises:

@@ -69,7 +69,7 @@ def test_what_could_not_be_scored_is_not_learnt_from(key):
     started = session(key)
     started.task = Unsure()
     rollout = collect(started).rollout
-    missing = rollout.rewards.isnan()
+    missing = rollout.shaped.isnan()
     assert 0 < int(missing.sum()) < len(missing) and not rollout.kept[missing].any()
     credited = credit(started.knobs, rollout)
     assert credited.advantages.isfinite().all() and (credited.advantages[missing] == 0).all()
@@ -121,7 +121,7 @@ def test_rewards_of_tokens_reach_the_rollout_and_its_padding(monkeypatch):
     started = session("rloo", beta=0.0)
     rollout = collect(started).rollout
     lengths = rollout.completion_mask.sum(1)
-    whole = rollout.rewards + lengths * (lengths - 1) / 2  # 0 + 1 + … + (T − 1)
+    whole = rollout.shaped + lengths * (lengths - 1) / 2  # 0 + 1 + … + (T − 1)
     others = whole.view(4, 4)
     expected = (others - (others.sum(1, keepdim=True) - others) / 3).view(-1, 1) * rollout.completion_mask
     torch.testing.assert_close(credit(started.knobs, rollout).advantages, expected)
@@ -193,7 +193,7 @@ def test_raft_is_supervised_learning_of_the_best():
     assert torch.equal(weights(started.policy), weights(teacher.policy))
     started.task.score = lambda problem, text: Score(1 / (1 + len(text)), False)  # the shortest, which ended
     batch = collect(started)
-    best = batch.rollout.rewards.view(16, 4).argmax(1) + 4 * torch.arange(16)
+    best = batch.rollout.shaped.view(16, 4).argmax(1) + 4 * torch.arange(16)
     assert batch.rollout.kept.nonzero()[:, 0].tolist() == best.tolist()
     # SFT teaches every answer to end; the text of a special token is not that token.
     ended = torch.tensor([row for row in best.tolist()
@@ -222,11 +222,11 @@ def test_the_overlong_penalty_of_a_run():
     lengths, rewards = batch.rollout.completion_mask.sum(1), batch.batch.rewards.total.float()
     assert len(lengths.unique()) >= 8 and lengths.min() < 5 and lengths.max() == 20
     penalty = (lengths - 5).clamp(min=0) / 30
-    torch.testing.assert_close(batch.rollout.rewards, rewards - penalty)
+    torch.testing.assert_close(batch.rollout.shaped, rewards - penalty)
     assert batch.metrics["reward"] == pytest.approx(rewards.mean().item())
     assert batch.metrics["reward/shaped"] == pytest.approx((rewards - penalty).mean().item(), abs=1e-6)
     plain = collect(session("grpo", **given))
-    assert "reward/shaped" not in plain.metrics and torch.equal(plain.rollout.rewards, rewards)
+    assert "reward/shaped" not in plain.metrics and torch.equal(plain.rollout.shaped, rewards)
 
 
 def test_the_best_of_a_group_is_so_after_shaping():
@@ -249,7 +249,7 @@ def test_the_best_of_a_group_is_so_less_the_kl_in_the_reward(beta):
     batch = collect(started)
     rollout = batch.rollout
     kl = ((rollout.old_logprobs - rollout.ref_logprobs) * rollout.completion_mask).sum(1).view(8, -1)
-    earned = rollout.rewards.view(8, -1) - beta * kl
+    earned = rollout.shaped.view(8, -1) - beta * kl
     assert kl.std(1).min() > 0 and rollout.kept.view(8, -1).int().argmax(1).tolist() == earned.argmax(1).tolist()
     assert rollout.kept.view(8, -1).sum(1).tolist() == [1] * 8 and batch.metrics["selection/kept_frac"] == 1 / 4
     assert torch.equal(seen_by(started, batch).kept, rollout.kept)
@@ -277,7 +277,7 @@ def test_remax_compares_with_the_greedy_completion():
     greedy = generate(started, started.policy, batch.batch.problems, 1, Sampling(max_new_tokens=6, greedy=True))
     baseline = torch.tensor([started.task.score(None, text).reward for text in greedy.texts]).repeat_interleave(3)
     assert torch.equal(batch.rollout.greedy_rewards, baseline) and baseline.std() > 0
-    expected = (batch.rollout.rewards - baseline)[:, None] * batch.rollout.completion_mask
+    expected = (batch.rollout.shaped - baseline)[:, None] * batch.rollout.completion_mask
     torch.testing.assert_close(credit(started.knobs, batch.rollout).advantages, expected)
     part = batch.rollout.select(torch.tensor([2, 0]))
     torch.testing.assert_close(credit(started.knobs, part).advantages, expected.view(4, 3, -1)[[2, 0]].flatten(0, 1))
@@ -322,6 +322,6 @@ def test_a_batch_seen_by_another_algorithm_has_its_choices():
         if chosen["selection"] == "best_of_group":
             assert seen.kept.view(8, 4).sum(1).tolist() == [1] * 8
         if chosen["shaping"] == "none":
-            assert torch.equal(seen.rewards, batch.rollout.rewards)
+            assert torch.equal(seen.shaped, batch.rollout.shaped)
         else:
-            assert (seen.rewards <= batch.rollout.rewards).all() and (seen.rewards < batch.rollout.rewards).any()
+            assert (seen.shaped <= batch.rollout.shaped).all() and (seen.shaped < batch.rollout.shaped).any()

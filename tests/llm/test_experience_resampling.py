@@ -34,7 +34,7 @@ def test_a_batch_is_filled_with_groups_that_have_signal():
     assert batch.metrics["frac_reward_zero_std"] == pytest.approx(1 - len(live) / len(names), abs=1e-6)
     for row, text in enumerate(batch.batch.texts):
         expected = started.task.score(batch.batch.problems[row // 4], text).reward
-        assert batch.rollout.rewards[row].item() == pytest.approx(expected)
+        assert batch.rollout.shaped[row].item() == pytest.approx(expected)
 
 
 def test_a_batch_that_is_full_at_once_is_not_sampled_again():
@@ -71,7 +71,7 @@ def test_a_penalty_of_length_gives_no_signal_to_groups_that_are_all_wrong():
     started.task = Partly(0.5)
     batch = collect(started)
     live = torch.tensor([problem.answer.startswith("live") for problem in batch.batch.problems])
-    spread = batch.rollout.rewards.view(8, 4).std(1)
+    spread = batch.rollout.shaped.view(8, 4).std(1)
     assert (spread[~live] > 0).any() and live.any()
     assert torch.equal(batch.batch.kept_groups, live)
 

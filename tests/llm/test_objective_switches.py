@@ -168,9 +168,9 @@ def test_the_moving_average_is_the_mean_of_all_rewards_so_far():
 
     def seen(session, rollout, kl):
         assert rollout.past_rewards.tolist() == pytest.approx([sum(totals) / len(totals) if totals else 0.0] * 8)
-        expected = (rollout.rewards - rollout.past_rewards)[:, None] * rollout.completion_mask
+        expected = (rollout.shaped - rollout.past_rewards)[:, None] * rollout.completion_mask
         assert torch.equal(rollout.advantages, expected)
-        totals.extend(rollout.rewards.tolist())
+        totals.extend(rollout.shaped.tolist())
         return real(session, rollout, kl)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(online, "learn_numbers", seen)
@@ -184,15 +184,15 @@ def test_the_mean_of_all_rewards_is_less_the_kl_at_the_beta_in_force():
     started = session("reinforce_average", group_size=1, prompts_per_step=8, beta=0.5, adaptive_kl_target=0.1)
     shake(started.policy)
     rollout = collect(started).rollout
-    rollout = replace(rollout, rewards=rollout.rewards.index_fill(0, torch.tensor([2]), torch.nan))
+    rollout = replace(rollout, shaped=rollout.shaped.index_fill(0, torch.tensor([2]), torch.nan))
     started.kl_factor, started.kl_beta = 3.0, 0.5
-    earned = (rollout.rewards - 1.5 * (rollout.old_logprobs - rollout.ref_logprobs).sum(1)).tolist()
+    earned = (rollout.shaped - 1.5 * (rollout.old_logprobs - rollout.ref_logprobs).sum(1)).tolist()
     kl, batches = 0.1, ([0, 1, 2, 3, 4], [5, 6, 7])  # at its target β stays as it is
     for rows in batches:
         online.learn_numbers(started, rollout.select(torch.tensor(rows)), kl)
     scored = [value for row, value in enumerate(earned) if row != 2]
     assert started.past_count == 7 and started.past_rewards == pytest.approx(sum(scored) / 7, rel=1e-5)
-    assert started.past_rewards != pytest.approx(float(rollout.rewards.nanmean()), abs=1e-3)
+    assert started.past_rewards != pytest.approx(float(rollout.shaped.nanmean()), abs=1e-3)
 
 
 def test_beta_follows_its_target():
@@ -287,9 +287,9 @@ def test_advantages_are_normalised_over_what_counts(normalisation):
     started = session("rloo", normalisation=normalisation, prompts_per_step=8)
     rollout = ragged(collect(started).rollout)
     kept = torch.arange(len(rollout.ids)) % 3 > 0
-    rewards = rollout.rewards.clone()
+    rewards = rollout.shaped.clone()
     rewards[4] = torch.nan
-    got = credit(started.knobs, replace(rollout, kept=kept, rewards=rewards))
+    got = credit(started.knobs, replace(rollout, kept=kept, shaped=rewards))
     by_row = got.advantages[:, 0][kept & ~rewards.isnan()]
     assert not got.advantages[~kept].any() and not got.advantages[4].any()
     tokens = got.advantages[got.counted & ~rewards.isnan()[:, None]]

@@ -177,10 +177,10 @@ def test_rloo_is_trls_whatever_could_be_scored(case):
 def test_what_has_nothing_to_be_compared_with_enters_no_normalisation(advantage, normalisation):
     """The first completion of group 1 is the only one scored there, and its prompt's greedy one is not scored."""
     alone = torch.tensor([True, True, True, False])
-    given = replace(rollout(), kept=alone, rewards=torch.tensor([1.0, 0.0, 0.5, torch.nan]),
+    given = replace(rollout(), kept=alone, shaped=torch.tensor([1.0, 0.0, 0.5, torch.nan]),
                     past_rewards=torch.full((4,), 0.2),
                     greedy_rewards=torch.tensor([0.5, 0.5, torch.nan, torch.nan]))
-    without = Rollout(prompts([2]), given.ids[:2], MASK[:2], given.truncated[:2], given.rewards[:2], OLD[:2], REF[:2],
+    without = Rollout(prompts([2]), given.ids[:2], MASK[:2], given.truncated[:2], given.shaped[:2], OLD[:2], REF[:2],
                       past_rewards=given.past_rewards[:2], greedy_rewards=given.greedy_rewards[:2])
     taken = knobs("rloo", beta=0.0, advantage=advantage, normalisation=normalisation, kl_placement="off")
     got, expected = credit(taken, given).advantages, credit(taken, without).advantages
@@ -194,12 +194,12 @@ def test_select_keeps_groups_and_their_order():
     got = given.select(torch.tensor([1, 0]))
     assert got.group_size == 2 and got.ids.tolist() == given.ids[[2, 3, 0, 1]].tolist()
     assert got.prompts.ids.tolist() == given.prompts.ids[[1, 0]].tolist()
-    for name in ("completion_mask", "truncated", "rewards", "old_logprobs", "ref_logprobs", "old_values", "advantages",
+    for name in ("completion_mask", "truncated", "shaped", "old_logprobs", "ref_logprobs", "old_values", "advantages",
                  "returns"):
         assert torch.equal(getattr(got, name), getattr(given, name)[[2, 3, 0, 1]]), name
     one = given.select(torch.tensor([1]))
     cut = given.slice(slice(1, 2), slice(2, 4))
-    assert all(torch.equal(getattr(one, name), getattr(cut, name)) for name in ("ids", "rewards", "advantages"))
+    assert all(torch.equal(getattr(one, name), getattr(cut, name)) for name in ("ids", "shaped", "advantages"))
 
 
 def test_what_is_missing_stays_missing():

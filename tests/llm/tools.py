@@ -180,5 +180,5 @@ def ragged(rollout: Rollout, seed: int = 0) -> Rollout:
     lengths = torch.randint(1, width + 1, (rows, 1), generator=generator)
     mask = torch.arange(width) < lengths
     values = None if rollout.old_values is None else torch.randn(rows, width, generator=generator) * mask
-    return replace(rollout, completion_mask=mask, rewards=torch.randn(rows, generator=generator), old_values=values,
+    return replace(rollout, completion_mask=mask, shaped=torch.randn(rows, generator=generator), old_values=values,
                    old_logprobs=rollout.old_logprobs * mask, ref_logprobs=rollout.ref_logprobs * mask)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, RATIO, SURROGATE
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, PREFERENCE_LOSS, RATIO, SURROGATE
 from labcore.errors import LabError
 from labcore.maths import ratios, surrogates
 from labcore.maths.call import call, cut_of, member, parameters
@@ -16,11 +16,17 @@ EVERY = [(family, key) for family in FAMILIES for key in family.names]
 MEMBERS = [(family, key) for family, key in EVERY if family.module.startswith("labcore.maths.")]
 
 
+def functions(family, key):
+    """That of a choice, and of a surrogate the one that says what it cuts off."""
+    cut = cut_of(family, key) if family is SURROGATE else None
+    return [member(family, key), *([cut] if cut else [])]
+
+
 @pytest.mark.parametrize(("family", "key"), EVERY, ids=[f"{family.key}-{key}" for family, key in EVERY])
 def test_every_choice_asks_for_what_its_family_provides_and_the_knobs_it_needs(family, key):
     """Nothing more: a wrong name fails here and not in mid-run."""
     known = {*family.provides, *family[key].needs}
-    for function in filter(None, (member(family, key), cut_of(family, key))):
+    for function in functions(family, key):
         names, required = parameters(function)
         assert required <= known
         assert not (names - required) & known, "a quantity with a default may go unnoticed"
@@ -28,7 +34,7 @@ def test_every_choice_asks_for_what_its_family_provides_and_the_knobs_it_needs(f
 
 @pytest.mark.parametrize(("family", "key"), MEMBERS, ids=[f"{family.key}-{key}" for family, key in MEMBERS])
 def test_every_choice_is_a_documented_equation(family, key):
-    for function in filter(None, (member(family, key), cut_of(family, key))):
+    for function in functions(family, key):
         first_line = function.__doc__.splitlines()[0]
         assert "->" in first_line and "=" in first_line
         assert "return" in function.__annotations__
@@ -61,7 +67,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
     totals = {"total_rows": batch["total_rows"], "total_tokens": batch["total_tokens"]}
     result = call(member(family, key), KNOBS, tensors | totals)
     assert result.dtype == (torch.bool if family.key == "selection" else dtype)
-    both = family[key].unpaired  # a number for each side
+    both = family is PREFERENCE_LOSS and family[key].unpaired  # a number for each side
     assert result.shape == (() if family.key == "aggregation" else (12, 7) if both else (6, 7))
 
 

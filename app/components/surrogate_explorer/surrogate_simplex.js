@@ -99,13 +99,14 @@ function border(old, delta) {
   });
 }
 
-function drawSteps(one, { now }, found) {
+function drawSteps(one, picture, found) {
+  const { now } = picture;
   const make = (name, attributes, ...children) => one.drawn.append(shape(name, attributes, ...children));
   make("path", { d: `${pathThrough(one, border(now.old, now.delta))}Z`, class: "rl-su-trust" });
   for (const { key, path, short, chosen } of found) {
     const policies = path.map(softmax), straight = key in STRAIGHT;
     const curve = straight ? Array.from({ length: 41 }, (_, i) => softmax(along(path[0], path[1], i / 40))) : policies;
-    const [colour, dash] = lookOf(key);
+    const [colour, dash] = lookOf(picture, key);
     make("path", { d: pathThrough(one, curve), class: `rl-s${colour} rl-su-way${chosen ? " rl-su-focus" : ""}`,
       "stroke-dasharray": dash, "data-way": key });
     if (!straight) {

@@ -134,8 +134,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               metric=Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped "
                             "and the clipped term.", r"L^{CLIP}", "At or below the unclipped one.")),
     Surrogate("bounded_clip", "clipped, and bounded where the advantage is negative: dual clip c, two-sided clip δ",
-              r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho)\hat A\big),\ c\hat A\,"
-              r"1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
+              r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
+              r"1+\varepsilon_{high})\hat A\big),\ c\hat A\,1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
               knobs=(CLIP_LOW, CLIP_HIGH, CLIP_DELTA, DUAL_CLIP), rules=at_one(CLIP_DELTA, DUAL_CLIP),
               elsewhere=(There("GRPOTrainer verl OpenRLHF"), _ALWAYS),
               cautions=(

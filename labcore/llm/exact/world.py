@@ -60,7 +60,7 @@ class World:
             if session.knobs["reward_source"] != "noisy_verifier" or session.knobs["shaping"] != "none":
                 rewards = _earned(session, problems, generated, rollout).view(len(prompts), -1)
             else:  # not what was drawn just now, but what is drawn on average
-                rollout = replace(rollout, rewards=rewards.flatten().to(rollout.rewards))
+                rollout = replace(rollout, shaped=rewards.flatten().to(rollout.shaped))
         return World(problems, prompts, space, problem.texts, logps, rewards.double(), rollout)
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class World:
 def _earned(session: LlmSession, problems: list[Problem], generated: Generated, rollout: Rollout) -> Tensor:
     """What each completion earns, after shaping. (Q·N,) Raises LabError where that is drawn at random."""
     again = judged(session, problems, generated).shaped
-    if not torch.equal(rollout.rewards.nan_to_num(), again.nan_to_num()):
+    if not torch.equal(rollout.shaped.nan_to_num(), again.nan_to_num()):
         raise LabError("Shaped rewards with noise in them have no mean that is known: set shaping to none, or "
                        "reward_source to verifier.")
     return total_rewards({**session.knobs, "kl_placement": "off"}, rollout)

@@ -193,7 +193,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
     """
     knobs, size = session.in_force, rollout.group_size
-    prompts = signal_first(rollout.rewards.view(-1, size))[:most]
+    prompts = signal_first(rollout.shaped.view(-1, size))[:most]
     rows = [prompt * size + member for prompt in prompts for member in range(size)]
     part = rollout.select(torch.tensor(prompts, device=session.device))
     logprobs, entropy = policy_logprobs_and_entropy(session, part.prompts, part.ids, part.completion_mask)

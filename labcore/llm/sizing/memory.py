@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore import machine
+from labcore.catalog import choices
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
@@ -97,7 +98,8 @@ def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
     if loop == "sft":
         return Batch(int(knobs["sequences_per_step"]), 1, measured, sizes.prompt, length)
     prompts = int(knobs["pairs_per_step"])
-    drawn = {"policy_each_step": prompts, "reference_once": sizes.sampled_at_once}.get(str(knobs["pairs"]), 0)
+    source = choices.PAIRS[str(knobs["pairs"])]
+    drawn = prompts if source.each_step else sizes.sampled_at_once if source.once else 0
     return Batch(prompts, 2, max(drawn * int(knobs["group_size"]), measured), sizes.prompt, length)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.llm.sizing import memory, passes
@@ -79,7 +80,7 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
     total = updates * learnt * (trunk + head)
     total += (trunk + head) * (names & {"reference"} != set()) + trunk * (1 + learnt * updates) * ("critic" in names)
     total += trunk * ("scorer" in names)
-    if loop == "online" or knobs.get("pairs") == "policy_each_step":
+    if loop == "online" or any(source.each_step for source in choices.chosen(choices.PAIRS, knobs)):
         total += sampling(sizes, whole, speed)
     elif evaluated := int(knobs.get("eval_prompts", 0)):
         total += sampling(sizes, replace(whole, sampled=evaluated), speed) / int(knobs["eval_every"])

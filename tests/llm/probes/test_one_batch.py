@@ -69,7 +69,7 @@ def batch():
     found = collect(session)
     rollout = tools.ragged(found.rollout)
     completions = replace(found.batch.completions, mask=rollout.completion_mask)
-    rewards = replace(found.batch.rewards, total=rollout.rewards.double())
+    rewards = replace(found.batch.rewards, total=rollout.shaped.double())
     return session, replace(found, batch=replace(found.batch, completions=completions, rewards=rewards),
                             rollout=rollout)
 
@@ -142,7 +142,7 @@ def test_token_gradients_worked_by_hand(batch):
     spec = spec_for(session, ALGORITHMS["reinforce"], 0, SIZE)
     held = as_of(session, replace(spec, knobs=spec.knobs | {"beta": 0.0}))
     push = token_gradients(held, credited(held, rollout, None))
-    wanted = (rollout.rewards - rollout.rewards.mean())[:, None] / 16 * rollout.completion_mask
+    wanted = (rollout.shaped - rollout.shaped.mean())[:, None] / 16 * rollout.completion_mask
     assert torch.allclose(push, wanted, atol=1e-6)
     spec = spec_for(session, ALGORITHMS["grpo"], 0, SIZE)
     held = as_of(session, replace(spec, knobs=spec.knobs | {"beta": 0.0}))
@@ -230,7 +230,7 @@ def test_where_none_has_learnt_one_is_fitted_to_other_batches(algorithm):
     assert about["fitted"] and session.critic is not None
     assert torch.equal(tools.weights(session.policy), before)  # only the critic has learnt
     mask = sampled.rollout.completion_mask
-    rewards = sampled.rollout.rewards[:, None].expand_as(values)[mask]
+    rewards = sampled.rollout.shaped[:, None].expand_as(values)[mask]
     assert float(((values[mask] - rewards) ** 2).mean()) < float((rewards ** 2).mean())
     assert (values[~mask] == 0).all()
 

@@ -119,9 +119,9 @@ def test_the_groups_with_signal_are_kept_with_their_own_tokens():
     started = session("grpo", prompts_per_step=10)
     batch = collect(started)
     size = batch.rollout.group_size
-    rewards = torch.zeros_like(batch.rollout.rewards)
+    rewards = torch.zeros_like(batch.rollout.shaped)
     rewards[-1] = 1.0  # only the last of ten groups has signal
-    rollout = credit(started.knobs, replace(batch.rollout, rewards=rewards))
+    rollout = credit(started.knobs, replace(batch.rollout, shaped=rewards))
     tokens = StepTokens(rollout)
     shape = rollout.old_logprobs.shape
     tokens.gap = tokens.logprobs = tokens.entropy = torch.arange(shape[0]).float()[:, None].expand(shape)

@@ -1,0 +1,144 @@
+"""Every member of every family says what the lab needs of it: its arithmetic is that of its function, and what it
+leaves out is said in words, wherever a run with it is shown."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from app.llm.microscope import credit, words
+from app.llm.microscope.lines import Line
+from app.surrogate.place import KNOBS, Place
+from app.training import terms
+from labcore.catalog import choices, inactive
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.mix import row as mixed
+from labcore.catalog.panels import PANELS
+from labcore.exports.handover.plan import Plan
+from labcore.exports.handover.tools import TOOLS
+from labcore.maths.call import call, member
+from tests.exports.handover.conftest import plan
+
+EVERY = [(family, choice) for family in choices.FAMILIES for choice in family]
+IDS = [f"{family.key}-{choice.key}" for family, choice in EVERY]
+TIMES = 30
+
+
+def filled(family, choice) -> dict:
+    """All knobs of a mix with this choice, and what it does not go without."""
+    base = "dpo" if family in (choices.PREFERENCE_LOSS, choices.DIVERGENCE, choices.PAIRS) else "ppo"
+    return {knob.key: knob.default for knob in mixed.with_every_knob(base).knobs} | {family.key: choice.key}
+
+
+def tokens(luck: random.Random) -> dict[str, list[float]]:
+    """The numbers of a completion."""
+    count = luck.randint(1, 5)
+    new, old, ref = ([-3 * luck.random() for _ in range(count)] for _ in range(3))
+    return {"logprobs": new, "old_logprobs": old, "ref_logprobs": ref, "tokens": ["a"] * count}
+
+
+def of_torch(family, choice, knobs, **given) -> torch.Tensor:
+    """What the choice's function gives of one completion."""
+    tensors = {name: torch.tensor([values], dtype=torch.float64) for name, values in given.items()}
+    count = tensors["logprobs"].shape[1] if "logprobs" in tensors else 1
+    tensors |= {"completion_mask": torch.ones(1, count, dtype=torch.bool)}
+    return call(member(family, choice.key), knobs, tensors)
+
+
+DECLARED = [(family, choice) for family, choice in EVERY if choice.worked and family in (
+    choices.RATIO, choices.SURROGATE, choices.KL_ESTIMATOR, choices.SFT_LOSS)]
+
+
+@pytest.mark.parametrize("family, choice", DECLARED, ids=[choice.key for _, choice in DECLARED])
+def test_the_arithmetic_in_words_is_the_function(family, choice):
+    """For numbers drawn at random, of either sign and on either side of a bound."""
+    luck = random.Random(1)
+    for _ in range(TIMES):
+        one, knobs, advantage = tokens(luck), filled(family, choice), luck.choice((-1, 1)) * luck.random()
+        ratio = [2 * luck.random() + 0.01 for _ in one["logprobs"]]
+        given = {name: values for name, values in one.items() if name != "tokens"} | {
+            "ratio": ratio, "advantages": [advantage] * len(ratio)}
+        expected = of_torch(family, choice, knobs, **given).flatten().tolist()
+        apart = sum(new - old for new, old in zip(one["logprobs"], one["old_logprobs"], strict=True))
+        for place, value in enumerate(expected):
+            of = words.numbers(knobs, **{name: values[place] for name, values in given.items()}, cut=0.0, apart=apart,
+                               length=len(ratio), advantage=advantage)
+            assert words.number(choice, of) == pytest.approx(value, rel=1e-6, abs=1e-9)
+            shown = words.lines(choice, of, value, Line("it"))[-1]
+            assert shown.worked and "{" not in "".join((shown.formula, shown.worked, shown.note))
+
+
+GROUPED = [choice for choice in choices.ADVANTAGE if choice.worked and choice.key != "batch_standardised"]
+
+
+@pytest.mark.parametrize("choice", GROUPED, ids=lambda choice: choice.key)
+def test_the_arithmetic_of_an_advantage_is_its_function(choice):
+    luck = random.Random(2)
+    for _ in range(TIMES):
+        rewards = [round(luck.random(), 3) for _ in range(luck.randint(2, 5))]
+        given = {"rewards": rewards, "greedy_rewards": [0.3], "past_rewards": [0.4]}
+        found = of_torch(choices.ADVANTAGE, choice, {}, **given).flatten().tolist()
+        group = {"completions": [{"reward": reward, "advantages": [value]}
+                                 for reward, value in zip(rewards, found, strict=True)]}
+        for completion in group["completions"]:
+            line, = credit.lines(group, completion, 0, {"advantage": choice.key})
+            assert line.worked or line.formula == "1", (rewards, line)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in choices.PREFERENCE_LOSS if loss.worked], ids=lambda loss: loss.key)
+def test_the_arithmetic_of_a_preference_loss_is_its_function(loss):
+    luck = random.Random(3)
+    for _ in range(TIMES):
+        knobs, chosen, rejected = filled(choices.PREFERENCE_LOSS, loss), luck.gauss(0, 3), luck.gauss(0, 3)
+        expected = call(member(choices.PREFERENCE_LOSS, loss.key), knobs, {
+            "log_ratio_chosen": torch.tensor([chosen], dtype=torch.float64),
+            "log_ratio_rejected": torch.tensor([rejected], dtype=torch.float64)})
+        of = words.numbers(knobs, margin=knobs["beta"] * (chosen - rejected))
+        assert words.number(loss, of) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("family, choice", EVERY, ids=IDS)
+def test_a_mix_with_it_is_shown_and_explained(family, choice):
+    if family is choices.SFT_LOSS:
+        pytest.skip("SFT has no mixes")
+    values = filled(family, choice)
+    base = "ppo" if "surrogate" in values else "dpo"
+    row = mixed.row(base, "mine", values)
+    assert {knob.key for knob in choice.brings} <= {knob.key for knob in row.knobs}
+    assert set(row.panels) <= PANELS.keys() and row.latex.count("{") == row.latex.count("}")
+    assert {term.key for term in terms.of(row)} and terms.coloured(row)
+    assert {key for key in values if inactive.reason(key, values)} <= values.keys()
+    for knob in choice.knobs:
+        if knob.symbol and knob.effect == "live":
+            assert knob.symbol in row.latex, knob.key
+
+
+
+@pytest.mark.parametrize("family, choice", EVERY, ids=IDS)
+def test_every_tool_says_what_becomes_of_it_and_of_its_knobs(family, choice):
+    values, mix = filled(family, choice), "mine"
+    base = plan("dpo" if "preference_loss" in values else "ppo")
+    if family is choices.SFT_LOSS:
+        base, values, mix = plan("dft"), {family.key: choice.key}, ""
+    mine = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, **values}, mix=mix))
+    for tool in TOOLS.values():
+        lines = {line.knob: line for line in tool.mapped(mine)}
+        assert {family.key, *(knob.key for knob in choice.knobs)} <= lines.keys()
+        assert not [line for line in lines.values() if line.unsupported and len(line.note) < 10]
+
+
+@pytest.mark.parametrize("family, choice", EVERY, ids=IDS)
+def test_the_microscope_has_a_number_where_there_is_no_arithmetic(family, choice):
+    found = words.lines(replace(choice, worked=None), words.numbers({}), 0.25, Line("it"))
+    assert [(line.result, line.worked, line.note) for line in found] == [("0.2500", "", choice.label)]
+
+
+@pytest.mark.parametrize("surrogate", choices.SURROGATE, ids=lambda choice: choice.key)
+def test_a_surrogate_of_a_ratio_logs_a_metric_that_a_chart_draws(surrogate):
+    for metric in surrogate.logs:
+        assert METRICS[metric.key] is metric and metric.label and metric.help
+        assert metric.key in PANELS[f"surrogate_{surrogate.key}"].metrics
+    assert not {each.name for each in fields(Place)} - KNOBS.keys() & {knob.key for knob in surrogate.knobs}
