@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -46,16 +47,23 @@ def samples_of(group: Group) -> list[Sample]:
             if answer["count"]]
 
 
+def _judged_so(wanted: bool, exact: bool | None, reward: float | None) -> bool:
+    return exact == wanted
+
+
+def _rewarded_so(wanted: float, exact: bool | None, reward: float | None) -> bool:
+    return reward == wanted
+
+
 def bands(samples: Sequence[Sample]) -> list[Band]:
     """By verdict; by reward where there is none, or where all are judged alike and the rewards say more."""
     verdicts = {sample.exact for sample in samples} - {None}
     rewards = sorted({sample.reward for sample in samples if sample.reward is not None}, reverse=True)
     if verdicts and (len(verdicts) == 2 or len(rewards) < 2):
-        return [Band(label, verdict, lambda exact, _, verdict=verdict: exact == verdict)  # type: ignore[misc]
+        return [Band(label, verdict, partial(_judged_so, verdict))
                 for label, verdict in (("right", True), ("wrong", False))]
     if len(rewards) <= FEW:
-        known = [Band(f"reward {_plain(each)}", None, lambda _, reward, each=each: reward == each)  # type: ignore[misc]
-                 for each in rewards]
+        known = [Band(f"reward {_plain(each)}", None, partial(_rewarded_so, each)) for each in rewards]
     else:
         edges = [rewards[-1] + (rewards[0] - rewards[-1]) * place / FEW for place in range(FEW, -1, -1)]
         known = [_between(low, high, first=place == 0) for place, (high, low) in enumerate(pairwise(edges))]

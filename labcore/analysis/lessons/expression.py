@@ -246,7 +246,8 @@ def number(node: ast.expr, runs: Runs, seeds: int) -> np.ndarray:
 
 def _number(node: ast.expr, runs: Runs) -> Any:
     if isinstance(node, ast.Constant):
-        return float(node.value)  # type: ignore[arg-type]
+        assert isinstance(node.value, int | float), "`_literal`"
+        return float(node.value)
     if isinstance(node, ast.BinOp):
         return ARITHMETIC[type(node.op)](_number(node.left, runs), _number(node.right, runs))
     if isinstance(node, ast.UnaryOp):
@@ -262,13 +263,14 @@ def _number(node: ast.expr, runs: Runs) -> Any:
 
 
 def _of_run(name: str, arguments: Sequence[ast.expr], runs: Runs) -> np.ndarray:
-    run, metric = arguments[0].id, arguments[1].value  # type: ignore[attr-defined]
+    run, (metric, *more) = arguments[0], [node.value for node in arguments if isinstance(node, ast.Constant)]
+    assert isinstance(run, ast.Name) and isinstance(metric, str), "`_metric_of`"
     function, default, _ = OF_RUN[name]
-    count = arguments[2].value if len(arguments) > 2 else default  # type: ignore[attr-defined]
+    count = more[0] if more else default
     values = []
-    for logged in runs[run]:
+    for logged in runs[run.id]:
         steps, column = logged.get(metric, (np.empty(0), np.empty(0)))
         if not column.size:
-            raise LabError(f"The run {run} logged no {METRICS[metric].inline} ({metric}).")
+            raise LabError(f"The run {run.id} logged no {METRICS[metric].inline} ({metric}).")
         values.append(function(steps, column, count))
     return np.array(values)

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -223,9 +223,12 @@ class ObjectStore:
         self._present()
         for name in names:
             try:
-                self._asked(lambda name=name: self._files.rm_file(self._path(name)), missing=True)  # type: ignore[misc]
+                self._asked(partial(self._remove, name), missing=True)
             except FileNotFoundError:
                 continue
+
+    def _remove(self, name: str) -> None:
+        self._files.rm_file(self._path(name))
 
     def delete_folder(self, folder: str, first: str = "") -> None:
         """Delete all objects below a folder, that one first which is called `first`."""
