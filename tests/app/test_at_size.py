@@ -133,7 +133,8 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     sweep_id = queued(lab)
     runs = lab.store.sweep_runs(sweep_id)
     for run in runs[:40]:
-        lab.store.ask(run.id, "stop", {"why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs …"})
+        lab.store.ask(run.id, "stop", {
+            "why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs …", "early": True})
     StandIn(lab.store, sweep_id, 16).work()
     test = page("compare", sweep=sweep_id)
     said = told(test)
@@ -152,7 +153,8 @@ def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page
     sweep_id = queued(lab)
     for run in lab.store.sweep_runs(sweep_id)[9:]:  # of each setting the first seed finishes, and of β 0.05 all
         if run.spec.knobs["beta"] != 0.05 and run.spec.seed > 2:
-            lab.store.ask(run.id, "stop", {"why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs."})
+            lab.store.ask(run.id, "stop", {
+                "why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs.", "early": True})
     StandIn(lab.store, sweep_id, 16).work()
     test = page("compare", sweep=sweep_id)
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
