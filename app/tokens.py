@@ -35,18 +35,32 @@ class View:
     centre: float = 0.0
 
 
-def _listed(key: str) -> Callable[[dict[str, Any]], list[float | None]]:
-    return lambda completion: completion.get(key) or []
+def _listed(*keys: str) -> Callable[[dict[str, Any]], list[float | None]]:
+    """The first of these lists that the completion has."""
+    return lambda completion: next((found for key in keys if (found := completion.get(key))), [])
 
 
+def _log_ratio(completion: dict[str, Any]) -> list[float | None]:
+    """log π − log π_ref of each token."""
+    return [new - ref for new, ref in zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [],
+                                          strict=False)]
+
+
+# The ratio is the one that the algorithm takes: that of the whole sequence where it does.
 VIEWS: dict[str, View] = {
-    "advantage": View("Advantage", "", _listed("advantages"), signed=True),
-    "logprob": View("Log-prob", "nats", _listed("logprobs")),
-    "ratio": View("Ratio", "π/π_old", _listed("ratio"), signed=True, centre=1.0),
-    "kl": View("KL, k3", "nats", _listed("kl")),
+    "advantages": View("Advantage", "", _listed("advantages"), signed=True),
+    "logprobs": View("Log-prob", "nats", _listed("logprobs")),
+    "ratio": View("Ratio", "π/π_old", _listed("own_ratio", "ratio"), signed=True, centre=1.0),
+    "k3": View("KL, k3", "nats", _listed("kl")),
     "entropy": View("Entropy", "nats", _listed("entropy")),
-    "value": View("Value", "reward", _listed("values"), signed=True),
+    "values": View("Value", "reward", _listed("values"), signed=True),
+    "k1": View("KL, k1", "nats", _log_ratio, signed=True),
+    "apart": View("Log-ratio", "nats to the reference", _log_ratio, signed=True),
+    "loss": View("Loss", "nats", lambda completion: [-value for value in completion.get("logprobs") or []]),
+    "slope": View("Gradient", "∂S/∂log π", _listed("slope"), signed=True),
+    "share": View("Gradient share", "%", lambda completion: [100 * value for value in completion.get("share") or []]),
 }
+TOLD = ("advantages", "logprobs", "ratio", "k3", "entropy", "values")  # of every token, in its tooltip
 
 
 def signs(text: str) -> str:
@@ -170,9 +184,9 @@ def strip(completion: dict[str, Any], view: View) -> str:
 
 
 def _arithmetic(completion: dict[str, Any], place: int) -> str:
-    """Every number of one token, for its tooltip."""
+    """The numbers of one token, for its tooltip."""
     parts = [f"token {place + 1}"]
-    for view in VIEWS.values():
+    for view in map(VIEWS.__getitem__, TOLD):
         values = view.values(completion)
         if place < len(values) and (value := values[place]) is not None:
             parts.append(f"{view.label} {number(value, 3)} {view.unit}".strip())

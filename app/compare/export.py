@@ -20,7 +20,7 @@ from labcore.runs.traces import AXES, Trace
 _COMES_TO = {"A": "beats it", "B": "is beaten", "tie": "tie", "none": "no verdict"}
 _MEAN = ("", "_low", "_high")
 _SAYS = {"line": "mean", "raw": "mean", "band": "95 % bootstrap band of the mean", "seed": "one seed",
-         "gap": "difference of means", "gapband": "95 % bootstrap band of the difference", "root": "start of a fork"}
+         "gap": "difference of means", "gapband": "95 % interval of the difference (Welch)", "root": "start of a fork"}
 
 
 def table(found: Table, chosen: Chosen) -> bytes:

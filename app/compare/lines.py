@@ -15,6 +15,7 @@ import numpy as np
 from labcore.analysis.compare import curves, statistics
 from labcore.analysis.compare.curves import MOST, interpolate, places_of, smoothed, thin
 from labcore.analysis.compare.table import Group
+from labcore.analysis.estimate import contrast
 from labcore.catalog.knob import shown
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.traces import Trace
@@ -69,7 +70,7 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
         x, middle, low, high = curves.against(group, baseline, look.metric, look.axis, look.most)
     elif curves.branched(group, above):
         x, apart = curves.against_parents(group, above, look.metric, look.axis, look.most)
-        middle, low, high = statistics.band(apart)
+        middle, low, high = contrast([apart], [1.0])
     else:
         return {}
     kept = np.isfinite(middle)

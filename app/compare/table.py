@@ -40,8 +40,8 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
         st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ means no "
-                   "difference. A beats B only where the 95 % interval of P leaves ½ out, both have three seeds or "
-                   "more, and the permutation test has p ≤ 0.1; anything else is a tie.")
+                   "difference. A beats B only where the 95 % interval of the difference of their means (Welch's) "
+                   "excludes 0 and both have three seeds or more; anything else is a tie.")
     st.caption(wording.measured(table.better))
     shared = budget.shared_time(chosen.stored)
     if notes := [*table.notes, *([shared] if shared else [])]:

@@ -18,6 +18,7 @@ from labcore.analysis.compare.best import BEST, Standing
 from labcore.analysis.compare.budget import CLOSE, FINAL
 from labcore.analysis.compare.statistics import Comparison, Mean
 from labcore.analysis.compare.table import LAST, Row, Table
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.spec.run_spec import RunSpec
@@ -59,15 +60,14 @@ def headline(stand: Standing, metric: Metric, names: Mapping[str, str], going: b
     if not metric.better:
         first = f"{leader} has" if len(alike) == 1 else f"{_some([names[each] for each in alike])} have"
         return f"{capital(at)} {first} the most ({value}); neither more nor less {metric.inline} is better."
-    if mean.count < statistics.FEWEST or (going and len(stand.few) == len(stand.means) - 1):
+    if mean.count < FEWEST or (going and len(stand.few) == len(stand.means) - 1):
         extreme = "Equal" if len(alike) == len(stand.means) else "Lowest" if metric.better == "lower" else "Highest"
         return (f"{extreme} {'so far, ' if going else ''}{at}: {_some([names[label] for label in alike])} ({value}); "
                 f"{_no_evidence([each.count for each in stand.means.values()])}.{unfinished}")
     if going:
         ahead = f"{leader} leads" if len(alike) == 1 else f"{_some([names[label] for label in alike])} are equal"
         return f"So far, {at}, {ahead} ({value}).{unfinished}"
-    found = {"beats": stand.beats, "tie with": stand.ties, "but behind most seeds of": stand.behind,
-             "too few seeds to compare with": stand.few}
+    found = {"beats": stand.beats, "tie with": stand.ties, "too few seeds to compare with": stand.few}
     parts = [f"{words} {_some([names[label] for label in labels])}" for words, labels in found.items() if labels]
     return f"{capital(at)} {leader} ({value}): {'; '.join(parts)}."
 
@@ -78,7 +78,7 @@ def _no_evidence(counts: Sequence[int]) -> str:
     ('one seed each is no evidence', '2 seeds each are no evidence', 'fewer than 3 seeds are no evidence')
     """
     if len(set(counts)) > 1:
-        return f"fewer than {statistics.FEWEST} seeds are no evidence"
+        return f"fewer than {FEWEST} seeds are no evidence"
     return "one seed each is no evidence" if counts[0] == 1 else f"{seeds(counts[0])} each are no evidence"
 
 
@@ -170,8 +170,8 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
         said = f"beats {other}" if (comparison.verdict == "A") == mine else f"{other} beats it"
     band = "" if comparison.low is None else f", 95 % interval {comparison.low:.2f} to {comparison.high:.2f}"
     shown = said if comparison.verdict == "none" else f"{said}, P {comparison.p:.2f}"
-    return (shown, f"P({a} > {b}) = {comparison.p:.2f}{band}. Permutation test: "
-            f"p = {comparison.p_value:.2f}.")
+    return (shown, f"P({a} > {b}) = {comparison.p:.2f}{band}. Welch's t-test: "
+            f"{comparison.p_value_text}.")
 
 
 def measured(better: str) -> str:
@@ -254,9 +254,8 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
         verdicts = {comparison.verdict for comparison in table.comparisons[measure][leader].values()}
         said = ("beats all others" if len(beaten) == len(table.rows) - 1 else
                 f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else
-                "leads by its mean, but not by most seeds" if "B" in verdicts else
                 "leads, but it is a tie" if "tie" in verdicts else
-                f"no comparison from {seeds(row.seeds)}" if row.seeds < statistics.FEWEST else
+                f"no comparison from {seeds(row.seeds)}" if row.seeds < FEWEST else
                 "no comparison: the others have too few seeds")
         why = "The best mean of all."
     else:

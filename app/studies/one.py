@@ -14,7 +14,7 @@ from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
 from app.studies import picture
 from app.tokens import literal
-from labcore.analysis.compare.statistics import FEWEST
+from labcore.analysis.estimate import FEWEST
 from labcore.analysis.studies import plan, recorded
 from labcore.analysis.studies.plan import Runs
 from labcore.analysis.studies.result import Result, needed, result

@@ -10,10 +10,11 @@ import html
 from collections.abc import Callable, Sequence
 from math import isfinite
 
+from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies.recorded import Recorded
 from labcore.analysis.studies.result import Result
 from labcore.analysis.studies.study import Contrast, Measure, Study
-from labcore.analysis.studies.verdict import WORDS, Estimate, Verdict, interval_text
+from labcore.analysis.studies.verdict import WORDS, Verdict, interval_text
 
 CSS = """<style>
 .rl-verdict{font-size:13px;font-weight:600;padding:1px 8px;border-radius:9px;white-space:nowrap;

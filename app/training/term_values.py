@@ -8,7 +8,7 @@ from typing import Any
 from app import tokens
 from app.chat_text import in_one_line
 from app.theme import number, symbol
-from app.tokens import View
+from app.tokens import VIEWS, View
 from app.training import files, terms
 from app.training.feed import Feed
 from app.training.terms import Term
@@ -19,21 +19,6 @@ from labcore.catalog.metrics import METRICS
 MOST = 32  # tokens of the completion that is drawn
 SAID = 3  # metrics beside a term
 DURING_UPDATES = ("ratio/max",)  # a token's number is of the policy after them: side by side they would not agree
-
-
-def _k1(completion: dict[str, Any]) -> list[float | None]:
-    """log π − log π_ref of each token."""
-    return [new - ref for new, ref in zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [],
-                                          strict=False)]
-
-
-def _own_ratio(completion: dict[str, Any]) -> list[float | None]:
-    """The ratio as the algorithm takes it: of the whole sequence where it does."""
-    return completion.get("own_ratio") or completion.get("ratio") or []
-
-
-VIEWS: Mapping[str, View] = {**tokens.VIEWS, "k3": tokens.VIEWS["kl"], "k1": View("KL, k1", "nats", _k1, signed=True),
-                             "ratio": View("Ratio", "π/π_old", _own_ratio, signed=True, centre=1.0)}
 
 
 def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any] | None,

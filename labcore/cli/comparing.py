@@ -13,8 +13,9 @@ from typing import Any
 from labcore.analysis.compare import budget, frontier
 from labcore.analysis.compare.budget import FINAL
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.statistics import FEWEST, Comparison, Mean
+from labcore.analysis.compare.statistics import Comparison, Mean
 from labcore.analysis.compare.table import LAST, Row, Table, compare, groups
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.errors import LabError, quoted
@@ -162,7 +163,7 @@ def _compared(comparison: Comparison, a: str, b: str) -> str:
         return f"no comparison: too few seeds, {FEWEST} on each side are needed"
     said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[comparison.verdict]
     return (f"P(A>B) {comparison.p:.2f} [{comparison.low:.2f}, {comparison.high:.2f}], "
-            f"p = {comparison.p_value:.2f}: {said}")
+            f"{comparison.p_value_text}: {said}")
 
 
 def _plane(points: Sequence[frontier.Point], where: str) -> str:

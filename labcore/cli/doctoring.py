@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from labcore.analysis.compare.loading import is_file, load
-from labcore.analysis.compare.statistics import FEWEST
 from labcore.analysis.compare.table import groups
 from labcore.analysis.doctor.doctor import Doctor, course, payload
 from labcore.analysis.doctor.finding import Change, Finding, few_seeds
 from labcore.analysis.doctor.rules import ordered
+from labcore.analysis.estimate import FEWEST
 from labcore.cli.adding import Add
 from labcore.errors import LabError
 from labcore.runs import fork

@@ -21,7 +21,6 @@ from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, quoted
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec.run_spec import RunSpec
-from labcore.runs.store.rows import EARLY
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
 LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`labcore.analysis.compare.table.LAST`)
@@ -68,7 +67,7 @@ class Halving:
         """What was decided of a run that was at `value` after `step` steps, one `of` so many. `over`: it finished."""
         best = (f"among the best {_share(self.factor)} of {of:,} runs" if of >= self.factor else
                 f"the best of {of:,} runs" if of > 1 else "the first")
-        begin = "Finished before it was judged" if over else "Continues" if kept else EARLY
+        begin = "Finished before it was judged" if over else "Continues" if kept else "Stopped early"
         return (f"{begin} at step {step:,}: its {METRICS[self.metric].inline} {value:.3g} {'is' if kept else 'is not'} "
                 f"{best} at this step.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable, Sequence
 
 from labcore.runs.store.rows import GOING, NO_PLACE, RunRow
@@ -21,12 +20,12 @@ def going(store: Store, runs: Sequence[RunRow]) -> list[RunRow]:
 def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
     """Those of `going` that hold the places for which the run waits, oldest first; none if it does not, or where it
     cannot be known: those of another lab or machine wait for other places."""
-    limit = re.search(r"RL_LAB_MAX_RUNS=(\d+)", run.message) if run.crowded_out else None
+    limit = run.places if run.crowded_out else None
     found = [each for each in going if each.host == platform.node()] if limit else []
     beside = next((each for each in found if short(each)), None)
-    if limit and beside and len(found) == int(limit[1]) + 1:
+    if limit and beside and len(found) == limit + 1:
         found.remove(beside)
-    return found[::-1] if limit and len(found) == int(limit[1]) else []
+    return found[::-1] if limit and len(found) == limit else []
 
 
 def short(run: RunRow) -> bool:

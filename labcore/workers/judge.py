@@ -101,7 +101,7 @@ class Judge:
             self._stays.add(decision.run_id)
         elif not any(control.command == "stop" for control in self._store.asked(decision.run_id)):
             with suppress(LabError):  # it has ended meanwhile
-                self._store.ask(decision.run_id, "stop", {"why": decision.payload["text"]})
+                self._store.ask(decision.run_id, "stop", {"why": decision.payload["text"], "early": True})
 
 
 def main() -> None:

@@ -20,7 +20,6 @@ from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.runs import jobs, places, versions
 from labcore.runs.faults import no_process
-from labcore.runs.store.rows import NO_PLACE
 from labcore.runs.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
 from labcore.workers.executors import choice
@@ -100,7 +99,8 @@ class Supervisor:
         Raises:
             OSError: no process is to be had now. That is no fault of the runs, which wait for it.
         """
-        waiting, queued = dict(self.executor.waiting()), self.store.queued(self.sweep)
+        waiting: dict[str, str | int] = {**self.executor.waiting()}
+        queued = self.store.queued(self.sweep)
         short: OSError | None = None
         for run_id, before in queued.items():
             if run_id in self.started:
@@ -109,10 +109,9 @@ class Supervisor:
                 short = self._start(run_id, before)
                 if not short:
                     continue
-            waiting[run_id] = no_process(short, AGAIN_SECONDS) if short else (
-                # The runs that hold the places come and go: whoever shows this asks for them, or all that wait would
-                # be written anew each time.
-                f"{NO_PLACE} (RL_LAB_MAX_RUNS={self.executor.limit})")
+            # The runs that hold the places come and go: whoever shows this asks for them, or all that wait would be
+            # written anew each time.
+            waiting[run_id] = no_process(short, AGAIN_SECONDS) if short else self.executor.limit
         if not short and (run_id := self._beside()) in queued:
             short = self._start(run_id, queued[run_id])
             if not short:

@@ -22,7 +22,7 @@ from labcore.runs.halving import Halving
 from labcore.runs.imports import imported
 from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.spec.session import Record
-from labcore.runs.store.rows import ENDED, NO_PLACE, RESUMABLE, STATES
+from labcore.runs.store.rows import ENDED, RESUMABLE, STATES
 from labcore.runs.store.store import Store
 from tests.app import seeding
 
@@ -144,7 +144,7 @@ class RandomStore:
             self.named.append(run_id)
         if state == "queued" and self.rng.random() < 0.6:
             if self.rng.random() < 0.5:
-                self.store.set_waiting({run_id: f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)"})
+                self.store.set_waiting({run_id: 1})
             return
         self.store.claim(run_id)
         if state == "starting":

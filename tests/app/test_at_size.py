@@ -133,7 +133,8 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     sweep_id = queued(lab)
     runs = lab.store.sweep_runs(sweep_id)
     for run in runs[:40]:
-        lab.store.ask(run.id, "stop", {"why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs …"})
+        lab.store.ask(run.id, "stop", {
+            "why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs …", "early": True})
     StandIn(lab.store, sweep_id, 16).work()
     test = page("compare", sweep=sweep_id)
     said = told(test)
@@ -152,7 +153,8 @@ def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page
     sweep_id = queued(lab)
     for run in lab.store.sweep_runs(sweep_id)[9:]:  # of each setting the first seed finishes, and of β 0.05 all
         if run.spec.knobs["beta"] != 0.05 and run.spec.seed > 2:
-            lab.store.ask(run.id, "stop", {"why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs."})
+            lab.store.ask(run.id, "stop", {
+                "why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs.", "early": True})
     StandIn(lab.store, sweep_id, 16).work()
     test = page("compare", sweep=sweep_id)
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
@@ -270,7 +272,7 @@ def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
     assert "Reward by KL coefficient" in drawn(test)
 
 
-def test_a_lead_that_a_few_seeds_make_is_called_so(lab):
+def test_a_lead_that_a_few_seeds_make_is_put_down_to_luck(lab):
     sweep_id = done(lab, axes={"beta": [0.0, 0.05]}, seeds=7)
     now = standing(sweep_id, lab.store.sweep_runs(sweep_id), "reward")
 
@@ -279,7 +281,7 @@ def test_a_lead_that_a_few_seeds_make_is_called_so(lab):
         return headline(replace(now, values=dict(zip(runs, chain(*values), strict=True))))
 
     rest = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
-    assert "One or a few of its seeds lift its mean: most seeds of the next, " in said([0.0] * 6 + [100.0], rest)
+    assert "Seeds alone can explain its lead over the next, " in said([0.0] * 6 + [100.0], rest)
     assert "It is ahead of the next, " in said([100.0] * 7, rest)
     assert "Seeds alone can explain its lead over the next, " in said(rest, rest)
 

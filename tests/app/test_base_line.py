@@ -16,7 +16,6 @@ from labcore.runs.files import bases
 from labcore.runs.places import going, holders
 from labcore.runs.spec.run_spec import base_spec, make
 from labcore.runs.spec.session import Record
-from labcore.runs.store.rows import NO_PLACE
 from tests.app.seeding import html, ran, seed
 
 
@@ -144,7 +143,7 @@ def test_a_queued_run_says_what_it_waits_for(lab):
 def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):
     """As they are now, three at most; none where it cannot be known which."""
     run_id = lab.store.create(sort())
-    lab.store.set_waiting({run_id: f"{NO_PLACE} (RL_LAB_MAX_RUNS=2)"})
+    lab.store.set_waiting({run_id: 2})
     run = lab.store.run(run_id)
 
     def said():
@@ -161,7 +160,7 @@ def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):
     for _ in range(3):
         lab.store.set_state(lab.store.create(sort(), mine=True), "running")
     assert "</a>" not in said()
-    for places, others in (("5", "and 2 others hold all"), ("1", "")):
-        lab.store.set_waiting({run_id: f"{NO_PLACE} (RL_LAB_MAX_RUNS={places})"})
+    for places, others in ((5, "and 2 others hold all"), (1, "")):
+        lab.store.set_waiting({run_id: places})
         run = lab.store.run(run_id)
         assert others in said() and ("</a>" in said()) == bool(others)

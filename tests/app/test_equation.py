@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from app import tokens
 from app.training import term_values, terms
 from app.training.feed import Feed
 from labcore.catalog.kinds import KINDS
@@ -38,7 +39,7 @@ def test_every_equation_stays_valid_and_has_terms(row):
         "an argument without braces"
     assert {int(code, 16) - 96 for code in WRAPPED.findall(latex)} == {*range(len(terms.of(row)))}
     for term in terms.of(row):
-        assert term.panel(row) in ("", *row.panels) and (not term.view or term.view in term_values.VIEWS)
+        assert term.panel(row) in ("", *row.panels) and (not term.view or term.view in tokens.VIEWS)
         assert term.panel(row) or term.knob in {knob.key for knob in row.knobs}
 
 
@@ -132,7 +133,7 @@ def test_the_tokens_are_of_the_completion_with_the_most_signal(feed):
     loud = content["groups"][1]["completions"][0]
     loud["advantages"], loud["tokens"] = [1.9] * 4, ["q", "r", "s", "t"]
     data, _ = shown(feed, 6, content)
-    strip, seen = data["strips"]["advantage"]
+    strip, seen = data["strips"]["advantages"]
     assert re.findall(r'rl-mono"[^>]*>(.)<', strip) == ["q", "r", "s", "t"] and "+1.90" in strip
     assert seen == "Advantage of each token. "
     assert data["source"].startswith("Step 5, the nearest before step 6: a completion of <code>dbca=</code>")
@@ -140,8 +141,8 @@ def test_the_tokens_are_of_the_completion_with_the_most_signal(feed):
 
 def test_k1_of_a_token_and_the_ratio_as_the_algorithm_takes_it():
     completion = samples()["groups"][0]["completions"][0] | {"own_ratio": [0.9] * 4}
-    assert term_values.VIEWS["k1"].values(completion) == pytest.approx([0.2] * 4)
-    assert term_values.VIEWS["ratio"].values(completion) == [0.9] * 4
+    assert tokens.VIEWS["k1"].values(completion) == pytest.approx([0.2] * 4)
+    assert tokens.VIEWS["ratio"].values(completion) == [0.9] * 4
 
 
 def test_a_long_completion_is_drawn_in_part(feed):

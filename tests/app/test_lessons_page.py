@@ -11,12 +11,13 @@ import pytest
 from app.components.draw_curve import sound
 from app.lessons import words
 from app.lessons.curves import payload
+from labcore.analysis.estimate import estimate
 from labcore.analysis.lessons import folders, progress
 from labcore.analysis.lessons.course import Course, start
 from labcore.analysis.lessons.expression import parse
 from labcore.analysis.lessons.folders import VARIABLE
 from labcore.analysis.lessons.progress import Attempt
-from labcore.analysis.lessons.verdict import Compared, interval, judge, margin_text
+from labcore.analysis.lessons.verdict import Compared, judge, margin_text
 from labcore.workers.worker import drive
 from tests.analysis.lessons.lesson_text import TEXT
 from tests.app.seeding import html, ran
@@ -64,22 +65,22 @@ def test_a_prediction_is_locked_then_run_then_judged_then_one_seed_more(page, la
     button(ran(test), "lesson:run").click()
     ran(test)
     attempt = progress.newest("both")
-    assert attempt is not None and attempt.choice == 1 and len(lab.store.sweep_runs(attempt.sweep)) == 4
+    assert attempt is not None and attempt.choice == 1 and len(lab.store.sweep_runs(attempt.sweep)) == 6
     assert "The claim." in markdown(test)
     assert test.radio[0].disabled and test.radio[0].value == "None of them" and lab.launcher.woken == 1
-    assert "0 of 4 runs finished, 4 waiting" in html(test) and button(test, "lesson:run") is None
+    assert "0 of 6 runs finished, 6 waiting" in html(test) and button(test, "lesson:run") is None
 
     finish(lab)
     test = page("lessons", lesson="both")  # another tab, or after a restart
     assert "The claim holds in these runs" in html(test) and "That is what came out" in markdown(test)
     assert "8.100" in html(test) and "matter of the maze" in markdown(test)
-    assert (found := progress.newest("both")) and (found.says, found.right, found.seeds) == ("holds", True, 2)
+    assert (found := progress.newest("both")) and (found.says, found.right, found.seeds) == ("holds", True, 3)
 
     button(test, "lesson:seed").click()
-    assert "4 of 6 runs finished" in html(ran(test))
+    assert "6 of 8 runs finished" in html(ran(test))
     finish(lab)
     test = page("lessons", lesson="both")
-    assert progress.newest("both").seeds == 3
+    assert progress.newest("both").seeds == 4
     button(test, "lesson:anew").click()
     assert not ran(test).radio[0].disabled and len(progress.attempts()["both"]) == 1
 
@@ -96,7 +97,7 @@ def test_runs_that_are_gone_or_were_stopped_are_said(page, lab, mine):
     assert "stopped" in test.warning[0].value
     button(test, "lesson:resume").click()
     ran(test)
-    assert len(lab.launcher.resumed) == 4
+    assert len(lab.launcher.resumed) == 6
 
 
 def test_damaged_progress_is_said_and_the_lessons_are_listed(page, lab, mine, tmp_path):
@@ -130,17 +131,22 @@ def test_how_far_the_reader_is(attempts, said):
     assert words.done(attempts) == (said.startswith("The claim"))
 
 
+def margin(values):
+    found = estimate({"": values}, {"": 1.0})
+    return found.mean, found.low, found.high
+
+
 @pytest.mark.parametrize("values, said", [
     ((0.353, 0.353, 0.353), "0.353 (all seeds agree)"), ((0.35301, 0.35302), "0.353 (all seeds agree)"),
     ((0.3, 0.4), "0.350 (−0.285 to 0.985)"), ((0.353,), "0.353 (one seed: no interval)")])
 def test_an_interval_is_shown_where_seeds_differ(values, said):
-    part = Compared("a > b", (), False, values, (0.0,) * len(values), *interval(values), "holds")
+    part = Compared("a > b", (), False, values, (0.0,) * len(values), *margin(values), "holds")
     assert margin_text(part, words.shown) == said
 
 
 def test_the_margin_of_two_logarithms_is_a_factor():
     values = (log(2), log(2))
-    part = Compared("log(a) > log(b)", (), True, values, (0.0, 0.0), *interval(values), "holds")
+    part = Compared("log(a) > log(b)", (), True, values, (0.0, 0.0), *margin(values), "holds")
     assert margin_text(part, words.shown) == "× 2.000 (all seeds agree)"
 
 
@@ -165,7 +171,7 @@ def test_a_lesson_whose_runs_were_deleted_in_part_says_so_and_can_be_begun_anew(
     ((2000.0, 2001.0), "× over 1,000"), ((-2000.0, -2000.0), "× under 0.001 (all seeds agree)"),
     ((log(2),), "× 2.000 (one seed: no interval)")])
 def test_a_large_factor_is_not_written_out(values, said):
-    part = Compared("log(a) > log(b)", (), True, values, (0.0,) * len(values), *interval(values), "close")
+    part = Compared("log(a) > log(b)", (), True, values, (0.0,) * len(values), *margin(values), "close")
     assert margin_text(part, words.shown) == said
 
 

@@ -111,13 +111,13 @@ def test_the_speed_in_the_world_is_in_other_words_than_steps_of_the_run(kind, al
 
 def test_what_a_model_wrote_is_escaped_and_visible():
     group = samples()["groups"][0]
-    strip = tokens.strip(group["completions"][1], tokens.VIEWS["logprob"])
+    strip = tokens.strip(group["completions"][1], tokens.VIEWS["logprobs"])
     assert "<b>" not in strip and "↵" in strip and "−0.10" in strip
 
 
 def test_what_is_cut_off_is_seen_and_an_earlier_file_still_opens():
     completion = samples(ratio=1.5)["groups"][0]["completions"][0]
-    strip = tokens.strip(completion, tokens.VIEWS["kl"])
+    strip = tokens.strip(completion, tokens.VIEWS["k3"])
     assert strip.count("outline:2px dashed") == 4 and "KL, k3 0.020 nats · " in strip
     assert "clipped: ratio too high" in strip
     earlier = {key: value for key, value in completion.items() if key not in ("kl", "cut")}

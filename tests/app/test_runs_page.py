@@ -17,7 +17,6 @@ from labcore.runs.fork import fork_spec
 from labcore.runs.imports import imported
 from labcore.runs.lists.entries import grouped
 from labcore.runs.spec.run_spec import make
-from labcore.runs.store.rows import NO_PLACE
 from tests.app.runs_page import labels, press, rows, said, select
 from tests.app.seeding import link, ran, seed
 from tests.runs.imports import files
@@ -223,7 +222,7 @@ def test_a_selection_counts_for_the_rows_it_was_made_on(monkeypatch):
 
 def test_details_of_a_queued_run_name_those_that_hold_the_places_and_link_them(page, lab):
     waiting, holder = lab.store.create(make(algorithm_key="grpo", task_key="sort")), seed(lab.store)
-    lab.store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)"})
+    lab.store.set_waiting({waiting: 1})
     test = press(select(page("runs"), waiting), "act:details")
     assert f"waiting for a free place: [GRPO sort #2](llm?run={holder}) (running) holds it" in said(test)
     assert [waiting] == [code.value for code in test.code if code.value == waiting], "the id, for commands"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from app.studies import picture
+from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies import plan, recorded
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Contrast
-from labcore.analysis.studies.verdict import Estimate
 from labcore.runs.spec.session import Record
 from tests.app.seeding import html
 

@@ -11,7 +11,6 @@ from labcore.runs.files import uploads
 from labcore.runs.files.paths import run_folder
 from labcore.runs.imports import imported
 from labcore.runs.spec.run_spec import make
-from labcore.runs.store.rows import NO_PLACE
 from labcore.runs.store.schema import runs
 from labcore.runs.store.store import Store
 from tests.runs.lists.tools import CSV, ended
@@ -43,7 +42,7 @@ def test_runs_are_listed_searched_and_described(store, capsys):
 
 def test_a_run_is_listed_by_its_title_and_a_queued_one_with_those_that_hold_the_places(store, capsys):
     waiting, holder = store.create(make(algorithm_key="grpo", task_key="sort")), ended(store, state="running")
-    store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)"})
+    store.set_waiting({waiting: 1})
     first, second = printed(capsys, "runs").splitlines()
     assert first.split()[:5] == [holder, "GRPO", "sort", "#2", "running"]
     assert second.split()[:5] == [waiting, "GRPO", "sort", "#1", "queued"]

@@ -19,7 +19,7 @@ def test_a_lesson_is_listed_and_run_to_its_verdict(tmp_path, monkeypatch, capsys
     assert "both                 not done" in said.out and "bad.md is left out" in said.err
     assert main(["lesson", "both", "--short", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["verdict"], found["seeds"], len(Store().runs("finished"))) == ("holds", 2, 4)
+    assert (found["verdict"], found["seeds"], len(Store().runs("finished"))) == ("holds", 3, 6)
     assert {run.spec.steps for run in Store().runs()} == {2}
     made = (tmp_path / "both.md").read_text("utf-8").replace(
         'last(q, "start_value/best") == last(sarsa, "start_value/best")',

@@ -10,7 +10,6 @@ from labcore.analysis.compare.table import LAST
 from labcore.errors import LabError
 from labcore.runs import halving
 from labcore.runs.halving import FACTORS, Halving, check, metrics_of, usual, value_at
-from labcore.runs.store.rows import EARLY
 from tests.runs import fake
 
 optuna = pytest.mark.skipif(halving.lacks_optuna(), reason="Optuna is not installed: pip install -r "
@@ -44,7 +43,7 @@ def test_a_run_is_judged_as_it_is_at_its_end():
 ])
 def test_a_verdict_is_a_sentence(of, kept, over, said):
     assert HOW.verdict(64, 0.21, of, kept, over) == said
-    assert said.startswith(EARLY) == (not kept and not over)
+    assert said.startswith("Stopped early") == (not kept and not over)
 
 
 def test_every_share_has_a_word():

@@ -6,7 +6,6 @@ import pytest
 
 from labcore.runs.places import going, holders, short, waiting_sentence
 from labcore.runs.spec.run_spec import make
-from labcore.runs.store.rows import NO_PLACE
 from labcore.runs.store.store import Store
 
 
@@ -24,7 +23,7 @@ def create(store: Store, state: str = "") -> str:
 
 def test_those_that_hold_all_places_are_named_oldest_first(store):
     waiting = create(store)
-    store.set_waiting({waiting: f"{NO_PLACE} (RL_LAB_MAX_RUNS=2)"})
+    store.set_waiting({waiting: 2})
     first = create(store, "paused")
     run = store.run(waiting)
 
@@ -38,8 +37,8 @@ def test_those_that_hold_all_places_are_named_oldest_first(store):
     for _ in range(3):
         create(store, "running")
     assert said() == run.message
-    assert said(message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=5)").count("GRPO sort") == 3
-    assert "and 2 others hold all" in said(message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=5)")
+    assert said(places=5).count("GRPO sort") == 3
+    assert "and 2 others hold all" in said(places=5)
     assert said(message="no process is to be had") == "no process is to be had"
     assert holders(store.run(first), going(store, [run])) == []
 
@@ -47,14 +46,15 @@ def test_those_that_hold_all_places_are_named_oldest_first(store):
 def test_a_short_run_beside_a_sweep_holds_none_of_its_places(store):
     of_sweep, = store.create_all([make(algorithm_key="grpo", task_key="sort")], sweep="sweep-1", mine=True)
     maze = store.create(make(kind="maze", algorithm_key="q_learning", task_key="cliff"), mine=True)
-    waiting = replace(store.run(create(store)), message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)")
+    waiting = replace(store.run(create(store)), places=1)
     assert short(store.run(maze)) and not short(store.run(of_sweep)) and not short(waiting)
     assert [run.id for run in holders(waiting, going(store, [waiting]))] == [of_sweep]
 
 
 def test_those_of_another_machine_hold_none_of_these_places(store):
     there = create(store, "running")
-    waiting = replace(store.run(create(store)), message=f"{NO_PLACE} (RL_LAB_MAX_RUNS=1)")
+    store.set_waiting({(run_id := create(store)): 1})
+    waiting = store.run(run_id)
     found = going(store, [waiting])
     assert [run.id for run in holders(waiting, found)] == [there]
     assert waiting_sentence(waiting.message, found, lambda run: run.id) == (

@@ -171,7 +171,8 @@ def test_a_worker_ends_with_the_words_of_the_judge(store):
     [run] = sweep(store, sweep_id).runs
     why = "Stopped early at step 5: its reward 0.1 is not among the best third of 9 runs at this step."
     state = drive(store, run.id, start=fake.start,
-                  on_record=lambda _run, record, _: record.step == 5 and store.ask(run.id, "stop", {"why": why}))
+                  on_record=lambda _run, record, _: record.step == 5 and store.ask(
+                      run.id, "stop", {"why": why, "early": True}))
     assert state == "stopped" and store.run(run.id).message == why and store.run(run.id).early
     assert store.events_after(run.id)[-1].payload == {"text": why}
 

@@ -90,7 +90,7 @@ def test_a_run_that_early_stopping_stops_within_a_step_keeps_its_reason_and_a_kn
 
     def ask():
         store.ask(run_id, "set", {"knob": "beta", "value": 0.3})
-        store.ask(run_id, "stop", {"why": "Stopped early at step 2."})
+        store.ask(run_id, "stop", {"why": "Stopped early at step 2.", "early": True})
     assert driven(store, run_id, ask) == "stopped"
     assert store.run(run_id).message == "Stopped early at step 2." and store.run(run_id).early
     assert [event.step for event in store.events_after(run_id) if event.kind == "knob"] == [3]

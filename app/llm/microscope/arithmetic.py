@@ -20,9 +20,12 @@ Token = Mapping[str, Any]  # the numbers of one token by their names
 
 def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
     """The completion's numbers at one of the two moments; after the updates where the file has no other. `rho` is the
-    ratio of the surrogate: that of the token, or of the whole sequence."""
+    ratio of the surrogate: that of the token, or of the whole sequence. `kl` is k3 at that moment."""
     met = completion.get("met") if when == MET else None
     found = {**completion, **(met or {})}
+    if (new := found.get("logprobs")) and (ref := found.get("ref_logprobs")):
+        found["kl"] = [estimate(choices.KL_ESTIMATOR["k3"], {"logprobs": a, "ref_logprobs": b})
+                       for a, b in zip(new, ref, strict=True)]
     return found | {"rho": found.get("own_ratio") or found.get("ratio")}
 
 

@@ -14,19 +14,13 @@ from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
 from app.llm.story_words import percent
 from app.theme import number
-from labcore.catalog.choices import KL_ESTIMATOR
+from app.tokens import VIEWS
 from labcore.catalog.knob import Value
 
 Knobs = Mapping[str, Value]
 DIGITS = 7  # of a token's number
 SMALL = -7.0  # nats: a tenth of a percent
-# How tokens can be coloured: name, unit, whether a number has two sides, and what lies between them.
-VIEWS: Mapping[str, tuple[str, str, bool, float]] = {
-    "share": ("Gradient share", "%", False, 0.0), "ratio": ("Ratio", "π/π_old", True, 1.0),
-    "advantages": ("Advantage", "", True, 0.0), "slope": ("Gradient", "∂S/∂log π", True, 0.0),
-    "apart": ("Log-ratio", "nats to the reference", True, 0.0), "loss": ("Loss", "nats", False, 0.0),
-    "logprobs": ("Log-prob", "nats", False, 0.0), "k3": ("KL, k3", "nats", False, 0.0),
-    "entropy": ("Entropy", "nats", False, 0.0), "values": ("Value", "reward", True, 0.0)}
+# By which of `VIEWS` the tokens of a kind can be coloured, the usual one first.
 CREDITED = ("share", "ratio", "advantages", "slope", "logprobs", "k3", "entropy", "values")
 GIVEN = {"pairs": ("apart", "share", "logprobs", "entropy"), "examples": ("loss", "share", "entropy"),
          "answers": ("logprobs",), "groups": CREDITED}
@@ -88,14 +82,9 @@ def _moved(before: float, after: float) -> str:
 
 
 def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    keys = [key for key in VIEWS if any(side["values"].get(key) for side in sides)]
+    keys = [key for key in (sides[0]["order"] if sides else ()) if any(side["values"].get(key) for side in sides)]
     return {"sides": sides, "summary": summary, "said": said, "moments": False, "when": "",
-            "views": [[key, *VIEWS[key]] for key in sorted(keys, key=_wanted(sides))]}
-
-
-def _wanted(sides: list[dict[str, Any]]) -> Any:
-    order = sides[0]["order"] if sides else ()
-    return lambda key: order.index(key) if key in order else len(order)
+            "views": [[key, view.label, view.unit, view.signed, view.centre] for key in keys for view in [VIEWS[key]]]}
 
 
 def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
@@ -109,8 +98,8 @@ def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines:
     return {"role": role, "text": completion["text"], "order": list(order),
             "cut_off": bool(completion.get("truncated")), "thought": thought(texts),
             "tokens": [tokens.signs(text) for text in texts], "cut": completion.get("cut") or [],
-            "values": {key: [round(value, DIGITS) for value in values]
-                       for key, values in _values(completion, order).items()},
+            "values": {key: [None if value is None else round(value, DIGITS) for value in values]
+                       for key in order if (values := VIEWS[key].values(completion))},
             "lines": packed, "shapes": _plainly(shapes)}
 
 
@@ -118,21 +107,6 @@ def _packed(line: Line, shapes: dict[Line, int]) -> list[Any]:
     """A line as the number of its shape, and what changes from token to token; a new shape is added to `shapes`."""
     shape = replace(line, worked="", result="", note="")
     return [shapes.setdefault(shape, len(shapes)), line.worked, line.result, line.note]
-
-
-def _values(completion: Mapping[str, Any], order: Sequence[str]) -> dict[str, list[float]]:
-    """The numbers that colour tokens."""
-    new, ref = completion.get("logprobs"), completion.get("ref_logprobs")
-    found = {key: values for key in order if (values := completion.get("rho" if key == "ratio" else key))}
-    if "share" in found:
-        found["share"] = [100 * value for value in found["share"]]
-    if new and "loss" in order:
-        found["loss"] = [-value for value in new]
-    if new and ref:
-        found |= {"apart": [a - b for a, b in zip(new, ref, strict=True)],
-                  "k3": [arithmetic.estimate(KL_ESTIMATOR["k3"], {"logprobs": a, "ref_logprobs": b})
-                         for a, b in zip(new, ref, strict=True)]}
-    return {key: found[key] for key in order if key in found}
 
 
 def _plainly(lines: Iterable[Line]) -> list[dict[str, Any]]:

@@ -29,9 +29,8 @@ class Standing:
 
     `values` are one number per run that has one, `of_run` the same numbers by the run's id, `means` those over seeds,
     `shares` how often each has the best mean when seeds are drawn again (None where a setting has one seed). `leader`
-    has the best mean; it `beats` some, `ties` with some, lies `behind` most seeds of some (a few of its own lift its
-    mean), and of the `few` there is no telling for want of seeds. `place` is where on its axis a criterion of equal
-    tokens, say, judges; `updates` are how many each had made by then.
+    has the best mean; it `beats` some, `ties` with some, and with the `few` there are too few seeds to compare. `place`
+    is where on its axis a criterion of equal tokens, say, judges; `updates` are how many each had made by then.
     """
 
     criterion: str
@@ -43,7 +42,6 @@ class Standing:
     leader: str
     beats: tuple[str, ...]
     ties: tuple[str, ...]
-    behind: tuple[str, ...]
     few: tuple[str, ...]
     updates: Mapping[str, float]
 
@@ -81,16 +79,16 @@ def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Stand
     values = {group.label: values_of(group, metric, equal)[criterion] for group in found}
     sign = -1 if METRICS[metric].better == "lower" else 1
     leader = max(values, key=lambda label: sign * float(np.mean(values[label])))
-    judged: dict[Verdict, list[str]] = {"A": [], "tie": [], "B": [], "none": []}
+    judged: dict[Verdict, list[str]] = {"A": [], "tie": [], "none": []}
     for label in values.keys() - {leader}:
         comparison = statistics.comparison(np.array(values[leader]), np.array(values[label]), METRICS[metric].better)
         judged[comparison.verdict].append(label)
-    beats, ties, behind, few = (tuple(sorted(each, key=list(values).index)) for each in judged.values())
+    beats, ties, few = (tuple(sorted(each, key=list(values).index)) for each in judged.values())
     of_run = {trace.run: value for group in found
               for trace, value in zip(group.traces, values[group.label], strict=True)}
     return Standing(criterion, equal.get(criterion), values, of_run,
                     {label: statistics.mean(np.array(each)) for label, each in values.items()},
-                    shares(values, sign), leader, beats, ties, behind, few,
+                    shares(values, sign), leader, beats, ties, few,
                     _updates(found, criterion, equal.get(criterion, np.inf)))
 
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from tsdownsample import M4Downsampler
 
-from labcore.analysis.compare import statistics
 from labcore.analysis.compare.table import Group
+from labcore.analysis.estimate import contrast
 from labcore.errors import LabError
 from labcore.runs.traces import Trace
 
 MOST = 1000  # points of a curve that a screen can show
-BLOCK = 64  # rows that are smoothed at once
 GRID = 400  # places at which the runs of a group are averaged
 
 
@@ -43,32 +41,14 @@ def ema(values: Sequence[float] | np.ndarray, smoothing: float, starts: Iterable
     """
     if not 0 <= smoothing < 1:
         raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 to below 1.")
+    from pandas import Series  # a third of a second, which the first page of a server need not wait for
+
     values = np.asarray(values, float)
     smooth = np.full(values.size, np.nan)
     for begin, end in pairwise(sorted({0, values.size, *(start for start in starts if start < values.size)})):
         rows = begin + np.flatnonzero(np.isfinite(values[begin:end]))
-        smooth[rows] = _faded(values[rows], smoothing) / np.cumsum(smoothing ** np.arange(rows.size))
+        smooth[rows] = Series(values[rows]).ewm(alpha=1 - smoothing).mean()
     return smooth
-
-
-def _faded(values: np.ndarray, smoothing: float) -> np.ndarray:
-    """Σ_k s^k y_{t−k}, (N,) -> (N,): in blocks, each of which begins with what is left of those before it."""
-    padded = np.zeros(-(-values.size // BLOCK) * BLOCK)
-    padded[:values.size] = values
-    sums, left = padded.reshape(-1, BLOCK) @ _weights(smoothing).T, 0.0
-    fading = smoothing ** np.arange(1, BLOCK + 1)
-    for block in sums:
-        block += left * fading
-        left = block[-1]
-    faded: np.ndarray = sums.ravel()[:values.size]
-    return faded
-
-
-@cache
-def _weights(smoothing: float) -> np.ndarray:
-    """s^(t−k) of row k in the sum at row t of a block, (BLOCK, BLOCK); 0 for the rows to come."""
-    ages = np.arange(BLOCK)[:, None] - np.arange(BLOCK)
-    return np.where(ages >= 0, smoothing ** np.maximum(ages, 0), 0.0)
 
 
 def smoothed(trace: Trace, metric: str, axis: str = "step",
@@ -178,4 +158,4 @@ def against(group: Group, baseline: Group, metric: str, axis: str,
     sides = [[trace.column(metric, axis)[:2] for trace in side.traces] for side in (group, baseline)]
     places = places_of([x for x, _ in sides[0]], most)
     found = [np.array([interpolate(x, y, places) for x, y in side]).reshape(len(side), places.size) for side in sides]
-    return places, *statistics.gap(*found)
+    return places, *contrast(found, [1.0, -1.0])

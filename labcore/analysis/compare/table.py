@@ -17,6 +17,7 @@ import numpy as np
 from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.budget import EQUAL, FINAL
 from labcore.analysis.compare.statistics import Comparison, Mean
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.mix import row as mixed
 from labcore.errors import LabError, listed
@@ -371,8 +372,8 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
     """What a reader must know: few seeds, runs left out or not finished, groups that do not compare, who wins when.
     `titles` are the titles of the runs."""
     notes = []
-    if few := [group.label for group in found if len(group.traces) < statistics.FEWEST]:
-        notes.append(f"{listed(few)}: fewer than {statistics.FEWEST} seeds are no evidence; run more seeds.")
+    if few := [group.label for group in found if len(group.traces) < FEWEST]:
+        notes.append(f"{listed(few)}: fewer than {FEWEST} seeds are no evidence; run more seeds.")
     if not METRICS[metric].better:
         notes.append(f"Neither more nor less {metric} is better: A beats B says only that A's is larger.")
     if left_out:

@@ -13,7 +13,6 @@ from typing import Any
 
 from labcore.analysis.lessons import expression
 from labcore.analysis.lessons.expression import Check
-from labcore.analysis.lessons.verdict import FEWEST
 from labcore.catalog import kinds
 from labcore.catalog.knob import suggestion
 from labcore.catalog.metrics import METRICS
@@ -23,7 +22,7 @@ from labcore.runs.spec.run_spec import WHOLE, RunSpec, make
 
 FENCE = "+++"
 LARGEST = 64_000  # characters of a file
-MOST_RUNS, MOST_SEEDS, MOST_CHOICES, MOST_CHARTS = 4, 12, 6, 4
+LEAST_SEEDS, MOST_RUNS, MOST_SEEDS, MOST_CHOICES, MOST_CHARTS = 2, 4, 12, 6, 4
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the end of a line
 NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
@@ -257,9 +256,9 @@ def _choices(question: Mapping[str, Any], drawn: Drawing | None) -> tuple[tuple[
 def _seeds(given: Sequence[Any]) -> tuple[int, ...]:
     low, high = WHOLE["seed"]
     sound = all(isinstance(each, int) and not isinstance(each, bool) and low <= each <= high for each in given)
-    if not sound or len(set(given)) < len(given) or not FEWEST <= len(given) <= MOST_SEEDS:
-        raise _Wrong("seeds", f"seeds must be {FEWEST} to {MOST_SEEDS} different whole numbers from {low} to {high}: "
-                     "one seed is no evidence.")
+    if not sound or len(set(given)) < len(given) or not LEAST_SEEDS <= len(given) <= MOST_SEEDS:
+        raise _Wrong("seeds", f"seeds must be {LEAST_SEEDS} to {MOST_SEEDS} different whole numbers from {low} to "
+                     f"{high}: one seed is no evidence.")
     return tuple(given)
 
 

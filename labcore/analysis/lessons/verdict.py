@@ -1,33 +1,29 @@
 """What the runs say of a check: it holds, it does not, or it is too close to call with these seeds.
 
-Each comparison a > b is judged by the difference a − b of each seed: its mean over the seeds with Student's 95 %
-interval. Where the interval lies on one side of zero the comparison holds or fails; where it contains zero one more
-seed may tell. With one seed there is no interval and no verdict. For == the sides must be equal in every seed; for !=
-one seed that differs is enough. Left out: a correction for several comparisons in one check.
-
-Source: Student 1908. The percentile bootstrap of `labcore.analysis.compare.statistics` is too narrow for two or three
-seeds.
+Each comparison a > b is judged by the difference a − b of each seed, since both sides may read the same run: its mean
+with the interval of `labcore.analysis.estimate`, which of one number per seed is Student's. Where the interval lies on
+one side of zero the comparison holds or fails; where it contains zero one more seed may tell. For == the sides must be
+equal in every seed; for != one seed that differs is enough. Left out: a correction for several comparisons in one
+check.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 from typing import Literal
 
 import numpy as np
 
+from labcore.analysis.estimate import FEWEST, Estimate, estimate, within
 from labcore.analysis.lessons.expression import COMPARED, Check, Runs, comparison, comparisons, number, read
 
 Says = Literal["holds", "fails", "close"]
 
-FEWEST = 2
 FAR = 1_000  # a factor beyond it, or below its inverse, is not written out
 EQUAL = 1e-9  # relative difference of numbers that count as equal
-# 97.5 % quantiles of Student's t with 1, 2, … degrees of freedom; beyond, that of the last.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 _OF_TRUTH: dict[bool | None, Says] = {True: "holds", False: "fails", None: "close"}
 
 
@@ -57,16 +53,6 @@ class Verdict:
     says: Says
     parts: tuple[Compared, ...]
     seeds: int
-
-
-def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float | None, float | None]:
-    """(mean, low, high) of the mean of (S,) values, by Student's t; no interval for one value."""
-    found = np.asarray(values, float)
-    middle = float(found.mean())
-    if found.size < FEWEST:
-        return middle, None, None
-    half = STUDENT[min(found.size - 1, len(STUDENT)) - 1] * float(found.std(ddof=1)) / found.size ** 0.5
-    return middle, middle - half, middle + half
 
 
 def margin_text(part: Compared, shown: Callable[[float], str]) -> str:
@@ -123,16 +109,11 @@ def _truth(node: ast.expr, runs: Runs, seeds: int, parts: list[Compared]) -> boo
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, runs: Runs, seeds: int) -> Compared:
     a, b = number(left, runs, seeds), number(right, runs, seeds)
     sign = COMPARED[type(operator)]
-    middle, low, high = interval(a - b)
-    says: Says = "close"
-    if seeds >= FEWEST and sign in "=≠":
-        same = bool((abs(a - b) <= EQUAL * np.maximum(1, np.maximum(abs(a), abs(b)))).all())
-        says = "holds" if same == (sign == "=") else "fails"
-    elif low is not None and high is not None:
-        says = _side(sign, low, high)
+    found = estimate({"a − b": a - b}, {"a − b": 1.0})
+    truth = _equal(sign, a, b) if sign in "=≠" else _ordered(sign, found)
     off = tuple((ast.unparse(call), _plain(number(call, runs, seeds))) for call in (*read(left), *read(right)))
     return Compared(comparison(left, operator, right), off, _is_log(left) and _is_log(right), _plain(a), _plain(b),
-                    middle, low, high, says)
+                    found.mean, found.low, found.high, _OF_TRUTH[truth])
 
 
 def _plain(values: np.ndarray) -> tuple[float, ...]:
@@ -143,10 +124,15 @@ def _is_log(side: ast.expr) -> bool:
     return isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id == "log"
 
 
-def _side(sign: str, low: float, high: float) -> Says:
-    """What the interval of a − b says of a `sign` b; where all seeds agree to the last digit it is a point."""
-    if sign in "<≤":
-        low, high = -high, -low
-    if low == high == 0:
-        return "holds" if sign in "≤≥" else "fails"
-    return "holds" if low > 0 else "fails" if high < 0 else "close"
+def _equal(sign: str, a: np.ndarray, b: np.ndarray) -> bool | None:
+    """Whether a = b in every seed, or for ≠ in not every one."""
+    same = bool((abs(a - b) <= EQUAL * np.maximum(1, np.maximum(abs(a), abs(b)))).all())
+    return None if a.size < FEWEST else same == (sign == "=")
+
+
+def _ordered(sign: str, difference: Estimate) -> bool | None:
+    """What the interval of a − b says of a `sign` b; a ≥ b means that a < b is false."""
+    if sign in "≤≥":
+        opposite = _ordered("<" if sign == "≥" else ">", difference)
+        return None if opposite is None else not opposite
+    return within(difference, 0, inf) if sign == ">" else within(difference, -inf, 0)

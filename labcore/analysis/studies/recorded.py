@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies.result import Result
-from labcore.analysis.studies.verdict import Estimate, Verdict
+from labcore.analysis.studies.verdict import Verdict
 
 FILE = Path(__file__).with_name("recorded.json")
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.statistics import LEVEL
+from labcore.analysis.estimate import LEVEL, Estimate, estimate, level_of
 from labcore.analysis.studies import verdict
 from labcore.analysis.studies.plan import Runs
 from labcore.analysis.studies.study import Contrast, Measure, Study
-from labcore.analysis.studies.verdict import Estimate, Verdict
+from labcore.analysis.studies.verdict import Verdict
 from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.sizing.cost import cost_asked
@@ -171,7 +171,7 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
                        "run, then run what is missing of the study.")
     for measure, label in _wanted(study):
         values[measure, label] = tuple(of_run(measure, row, traces[row.id]) for row in finished[label])
-    level = verdict.level_of(len(study.deciding))
+    level = level_of(len(study.deciding))
     findings = tuple(_finding(contrast, {label: values[contrast.measure, label] for label in contrast.weights}, level)
                      for contrast in study.contrasts)
     return Result(findings, verdict.together(each.verdict for each in findings if each.contrast.decides), values,
@@ -179,7 +179,7 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
 
 
 def _finding(contrast: Contrast, values: Mapping[str, tuple[float, ...]], level: float) -> Finding:
-    found = verdict.estimate(values, contrast.weights, level if contrast.decides else LEVEL)
+    found = estimate(values, contrast.weights, level if contrast.decides else LEVEL)
     return Finding(contrast, found, verdict.judged(found, contrast.low, contrast.high))
 
 

@@ -60,7 +60,7 @@ class Controls(Database):
 
     def ask(self, run_id: str, command: str, payload: Mapping[str, Any] | None = None) -> int:
         """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id. Of a stop
-        the payload may say `why`, in a sentence.
+        the payload may say `why`, in a sentence, and that it is `early` stopping that asks.
 
         A queued run is stopped on the spot; everything else waits for the worker, which applies it in order.
 
@@ -79,6 +79,8 @@ class Controls(Database):
                 asked = "a changed knob" if command == "set" else command
                 raise LabError(f"The run {run_id} is {state}, so {asked} has no effect: {advice} first.")
             control_id = changes.ask(connection, run_id, command, payload)
+            if payload.get("early"):
+                connection.execute(runs.update().where(runs.c.id == run_id), {"stops_early": True})
             if command == "stop" and state == "queued":
                 step = changes.step(connection, run_id)
                 connection.execute(controls.update().where(controls.c.id == control_id),

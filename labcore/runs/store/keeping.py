@@ -40,7 +40,8 @@ def run_row(row: Row) -> RunRow:
         spec = _spec(row.spec)
     except LabError as error:
         raise Garbled(f"the spec of the run {row.id} cannot be read") from error
-    return RunRow(**{**row._mapping, "spec": replace(spec, knobs=dict(spec.knobs)), **vars(_marks(row))})
+    return RunRow(**{**row._mapping, "spec": replace(spec, knobs=dict(spec.knobs)),
+                     "stops_early": bool(row.stops_early), **vars(_marks(row))})
 
 
 @lru_cache(maxsize=4096)  # lists of thousands are read again and again, and specs never change

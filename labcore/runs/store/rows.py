@@ -23,8 +23,7 @@ MOVES: dict[str, tuple[str, ...]] = {
 }
 
 COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
-NO_PLACE = "waiting for a free place"  # how the message of a run begins that others keep waiting
-EARLY = "Stopped early"  # how the message of a run begins that early stopping stopped
+NO_PLACE = "waiting for a free place"
 Severity = Literal["problem", "warning", "note"]  # of what the doctor says
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
 COMMANDS = ("pause", "resume", "step", "stop", "set")
@@ -64,7 +63,8 @@ class RunRow:
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
     `number` counts the lab's runs in the order in which they were made; below 0 it is the place in its sweep. `asked`
-    is a command that its worker has not obeyed yet. The last four are its `Marks`.
+    is a command that its worker has not obeyed yet. `places` is how many the lab has, all of which others hold while it
+    waits for one; `stops_early` says that early stopping asked it to stop. The last four are its `Marks`.
     """
 
     id: str
@@ -83,6 +83,8 @@ class RunRow:
     sweep: str | None = None
     number: int = 0
     asked: str | None = None
+    places: int | None = None
+    stops_early: bool = False
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
@@ -96,12 +98,12 @@ class RunRow:
     @property
     def crowded_out(self) -> bool:
         """Whether it waits since as many runs as may are going or paused."""
-        return self.state == "queued" and self.message.startswith(NO_PLACE)
+        return self.state == "queued" and self.places is not None
 
     @property
     def early(self) -> bool:
         """Whether the early stopping of its sweep has stopped it."""
-        return self.state == "stopped" and self.message.startswith(EARLY)
+        return self.state == "stopped" and self.stops_early
 
 
 @dataclass(frozen=True)

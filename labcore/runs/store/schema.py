@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from labcore.runs.store.cells import Name, Number, Process, Seconds, State, Whole, Words
 
-VERSION = "8"
+VERSION = "9"
 MOST_NAME = 100  # letters of a run's name
 
 
@@ -40,6 +40,8 @@ runs = sa.Table(
     sa.Column("sweep", Name(MOST_NAME)),  # since version 2: the sweep that it is part of
     sa.Column("digest", Words, key="summary"),  # since version 3: what a list shows of it
     sa.Column("number", Number),  # since version 5: counts the lab's runs as they are made
+    sa.Column("places", Whole),  # since version 9: it waits for one of so many
+    sa.Column("stops_early", sa.Boolean),  # since version 9: early stopping asked it to stop
 )
 
 marks = sa.Table(  # since version 4; a run or an import without a row has no marks

@@ -27,7 +27,19 @@ from labcore.runs.store import changes, dialects
 from labcore.runs.store.events import Controls, EarlyStopping, Events
 from labcore.runs.store.keeping import RUNS, Keeping, run_row
 from labcore.runs.store.process import Owner, gone
-from labcore.runs.store.rows import ACTIVE, ENDED, GOING, MOVES, RESUMABLE, STATES, Control, Event, RunRow, Step
+from labcore.runs.store.rows import (
+    ACTIVE,
+    ENDED,
+    GOING,
+    MOVES,
+    NO_PLACE,
+    RESUMABLE,
+    STATES,
+    Control,
+    Event,
+    RunRow,
+    Step,
+)
 from labcore.runs.store.schema import marks, runs, sweeps
 from labcore.runs.store.steps import Steps
 
@@ -165,7 +177,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
                 advice = "start a new run" if state == "finished" else "wait until it has ended"
                 raise LabError(f"The run {run_id} is {state}, so there is nothing to resume: {advice}.")
             connection.execute(runs.update().where(runs.c.id == run_id), {
-                "state": "queued", "message": "", "pid": None, "host": None, "process_started": None, "ended": None})
+                "state": "queued", "message": "", "pid": None, "host": None, "process_started": None, "ended": None,
+                "places": None, "stops_early": False})
             changes.log(connection, run_id, "queued", {"resume": True}, changes.step(connection, run_id))
             for key, value in (knobs or {}).items():
                 changes.ask(connection, run_id, "set", {"knob": key, "value": value})
@@ -202,17 +215,20 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             connection.execute(runs.update().where(runs.c.id == run_id, runs.c.message != message),
                                {"message": message})
 
-    def set_waiting(self, messages: Mapping[str, str]) -> None:
-        """Say what queued runs wait for. A look at what they say now, and one write where any of it is new."""
-        query = sa.select(runs.c.id, runs.c.message).where(runs.c.state == "queued")
+    def set_waiting(self, waiting: Mapping[str, str | int]) -> None:
+        """Say what queued runs wait for: a sentence, or one of so many places, all of which others hold. A look at what
+        they say now, and one write where any of it is new."""
+        query = sa.select(runs.c.id, runs.c.message, runs.c.places).where(runs.c.state == "queued")
         with self._reading() as connection:
-            there = {row.id: row.message for row in connection.execute(query)} if messages else {}
-        new = [{"run": run_id, "said": said} for run_id, said in messages.items()
+            there = {row.id: (row.message, row.places) for row in connection.execute(query)} if waiting else {}
+        saying = {run_id: (f"{NO_PLACE} (RL_LAB_MAX_RUNS={why})", why) if isinstance(why, int) else (why, None)
+                  for run_id, why in waiting.items()}
+        new = [{"run": run_id, "said": said[0], "of": said[1]} for run_id, said in saying.items()
                if there.get(run_id, said) != said]
         if new:
             with self._writing() as connection:  # a run that was taken since says something of its own
                 connection.execute(runs.update().where(runs.c.id == sa.bindparam("run"), runs.c.state == "queued")
-                                   .values(message=sa.bindparam("said")), new)
+                                   .values(message=sa.bindparam("said"), places=sa.bindparam("of")), new)
 
     def set_base(self, run_id: str, base: str, cached: bool) -> None:
         """Note the SFT run that made, or is making, this run's base model."""

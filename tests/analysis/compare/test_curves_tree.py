@@ -68,5 +68,6 @@ def test_the_difference_to_a_baseline_by_hand():
     grpo, rloo = groups(load(store, runs))
     x, middle, low, high = curves.against(grpo, rloo, "reward", "step")
     assert x.tolist() == [1, 2, 3] and middle.tolist() == pytest.approx([0.3] * 3)
-    assert low.tolist() == pytest.approx([0.2] * 3) and high.tolist() == pytest.approx([0.4] * 3)
+    reach = 4.303 * 0.005 ** 0.5  # t(2; 97.5 %) by the square root of 2 · 0.1²/2 / 2
+    assert [*low, *high] == pytest.approx([0.3 - reach] * 3 + [0.3 + reach] * 3, abs=1e-4)
     assert curves.against(grpo, groups(load(store, runs[2:3]))[0], "reward", "step")[2] is None

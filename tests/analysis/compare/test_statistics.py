@@ -1,9 +1,10 @@
 """Statistics over seeds: numbers by hand, slow twins, and honesty about few seeds."""
 
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import bootstrap
 
 from labcore.analysis.compare import statistics
 from labcore.analysis.compare.statistics import Mean
@@ -16,16 +17,6 @@ def slow_wins(a, b):
         for y in b:
             total += 1 if x > y else 0.5 if x == y else 0
     return total / (len(a) * len(b))
-
-
-def slow_p_value(a, b):
-    """The permutation test, division by division."""
-    both = [*a, *b]
-    seen = []
-    for chosen in combinations(range(len(both)), len(a)):
-        rest = [value for index, value in enumerate(both) if index not in chosen]
-        seen.append(abs(slow_wins([both[index] for index in chosen], rest) - 0.5))
-    return np.mean(np.array(seen) >= abs(slow_wins(a, b) - 0.5) - 1e-12)
 
 
 def exact_band(values):
@@ -84,16 +75,8 @@ def test_duels_like_their_slow_twins():
     for _ in range(8):
         a, b = rng.integers(0, 5, rng.integers(2, 6)), rng.integers(1, 6, rng.integers(2, 5))
         got = statistics.comparison(a, b)
-        assert got.p == pytest.approx(slow_wins(a, b)) and got.p_value == pytest.approx(slow_p_value(a, b))
+        assert got.p == pytest.approx(slow_wins(a, b))
         assert got.low <= got.p <= got.high
-
-
-def test_the_p_value_by_hand():
-    # 3 against 3: 20 divisions, 2 of them come apart as far.
-    assert statistics.comparison([4, 5, 6], [1, 2, 3]).p_value == pytest.approx(0.1)
-    assert statistics.comparison([3, 4], [1, 2]).p_value == pytest.approx(1 / 3)
-    many = statistics.comparison(np.arange(20) + 100, np.arange(20))  # 1 of 137,846,528,820 divisions, and its mirror
-    assert many.p_value == pytest.approx(1 / statistics.RESAMPLES) and many.verdict == "A"
 
 
 def test_verdicts():
@@ -111,7 +94,6 @@ def test_lower_is_better():
 
 
 def test_few_seeds_are_no_evidence():
-    """Two against two come apart in one case of three by chance; one against one always does."""
     two, one = statistics.comparison([3, 4], [1, 2]), statistics.comparison([3], [1])
     assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (1, 1)
     assert two.mirrored.verdict == "none" == statistics.comparison([3, 4, 5, 6], [1, 2]).verdict
@@ -119,43 +101,26 @@ def test_few_seeds_are_no_evidence():
 
 
 def test_a_coin_seldom_wins():
-    """Of groups drawn alike, few are told apart: 3 against 3 come apart wholly in one case of ten."""
+    """Of groups drawn alike, one in twenty is told apart."""
     rng = np.random.default_rng(5)
     told = [statistics.comparison(rng.normal(size=5), rng.normal(size=5)).verdict != "tie" for _ in range(200)]
-    assert np.mean(told) < 0.15
+    assert np.mean(told) < 0.09
 
 
-def test_a_difference():
-    got = statistics.difference([1, 2, 3], [4, 4, 4])
-    assert got.mean == -2 and got.low == pytest.approx(-3) and got.high == pytest.approx(-1) and got.count == 3
-    both = statistics.difference([1, 2, 3], [3, 4, 5])  # the uncertainty of both sides: √2 times that of one
-    assert both.mean == -2 and both.low < got.low - 0.2 and both.high > got.high + 0.2
+def test_a_verdict_is_what_the_interval_of_the_difference_says():
+    """Two seeds of three lie far above all of the other side, yet luck can explain the means."""
+    got, verdict = statistics.difference([4.1, 9, 9], [4, 4, 4.1]), statistics.comparison([4.1, 9, 9], [4, 4, 4.1])
+    assert verdict.p > 0.9 and got.low < 0 < got.high and verdict.verdict == "tie" and verdict.p_value > 0.05
+    got, verdict = statistics.difference([4, 5, 6], [1, 2, 3]), statistics.comparison([4, 5, 6], [1, 2, 3])
+    assert got.mean == 3 and got.low > 0 and got.count == 3 and verdict.verdict == "A" and verdict.p_value < 0.05
     assert statistics.difference([1.0], [4, 5]) == Mean(-3.5, None, None, 1)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 6, 9])
-def test_counting_equal_draws_changes_no_band(count):
-    """Its slow twin lays all draws side by side."""
+def test_a_band_is_scipy_s(count):
     values = np.random.default_rng(count).normal(size=(count, 7))
-    values[:, 2], values[0, 3] = 1.0, np.nan
-    drawn = np.random.default_rng(0).integers(count, size=(statistics.RESAMPLES, count))
-    slow = np.quantile(values[drawn].mean(1), (0.025, 0.975), axis=0)
+    values[:, 2] = 1.0
+    theirs = bootstrap((values,), np.mean, n_resamples=statistics.RESAMPLES, method="percentile", vectorized=True,
+                       rng=np.random.default_rng(0)).confidence_interval
     _, low, high = statistics.band(values)
-    np.testing.assert_allclose([low, high], slow, atol=1e-12)
-
-
-def test_a_gap_like_the_difference_at_each_place():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 4))
-    middle, low, high = statistics.gap(a, b)
-    for place in range(4):
-        one = statistics.difference(a[:, place], b[:, place])
-        assert (middle[place], low[place], high[place]) == pytest.approx((one.mean, one.low, one.high))
-    assert statistics.gap(a, b[:1])[1] is None
-
-
-def test_three_seeds_need_all_of_one_side_above_all_of_the_other():
-    """8 of 9 pairs won is as far apart as one division in five; the bootstrap alone would call it a win."""
-    near = statistics.comparison([3, 5, 6], [1, 2, 4])
-    assert near.p == pytest.approx(8 / 9) and near.low > 0.5 and near.p_value == pytest.approx(0.2)
-    assert near.verdict == "tie" and statistics.comparison([4, 5, 6], [1, 2, 3]).verdict == "A"
+    np.testing.assert_allclose([low, high], [theirs.low, theirs.high], atol=1e-12)

@@ -236,7 +236,7 @@ def test_what_a_reader_must_know():
     worse = np.append(np.full(10, 0.1), np.full(10, 0.5))
     b = [tools.stored(store, worse + 0.01 * seed, seed=seed, tokens=999, algorithm="rloo") for seed in range(3)]
     assert of(*a, *b).notes == ()
-    late = [tools.stored(store, np.append(np.full(30, 0.1), np.full(30, 2.0 + seed)), seed=seed, tokens=333,
+    late = [tools.stored(store, np.append(np.full(30, 0.1), np.full(30, 2.0 + 0.1 * seed)), seed=seed, tokens=333,
                          algorithm="ppo") for seed in range(3)]
     assert any(note == "The winner depends on what is made equal: PPO at equal tokens, GRPO at equal "
                "updates, GRPO at equal seconds, PPO at the end." for note in of(*a, *late).notes)

@@ -23,17 +23,17 @@ def finish(store: Store) -> None:
 def test_a_lesson_from_its_runs_to_its_verdict_and_one_seed_more():
     store, lesson = Store(), parse("both", TEXT)
     found = courses.course(store, lesson, sweep := courses.start(store, lesson))
-    assert found.active and found.whole == [] and found.seeds == [0, 1] and courses.verdict(store, found) is None
+    assert found.active and found.whole == [] and found.seeds == [0, 1, 2] and courses.verdict(store, found) is None
     finish(store)
     found = courses.course(store, lesson, sweep)
     verdict = courses.verdict(store, found)
-    assert verdict is not None and (verdict.says, verdict.seeds) == ("holds", 2)
-    assert verdict.parts[0].left == pytest.approx((8.1, 8.1))
-    assert courses.one_more(store, found) == 2
+    assert verdict is not None and (verdict.says, verdict.seeds) == ("holds", 3)
+    assert verdict.parts[0].left == pytest.approx((8.1, 8.1, 8.1))
+    assert courses.one_more(store, found) == 3
     assert courses.course(store, lesson, sweep).active
     finish(store)
     again = courses.verdict(store, courses.course(store, lesson, sweep))
-    assert again is not None and again.seeds == 3
+    assert again is not None and again.seeds == 4
     changed = parse("both", TEXT.replace("steps = 4", "steps = 5"))
     with pytest.raises(LabError, match="lesson was changed"):
         courses.course(store, changed, sweep)
@@ -48,8 +48,8 @@ def test_runs_that_were_stopped_give_no_verdict_and_seeds_come_to_an_end():
     for run_id in store.queued():
         store.ask(run_id, "stop")
     found = courses.course(store, lesson, sweep)
-    assert len(found.broken) == 4 and not found.active and courses.verdict(store, found) is None
-    for _ in range(MOST_SEEDS - 2):
+    assert len(found.broken) == 6 and not found.active and courses.verdict(store, found) is None
+    for _ in range(MOST_SEEDS - 3):
         courses.one_more(store, courses.course(store, lesson, sweep))
     with pytest.raises(LabError, match="a tie at this scale"):
         courses.one_more(store, courses.course(store, lesson, sweep))

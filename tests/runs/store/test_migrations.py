@@ -26,7 +26,7 @@ from tests.runs.fake import grpo
 EXACT = 0.1 + 0.2  # has no short decimal form
 CSV = b"step,reward\n1,0.25\n2,0.5\n"
 
-SINCE = {"parent": 2, "sweep": 2, "digest": 3, "number": 5}  # columns of runs
+SINCE = {"parent": 2, "sweep": 2, "digest": 3, "number": 5, "places": 9, "stops_early": 9}  # columns of runs
 MARKS = {"star": "BOOLEAN", "tags": "TEXT", "note": "TEXT", "deleted": "DOUBLE PRECISION"}  # of runs, in version 3
 
 
@@ -52,9 +52,9 @@ def turn_back(store: Store, version: str) -> None:
             connection.execute(sa.text("DROP TABLE lab_marks"))
         if version == "7":
             connection.execute(sa.text("ALTER TABLE lab_sweeps DROP COLUMN fault"))
-        else:
+        elif version != "8":
             connection.execute(sa.text("DROP TABLE lab_sweeps"))
-        if version not in ("6", "7"):
+        if version not in ("6", "7", "8"):
             connection.execute(schema.meta.delete().where(schema.meta.c.key == "number"))
         connection.execute(schema.meta.update().where(schema.meta.c.key == "version"), {"value": version})
     store.dispose()
@@ -93,7 +93,7 @@ def test_a_store_of_an_earlier_version_is_brought_up_with_all_that_is_in_it(stor
     child = store.create(replace(grpo(), parent=(parent, 0)), mine=True, sweep=None if version == "1" else "sweep-1")
     store.append(child, Record(1, 8, {"reward": EXACT}), 1.0)
     gone = store.create(grpo())
-    if kept := version in ("3", "4", "5", "6", "7"):
+    if kept := version in ("3", "4", "5", "6", "7", "8"):
         store.mark(parent, star=True, tags=["paper", "β = 0"], note="why")
         store.trash([gone])
         store.keep_summaries({parent: "short"})
@@ -136,6 +136,19 @@ def test_a_store_of_an_earlier_version_ends_with_the_tables_of_a_new_one(store, 
     brought_up = tables(Store(store.url))
     left = [brought_up["lab_runs"].pop(name) for name in MARKS if name in brought_up["lab_runs"]]
     assert brought_up == new and len(left) == (len(MARKS) if version == "3" else 0)
+
+
+@pytest.mark.usefixtures("each_database")
+@pytest.mark.parametrize("version", EARLIER)
+def test_runs_that_were_stopped_early_are_known_as_such_in_an_earlier_store(store, version):
+    said = {"Stopped early at step 4: its reward 0.1 is not the best of 3 runs at this step.": True,
+            "The run was stopped at step 4.": False}
+    ids = {store.create(grpo(), mine=True): message for message in said}
+    for run_id, message in ids.items():
+        store.set_state(run_id, "stopped", message)
+    numbered_as_before(store)
+    turn_back(store, version)
+    assert {message: Store(store.url).run(run_id).early for run_id, message in ids.items()} == said
 
 
 def test_the_version_is_that_of_the_last_script():

@@ -16,6 +16,7 @@ from app.theme import number
 from labcore.analysis.compare import ranking, statistics
 from labcore.analysis.compare.ranking import Axis, Ends, Setting, Standing
 from labcore.analysis.compare.table import LAST
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.knob import Value
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
@@ -95,13 +96,11 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
     if len(whole) < 2:
         return ""
     first, second = (np.array([setting.results[run.id] for run in setting.runs]) for setting in whole[:2])
-    if min(first.size, second.size) < statistics.FEWEST:
+    if min(first.size, second.size) < FEWEST:
         return "One or two seeds are no evidence."
-    verdict, following = statistics.comparison(first, second, now.metric.better).verdict, name(now, whole[1])
-    if verdict == "B":
-        return f"One or a few of its seeds lift its mean: most seeds of the next, {following}, are better."
-    lead = "It is ahead of the next" if verdict == "A" else "Seeds alone can explain its lead over the next"
-    return f"{lead}, {following}; the best of many settings owes part of its lead to luck."
+    lead = ("It is ahead of the next" if statistics.comparison(first, second, now.metric.better).verdict == "A" else
+            "Seeds alone can explain its lead over the next")
+    return f"{lead}, {name(now, whole[1])}; the best of many settings owes part of its lead to luck."
 
 
 def _seeds(count: int) -> str:
