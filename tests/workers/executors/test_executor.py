@@ -65,8 +65,8 @@ IMPORTED = """
 import importlib, json, sys
 for name in json.loads(sys.argv[1]):
     importlib.import_module(name)
-from labcore.workers.supervisor import executor_for
-executor_for(None, None)
+from labcore.workers.executors import choice
+choice.chosen(None, None)
 sys.exit("ray" in sys.modules)
 """
 
