@@ -20,8 +20,8 @@ from labcore.analysis.lessons.folders import VARIABLE as LESSONS
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
-from labcore.runs.files.artifacts import cache, object_store
 from labcore.runs.files.paths import home, read_only
+from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.dialects import shown as place
 from labcore.workers.executors import choice
@@ -95,18 +95,13 @@ def files() -> None:
     st.html(_table(("Setting", "Current value", "What"), [
         ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, uploads, imports"),
         ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
-        ("RL_LAB_ARTIFACTS", _code(object_store.shown(object_store.chosen()) or "not set"),
-         "An object store or a shared folder, through which machines pass each other what is in RL_LAB_HOME"),
-        ("RL_LAB_CACHE_GB", _code(f"{cache.limit() / 1e9:g}"),
-         "With it, the gigabytes of RL_LAB_HOME above which what is published and long unused is deleted there"),
+        *((name, _code(value), what) for name, value, what in storage().settings()),
         ("RL_LAB_READ_ONLY", _code("1" if read_only() else "not set"),
          "1: a lab that is shared for reading: it shows everything and changes nothing"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with lessons of your own"),
         ("RL_LAB_LOG", _code(os.environ.get(LOG, "") or "not set"),
          "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, trackio"),
-        ("RL_LAB_MAX_RUNS", _code(str(choice.limit())), "Runs at the same time; the others wait in a queue"),
-        ("RL_LAB_EXECUTOR", _code(choice.executor()), "Where runs go: local is this machine, ray a Ray cluster"),
-        ("RL_LAB_RAY", _code(os.environ.get("RL_LAB_RAY", choice.AUTO)), "Which cluster: auto is this machine's")]))
+        *((name, _code(value), what) for name, value, what in choice.settings())]))
     st.caption("Nothing leaves this machine unless a setting says so. The page Runs makes room; Export gives a run as "
                "a zip.")
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files import sizes
+from labcore.runs.files import sizes, storage
 from labcore.runs.files.artifacts import changes, deletion, fetch, object_store, publish
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.spec.run_spec import make
@@ -40,12 +40,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rl-lab-artifacts-") as folder, bucket(given.url, given.moto):
         os.environ["RL_LAB_HOME"] = folder
         os.environ.pop("RL_LAB_STORE", None)
-        os.environ.pop(object_store.VARIABLE, None)
+        os.environ.pop(storage.VARIABLE, None)
         trained(5)  # torch is loaded and warm
         seconds: dict[str, list[float]] = {"": [], given.url: []}
         runs = []
         for url in (*seconds,) * ROUNDS:
-            os.environ[object_store.VARIABLE] = url
+            os.environ[storage.VARIABLE] = url
             object_store.check()
             run, took = trained(given.steps)
             seconds[url].append(took)

@@ -11,7 +11,7 @@ import pytest
 
 from labcore.catalog.kinds import KINDS
 from labcore.runs import versions
-from labcore.runs.files.artifacts import units
+from labcore.runs.files.paths import START
 from labcore.runs.spec.session import Session
 from labcore.runs.store import columns, schema
 from labcore.runs.store.rows import EVENTS
@@ -95,7 +95,7 @@ def test_each_step_of_the_path_to_the_loss_names_the_next():
 
 def test_the_files_of_a_run_have_these_names():
     text = section("Files of a run")
-    assert all(name in text for name in ("spec.json", f"{units.START}/", versions.FILE, columns.FILE))
+    assert all(name in text for name in ("spec.json", f"{START}/", versions.FILE, columns.FILE))
 
 
 def test_modules_that_are_named_are_there():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -54,12 +55,30 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 TORCH = ("labcore.classic.deep", "labcore.device", "labcore.classic.envs.cartpole", "labcore.llm", "labcore.maths")
 SIZING = "labcore.llm.sizing"  # the part of llm that pages ask, so it loads without torch
 PAGES = [name for name in modules("app") if name != "app.main"]  # which begins a supervisor
+# What a setting has to ask for: the package, how a file names it, the modules that the rest of the lab asks, and where
+# its setting may be named as well.
+OBJECT_STORE = ("labcore/runs/files/artifacts/", r"runs\.files\.artifacts|RL_LAB_ARTIFACTS",
+                ("labcore/runs/files/storage.py", "labcore/cli/publishing.py", "labcore/workers/executors/carrier.py",
+                 "labcore/workers/executors/node.py"))
+RAY = ("labcore/workers/executors/",
+       r"executors\.(?!choice|executor)|executors import (?!choice)|\b[rR]ay\b|RL_LAB_RAY", ())
+ASKED_FOR = ("labcore.runs.files.artifacts", "labcore.workers.executors.ray")
 LIGHT = [name for name in modules("labcore") if not name.startswith(TORCH) or name.startswith(SIZING)]
 
 
 def test_the_page_never_loads_torch():
     assert len(PAGES) > 10
-    assert brought_in(PAGES, HEAVY) == []
+    assert brought_in(PAGES, HEAVY + ASKED_FOR) == []
+
+
+@pytest.mark.parametrize("package, name, asks", [OBJECT_STORE, RAY])
+def test_the_object_store_and_ray_stand_behind_one_interface(package, name, asks):
+    """No file of the lab names them but their own, and the few that ask for them."""
+    paths = [path for path in CODE if path.relative_to(ROOT).parts[0] != "benchmarks"]
+    naming = {path.relative_to(ROOT).as_posix() for path in paths if re.search(name, path.read_text("utf-8"))}
+    assert {path for path in naming if not path.startswith(package)} == {
+        path for path in asks if not path.startswith(package)}
+    assert any(path.startswith(package) for path in naming)
 
 
 def test_the_tables_never_load_torch_and_the_engine_never_streamlit():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -82,7 +82,8 @@ def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Fin
     if forks and knob not in fork.movable(spec, spec.algorithm):
         return None
     try:
-        knob.check(finding.value) if forks else with_knob(spec, knob.key, finding.value)
+        now = replace(spec, knobs=dict(values))
+        knob.check(finding.value) if forks else with_knob(now, knob.key, finding.value)
     except LabError:  # beyond what the model or the other knobs allow
         return None
     return Remedy(("Fork with " if forks else "") + change(knob, values[knob.key], finding.value), forks)

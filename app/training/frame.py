@@ -61,7 +61,7 @@ def _side(run: RunRow | None, draft: Draft | None) -> None:
             _setup(run, draft)
         if draft is None:
             assert run is not None, "only beside a run there is no draft"
-            knobs.while_going(run, knobs.values_of(run, live.feed_of(run).knobs()))
+            knobs.while_going(run, knobs.values_of(run, live.feed_of(run)))
         else:
             knobs.before_start(draft)
 

@@ -14,6 +14,7 @@ from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
 from app.training import base_line, controls, data_preview, mix, pretrained_models, step_time
+from app.training.feed import Feed
 from app.training.uploads import uploader
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
@@ -21,7 +22,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.look import Look
 from labcore.catalog.mix.row import can_be_mixed
 from labcore.errors import LabError
-from labcore.runs.spec.run_spec import WHOLE, knobs_of, with_knob
+from labcore.runs.spec.run_spec import WHOLE, knobs_of
+from labcore.runs.spec.together import check_together
 from labcore.runs.store.rows import RunRow
 
 BESIDE = 11  # letters of an algorithm's name that find room beside the model
@@ -157,13 +159,13 @@ def what_goes(run: RunRow) -> None:
 @st.fragment
 @errors_shown()
 def while_going(run: RunRow, values: dict[str, Value]) -> None:
-    """The knobs of a run that is going; `values` are the session's copy of what it was asked to use."""
+    """The knobs of a running run; `values` are the page's draft of them."""
     spec = run.spec
     if PROBLEM in st.session_state:  # what a knob was refused for is said on top of the page
         st.rerun()
 
     def send(knob: Knob, value: Value) -> None:
-        with_knob(spec, knob.key, value)  # refuses in words before the worker is asked
+        check_together(spec.row, {**values, knob.key: value})  # said at once; what counts is what the worker says
         lab().store.ask(run.id, "set", {"knob": knob.key, "value": value})
 
     if base_line.waits_for_sft(run, lab().store):
@@ -172,14 +174,13 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
     _draw(target, mix.in_use(spec.row, spec.declared, values, spec.mix), first=set())
 
 
-def values_of(run: RunRow, current: dict[str, Value]) -> dict[str, Value]:
-    """The session's knob values of a going run, brought up to what changed elsewhere since the last look."""
-    seen = st.session_state.setdefault(f"seen:{run.id}", dict(current))
-    values: dict[str, Value] = st.session_state.setdefault(f"values:{run.id}", dict(current))
-    for key, value in current.items():
-        if value != seen.get(key):
-            values[key] = seen[key] = value
-    return values
+def values_of(run: RunRow, feed: Feed) -> dict[str, Value]:
+    """The page's draft of a running run's knobs, brought up to the changes that the run logged since the last look."""
+    draft: dict[str, Value] = st.session_state.setdefault(f"values:{run.id}", feed.knobs())
+    followed = st.session_state.get(f"followed:{run.id}", feed.last_event)
+    draft |= {change.knob: change.value for change in feed.history.changes if change.event > followed}
+    st.session_state[f"followed:{run.id}"] = feed.last_event
+    return draft
 
 
 def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts: Sequence[str] = ()) -> None:

@@ -115,7 +115,7 @@ def _resync() -> None:
 
 def _steered_elsewhere(run: RunRow) -> bool:
     """Whether a knob moved without this page, or a control was refused: then the knobs must be drawn again."""
-    key = f"seen:{run.id}"
+    key = f"values:{run.id}"
     if not active(run) or key not in st.session_state:
         return False
     feed = feed_of(run)
@@ -124,11 +124,7 @@ def _steered_elsewhere(run: RunRow) -> bool:
     if refused:
         st.session_state[f"reported:{run.id}"] = refused[-1].id
         show_error(worded(refused[-1].payload["text"], knobs_of(run.spec.row, run.spec.task_row)))
-        st.session_state.pop(f"values:{run.id}", None)
+        st.session_state.pop(key)
         return True
-    current, seen = feed.knobs(), st.session_state[key]
-    moved = {name: value for name, value in current.items() if value != seen.get(name)}
-    known = st.session_state.get(f"values:{run.id}", {})
-    elsewhere = any(known.get(name) != value for name, value in moved.items())
-    values_of(run, current)
-    return elsewhere
+    before = dict(st.session_state[key])
+    return values_of(run, feed) != before

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -28,9 +28,10 @@ from labcore.exports.folder import export_run
 from labcore.runs import mixes, titles
 from labcore.runs.files import untrusted
 from labcore.runs.files.paths import path_of
+from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec import cautions
 from labcore.runs.spec.model_names import model_of_name
-from labcore.runs.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knob
+from labcore.runs.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knobs
 from labcore.runs.store.rows import ENDED, RunRow
 from labcore.runs.store.store import Store
 from labcore.tasks import labels
@@ -308,8 +309,8 @@ def resume(options: argparse.Namespace) -> int:
         raise LabError(f"{options.run} is {row.state}, and --log takes effect when a run starts: leave it out, or stop "
                        "the run first.")
     if row.state in ENDED:
-        for key, value in knobs.items():
-            with_knob(row.spec, key, value)  # refused here, before the run is started again
+        now = KnobHistory(row.spec, store.events_after(row.id)).at()
+        with_knobs(replace(row.spec, knobs=now), knobs.items())  # refused here, before the run is started again
         sinks.ask(store, options.run, log)
         store.requeue(options.run, knobs, mine=True)
         return train(store, options.run, options.json)

@@ -30,7 +30,6 @@ class Steering:
     def __init__(self, store: Store, run_id: str, session: Session, pending: Iterable[Change] = (),
                  before_change: Callable[[], object] = lambda: None):
         self._store, self._run_id, self._session, self._before_change = store, run_id, session, before_change
-        self._spec = replace(session.spec, knobs=dict(session.knobs))
         self._pending = list(pending)
         self._begun = session.updates  # those made before the step under way
         self.paused = self.stopped = self.stepping = False
@@ -40,6 +39,11 @@ class Steering:
     def waiting(self) -> bool:
         """Whether the run is to wait where it is."""
         return self.paused and not self.stepping
+
+    @property
+    def _spec(self) -> RunSpec:
+        """The spec with the values in use, which only `session.knobs` holds."""
+        return replace(self._session.spec, knobs=dict(self._session.knobs))
 
     def between_updates(self, step: int) -> None:
         """Apply the live knobs; `step` steps are complete."""
@@ -123,7 +127,7 @@ class Steering:
             self._change(same[-1], key, spec.knobs[key], here)
 
     def _change(self, control: Control, key: str, value: Value, here: Place) -> None:
-        before = self._spec.knobs[key]
+        before = self._session.knobs[key]
         if value != before:
             self._before_change()
         kept = [change for change in self._pending if change.knob != key or change.place.order < here.order]
@@ -132,10 +136,12 @@ class Steering:
         change = Change(key, before, value, here, knob.name)
         self._store.settle(control.id, here.step,
                            log=(CHANGE, change.payload) if value != before or taken_back else None)
-        self._put(key, value)
+        self._session.knobs[key] = value
 
     def _repeat(self, here: Place) -> None:
         now = [change for change in self._pending if change.place.reached(here.step, here.update)]
+        if not now:
+            return
         self._pending = self._pending[len(now):]
         spec, reasons = agreed(self._spec, [(change.knob, change.value) for change in now])
         for change, reason in zip(now, reasons, strict=True):
@@ -144,11 +150,7 @@ class Steering:
                 self._store.log(self._run_id, REFUSED, {"knob": change.knob, "value": change.value, "text": reason,
                                                         **place}, change.step)
             else:
-                self._put(change.knob, spec.knobs[change.knob])
-
-    def _put(self, key: str, value: Value) -> None:
-        self._spec = replace(self._spec, knobs={**self._spec.knobs, key: value})
-        self._session.knobs[key] = value
+                self._session.knobs[change.knob] = spec.knobs[change.knob]
 
 
 def agreed(spec: RunSpec, wanted: Sequence[tuple[str, object]]) -> tuple[RunSpec, list[str]]:

@@ -17,8 +17,8 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.runs.faults import Ended
 from labcore.runs.files import bases
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files.artifacts.object_store import Away
 from labcore.runs.files.paths import made, run_folder
+from labcore.runs.files.storage import Away
 from labcore.runs.spec.run_spec import RunSpec, base_spec
 from labcore.runs.store.rows import RESUMABLE
 from labcore.runs.store.store import Store

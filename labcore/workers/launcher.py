@@ -11,13 +11,12 @@ from typing import IO, Any
 
 from labcore.errors import LabError
 from labcore.runs import jobs
-from labcore.runs.files.artifacts import cache, object_store
 from labcore.runs.files.paths import SHARED
+from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.store import Store
 from labcore.workers import process
 from labcore.workers.executors import choice
-from labcore.workers.publishing import OfLab, active
 
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
@@ -35,7 +34,7 @@ class Launcher:
     def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR, sweep: str = ""):
         choice.check()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
-        self._publishing = OfLab(store)
+        self._publishing = storage().of_lab(store)
         self._command = (*command, sweep) if sweep else command
         self._lock = threading.Lock()
         self._closed = False
@@ -143,8 +142,7 @@ class NoLauncher:
 
     def __init__(self, store: Store):
         self.store = store
-        object_store.check()
-        cache.trim(lambda: active(store))  # it fetches what is looked at, and has no worker that would trim
+        storage().trim(store)  # it fetches what is looked at, and has no worker that would trim
 
     def start(self, spec: RunSpec, warm_up: bool = False) -> str:
         """Raises LabError."""

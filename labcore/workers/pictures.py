@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.runs.files import atomic
-from labcore.runs.files.artifacts.changes import changed
+from labcore.runs.files.storage import storage
 
 MOST = 1000
 EVALUATED = (b'"evaluation": ', b'"groups": ')  # the keys of an evaluation; within a text, quotes are escaped
@@ -34,7 +34,7 @@ class Pictures:
         """
         text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
         atomic.write_text(self._folder / f"step-{step:06d}.json", text)
-        changed(self._folder)
+        storage().changed(self._folder)
         self._count = len(self._files()) if self._count is None else self._count + 1
         if self._count > 2 * MOST:
             self._thin((content.get("best") or {}).get("step"))

@@ -6,7 +6,6 @@ the code makes today. Each is the outcome of an ordinary SFT run, weights only, 
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.runs.files import bases
+from labcore.runs.files.storage import in_home
 from labcore.runs.spec.run_spec import RunSpec, base_spec, make, policy_of_run
 from labcore.runs.store.dialects import sqlite_url
 from labcore.runs.store.store import Store
@@ -43,17 +43,11 @@ def trained(store: Store, spec: RunSpec) -> Path:
 
 def ship(target: Path) -> None:
     """Write all of them to `target`, in place of what is there. Trains in a lab of its own, which it deletes."""
-    before = {name: os.environ.pop(name, None) for name in ("RL_LAB_HOME", "RL_LAB_ARTIFACTS")}
-    with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab:
-        os.environ["RL_LAB_HOME"] = lab
-        try:
-            made = {name: trained(Store(sqlite_url(Path(lab) / "lab.db")), spec) for name, spec in specs().items()}
-            shutil.rmtree(target, ignore_errors=True)
-            for name, policy in made.items():
-                bases.keep(target / name, policy, run=None)
-        finally:
-            os.environ.pop("RL_LAB_HOME")
-            os.environ.update({name: value for name, value in before.items() if value is not None})
+    with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab, in_home(Path(lab)):
+        made = {name: trained(Store(sqlite_url(Path(lab) / "lab.db")), spec) for name, spec in specs().items()}
+        shutil.rmtree(target, ignore_errors=True)
+        for name, policy in made.items():
+            bases.keep(target / name, policy, run=None)
 
 
 if __name__ == "__main__":

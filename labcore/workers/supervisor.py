@@ -23,8 +23,7 @@ from labcore.runs.faults import no_process
 from labcore.runs.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
 from labcore.workers.executors import choice
-from labcore.workers.executors.executor import Ended, Executor, Local
-from labcore.workers.executors.ray import OnRay
+from labcore.workers.executors.executor import Ended, Executor
 from labcore.workers.job_queue import Desk
 from labcore.workers.judge import Judging
 from labcore.workers.lifeline import GRACE_SECONDS
@@ -176,11 +175,6 @@ class Supervisor:
             self.store.give_up(end.run_id, end.fault, before)
 
 
-def executor_for(store: Store, children: Children) -> Executor:
-    """What starts the runs of this lab. Raises LabError where its settings make no sense."""
-    return OnRay(store, choice.cluster()) if choice.executor() == choice.RAY else Local(children)
-
-
 def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     """Serve the store of `RL_LAB_STORE` until standard input ends: all of its queue, or the sweep that is the first
     argument of the process."""
@@ -190,7 +184,7 @@ def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     versions.here()  # the workers inherit what it found: the code as it was when these modules were loaded
     store = Store()
     children = (Forking if fork else Spawning)(store)
-    supervisor = Supervisor(store, children, executor_for(store, children), next(iter(sys.argv[1:]), None))
+    supervisor = Supervisor(store, children, choice.chosen(store, children), next(iter(sys.argv[1:]), None))
     gc.freeze()  # what is warm stays shared with the forked workers
     gc.enable()
     supervisor.serve()

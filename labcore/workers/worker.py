@@ -21,12 +21,9 @@ from labcore.runs import fork, summary, versions
 from labcore.runs.faults import Ended, ending
 from labcore.runs.files import atomic
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files.artifacts import fetch, units
-from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.manifest import Damaged
-from labcore.runs.files.artifacts.object_store import Away
-from labcore.runs.files.paths import made, run_folder
+from labcore.runs.files.paths import START, made, run_folder
 from labcore.runs.files.removal import remove
+from labcore.runs.files.storage import Publishing, storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record, Session, StartSession
 from labcore.runs.steering import stop_asked
@@ -36,7 +33,6 @@ from labcore.workers import sinks
 from labcore.workers.base import base_model
 from labcore.workers.lifeline import Dropped, Heartbeat, Lifeline
 from labcore.workers.long_step import OnActivity, Spoken, StopWatch
-from labcore.workers.publishing import OfWorker
 from labcore.workers.sinks import Live
 from labcore.workers.training import OnRecord, Training
 
@@ -64,7 +60,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
     Raises:
         LabError: another process has the run (NotOwner where it took it meanwhile), or the store cannot be written.
     """
-    publishing = OfWorker(store)
+    publishing = storage().of_worker(store)
     if not store.owns(run_id) and not store.claim(run_id):
         raise LabError(f"The run {run_id} is {store.run(run_id).state}: only a queued run can be started.")
 
@@ -78,7 +74,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
 class _Drive:
     """One run on its way to its end. `stop` says whether the run whose base it makes was asked to stop."""
 
-    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, publishing: OfWorker,
+    def __init__(self, store: Store, run_id: str, lifeline: Lifeline, publishing: Publishing,
                  on_record: OnRecord | None, start: StartSession, on_activity: OnActivity | None,
                  stop: Callable[[], bool] = lambda: False):
         self._store, self._run_id, self._lifeline, self._publishing = store, run_id, lifeline, publishing
@@ -110,8 +106,8 @@ class _Drive:
         """Base model, session and checkpoint: all that there must be before the first step."""
         row = self._store.run(self._run_id)
         sinks.ask(self._store, self._run_id, sinks.of_setting())
-        self._bring(row.step)
-        changed(self._folder)
+        self._publishing.begin(self._run_id, row.step)
+        storage().changed(self._folder)
         made(self._folder)
         atomic.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room
@@ -137,21 +133,6 @@ class _Drive:
             self._live.write(record)
         if self._on_record:
             self._on_record(run_id, record, seconds)
-
-    def _bring(self, step: int) -> None:
-        """Fetch what another machine has of the run. Where the store is away, go on from a checkpoint that is here;
-        where it holds something damaged, without that: a checkpoint is checked when it is fetched."""
-        self._publishing.live.add(self._run_id)
-        self._publishing.partial.add(self._run_id)
-        try:
-            fetch.bring_run(self._run_id)
-        except Away:
-            if step and not checkpoint.local(self._folder):
-                raise
-        except Damaged as error:  # pictures or notes, without which the run learns the same
-            print(error, file=sys.stderr, flush=True)
-        else:
-            self._publishing.partial.remove(self._run_id)
 
     def _forked(self, spec: RunSpec) -> Session:
         """The session of a fork's parent as it was, then made the fork's."""
@@ -205,11 +186,11 @@ class _Drive:
         with suppress(OSError):  # a disk that is gone must not keep the run from saying so
             self._reserve.unlink(missing_ok=True)
             if checkpoint.local(self._folder):  # from here on it needs nothing of its parent's
-                remove(self._folder / units.START, below=self._folder)
+                remove(self._folder / START, below=self._folder)
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
-        self._publishing.complete(self._run_id, self._lifeline)
+        self._publishing.complete(self._run_id, lambda: self._lifeline.cut)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:
             with suppress(OSError, LabError, MemoryError):

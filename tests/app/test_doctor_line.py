@@ -41,6 +41,8 @@ def test_the_line_has_the_most_severe_finding_and_keeps_its_place_where_there_is
     (Finding("a", "b", "c", "aggregation", "token_mean"), True, {}, "Fork with Aggregation: token_mean", True),
     (Finding("a", "b", "c", "sft_steps", 50), True, {}, None, None),  # came before the first step
     (Finding("a", "b", "c", "max_new_tokens", 10**6), True, {}, None, None),  # beyond its bounds
+    (Finding("a", "b", "c", "mini_batches", 5), True, {}, None, None),  # does not divide 32 prompts
+    (Finding("a", "b", "c", "mini_batches", 5), True, {"prompts_per_step": 30}, "Mini-batches 1 → 5", False),
     (Finding("a", "b", "c"), True, {}, None, None)])
 def test_a_fix_sets_a_knob_that_can_move_and_forks_for_the_others(finding, going, values, label, forks):
     found = remedy(SPEC, going, {**SPEC.knobs, **values}, finding)

@@ -103,6 +103,22 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
     assert not lab.store.controls(run)
 
 
+def test_what_was_changed_elsewhere_counts_for_the_next_value_and_what_waits_for_an_answer_stays(page, lab):
+    run = seed(lab.store)
+    test = page("llm", run=run)
+    test.session_state["more_knobs"] = True
+    box(ran(test), "Group size").set_value(6)
+    ran(test)
+    lab.store.log(run, "knob", {"knob": "prompts_per_step", "from": 32, "to": 30, "update": 9, "between": 1,
+                                "text": "prompts 32 → 30"}, 7)
+    box(ran(test), "Mini-batches").set_value(5)  # which does not divide the 32 of the spec
+    ran(test)
+    assert not test.error and [asked.payload for asked in lab.store.asked(run)] == [
+        {"knob": "group_size", "value": 6}, {"knob": "mini_batches", "value": 5}]
+    shown = [box(test, name).value for name in ("Prompts", "Group size", "Mini-batches")]
+    assert shown == [30, 6, 5]
+
+
 # ---- every number that is typed anywhere -------------------------------------------------------------------------
 
 

@@ -159,6 +159,18 @@ def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatc
     assert [control.payload for control in store.asked(run_id)] == [{"knob": "learning_rate", "value": "1e-4"}]
 
 
+def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_those_in_use(capsys, monkeypatch):
+    store = Store()
+    run_id = store.create(fake.grpo(5), mine=True)
+    prompts = store.run(run_id).spec.knobs["prompts_per_step"]
+    store.log(run_id, "knob", {"knob": "prompts_per_step", "from": prompts, "to": 35, "update": 1, "between": 1,
+                               "text": f"prompts {prompts} → 35"}, 1)
+    store.set_state(run_id, "stopped")
+    assert "does not divide the batch of 35 prompts" in refused(capsys, "resume", run_id, "--set", "mini_batches=3")
+    monkeypatch.setattr(commands, "train", lambda *_: 0)
+    assert main(["resume", run_id, "--set", "mini_batches=11", "--set", "prompts_per_step=33"]) == 0
+
+
 def test_listing(capsys):
     assert main(["list"]) == 0 and "grpo" in capsys.readouterr().out
     assert main(["list", "--json"]) == 0 and set(json.loads(capsys.readouterr().out)) == {"algorithms", "tasks",

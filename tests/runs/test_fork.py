@@ -14,8 +14,7 @@ from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.files import checkpoints
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files.artifacts import units
-from labcore.runs.files.paths import run_folder
+from labcore.runs.files.paths import START, run_folder
 from labcore.runs.fork import Branch, fork_spec, lineage
 from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.store.schema import runs
@@ -102,7 +101,7 @@ def test_a_fork_that_is_stopped_goes_on_bit_for_bit_without_its_parent(store, ki
     whole = done(store, fork_spec(store, parent, 4, twin=False, seed=9))
     parts = store.create(fork_spec(store, parent, 4, twin=False, seed=9))
     state = drive(store, parts, on_record=lambda run, record, _: record.step == 7 and store.ask(run, "stop"))
-    assert state == "stopped" and not (run_folder(parts) / units.START).exists()
+    assert state == "stopped" and not (run_folder(parts) / START).exists()
     store.delete(parent)
     shutil.rmtree(run_folder(parent).parent / "base", ignore_errors=True)
     store.requeue(parts)
@@ -297,7 +296,7 @@ def test_a_fork_with_nothing_to_start_from_says_so(store):
     parent = faked(store, fake.grpo(10))
     pruned, orphan = (store.create(fork_spec(store, parent, 4)) for _ in range(2))
     for child in (pruned, orphan):
-        shutil.rmtree(run_folder(child) / units.START)
+        shutil.rmtree(run_folder(child) / START)
     shutil.rmtree(run_folder(parent) / "checkpoints" / "step-000004")
     assert drive(store, pruned, start=fake.start) == "failed"
     assert "has no checkpoint of step 4 any more: fork it from another step" in store.run(pruned).message

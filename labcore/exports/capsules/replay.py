@@ -7,10 +7,8 @@ and steps that were logged before a resume which changed a knob at or before the
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,8 +21,8 @@ from labcore.runs import versions
 from labcore.runs.files import atomic, removal
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.adapters import BESIDE
-from labcore.runs.files.artifacts import units
-from labcore.runs.files.paths import run_folder
+from labcore.runs.files.paths import CHECKPOINTS, run_folder
+from labcore.runs.files.storage import in_home
 from labcore.runs.knob_history import has_place, overtaken
 from labcore.runs.spec.session import Record
 from labcore.runs.store.rows import Step
@@ -75,7 +73,7 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
     Raises:
         LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
     """
-    with unpacked(path) as capsule, _lab_of_its_own():
+    with unpacked(path) as capsule, removal.folder("replay") as lab, in_home(lab):
         return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).result()
 
 
@@ -121,7 +119,7 @@ class _Rerun:
         self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
         for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
             if folder.is_dir():
-                shutil.copytree(folder, run_folder(self._run_id) / units.CHECKPOINTS / folder.name,
+                shutil.copytree(folder, run_folder(self._run_id) / CHECKPOINTS / folder.name,
                                 copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):
@@ -199,20 +197,3 @@ def _model(capsule: Capsule, given: str | None) -> str:
         raise LabError(f"The model {quoted(spec.model)} was too large for {capsule.name}: give its folder with --model."
                        "")
     return given or spec.model
-
-
-@contextmanager
-def _lab_of_its_own() -> Iterator[None]:
-    """A lab in a temporary folder, for this process as long as it lasts; also one that shares its own for reading."""
-    names = ("RL_LAB_HOME", "RL_LAB_STORE", "RL_LAB_ARTIFACTS", "RL_LAB_READ_ONLY")
-    with removal.folder("replay") as folder:
-        kept = {name: os.environ.pop(name, None) for name in names}
-        os.environ["RL_LAB_HOME"] = str(folder)
-        try:
-            yield
-        finally:
-            for name, value in kept.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value

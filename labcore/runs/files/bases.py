@@ -14,9 +14,8 @@ from pathlib import Path
 
 import labcore
 from labcore.runs.files import atomic, written
-from labcore.runs.files.artifacts import fetch
-from labcore.runs.files.artifacts.changes import changed
 from labcore.runs.files.paths import home, is_id, named, read_only
+from labcore.runs.files.storage import storage
 
 SHIPPED = Path(labcore.__file__).parent / "bases"
 
@@ -33,7 +32,7 @@ def shipped(name: str) -> bool:
 
 def there(name: str) -> bool:
     """Whether a run can start from the base at once: it is in the lab's folder, published, or comes with the lab."""
-    return folder(name).exists() or shipped(name) or fetch.there(folder(name))
+    return folder(name).exists() or shipped(name) or storage().has(folder(name))
 
 
 def take(name: str) -> Path | None:
@@ -54,7 +53,7 @@ def take(name: str) -> Path | None:
             if not target.exists():  # else another process was faster
                 raise
     elif not shipped(name):
-        fetch.bring(target)
+        storage().fetch(target)
     return target if target.exists() else None
 
 
@@ -81,7 +80,7 @@ def keep(target: Path, policy: Path, run: str | None) -> None:
 
     if not target.exists():
         atomic.write_folder(target, fill)
-        changed(target)
+        storage().changed(target)
 
 
 def _copy(source: Path, target: Path) -> None:

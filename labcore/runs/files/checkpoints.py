@@ -19,11 +19,9 @@ from typing import Any
 
 from labcore.catalog.metrics import METRICS
 from labcore.runs.files import atomic
-from labcore.runs.files.artifacts import fetch, units
-from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.deletion import deleted
-from labcore.runs.files.artifacts.manifest import of_bytes
+from labcore.runs.files.paths import BEST, CHECKPOINTS, START, is_checkpoint
 from labcore.runs.files.removal import remove
+from labcore.runs.files.storage import storage
 from labcore.runs.files.untrusted import json_of
 
 # ---------------------------------------------------------------- checkpoint space
@@ -103,8 +101,8 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
     Raises:
         OSError: the disk is full or not writable; nothing is left of the attempt.
     """
-    target = run_folder / units.CHECKPOINTS / name_of(step)
-    changed(run_folder, marked)
+    target = run_folder / CHECKPOINTS / name_of(step)
+    storage().changed(run_folder, marked)
     if not target.exists():
         before = [path for at, path in local(run_folder) if at < step][-1:]
 
@@ -114,21 +112,21 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
                 share_equal(folder, earlier)
         atomic.write_folder(target, fill_and_share)
     prune(run_folder, marked=marked)
-    changed(run_folder, marked)
+    storage().changed(run_folder, marked)
     return target
 
 
 def steps(run_folder: Path) -> list[tuple[int, Path]]:
     """The complete checkpoints of a run, oldest first: (step, folder). Also those that another machine has published:
     `at` and `newest` fetch them."""
-    published = {run_folder / units.CHECKPOINTS / name for name in fetch.checkpoints(run_folder.name)}
+    published = {run_folder / CHECKPOINTS / name for name in storage().names(run_folder / CHECKPOINTS)}
     return sorted((step_of(path.name), path) for path in published | {path for _, path in local(run_folder)})
 
 
 def local(run_folder: Path) -> list[tuple[int, Path]]:
     """Those of them that this machine has."""
-    folder = run_folder / units.CHECKPOINTS
-    found = [path for path in folder.iterdir() if units.is_checkpoint(path.name)] if folder.is_dir() else []
+    folder = run_folder / CHECKPOINTS
+    found = [path for path in folder.iterdir() if is_checkpoint(path.name)] if folder.is_dir() else []
     return sorted((step_of(path.name), path) for path in found)
 
 
@@ -139,13 +137,13 @@ def at(run_folder: Path, step: int) -> Path | None:
         LabError: another machine has published it, and it cannot be fetched.
     """
     path = dict(steps(run_folder)).get(step)
-    return path and fetch.bring(path)
+    return path and storage().fetch(path)
 
 
 def newest(run_folder: Path) -> tuple[int, Path] | None:
     """The newest complete checkpoint, or None. Raises LabError as `at`."""
     found = steps(run_folder)
-    return (found[-1][0], fetch.bring(found[-1][1])) if found else None
+    return (found[-1][0], storage().fetch(found[-1][1])) if found else None
 
 
 def newest_step(run_folder: Path) -> int | None:
@@ -176,7 +174,7 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
     for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder),
                       best_here(run_folder)):
         _rename_away(folders[step])
-    _clear(run_folder / units.CHECKPOINTS)
+    _clear(run_folder / CHECKPOINTS)
 
 
 def sizes(run_folder: Path) -> dict[int, int]:
@@ -194,11 +192,10 @@ def ladder_bytes(run_folder: Path) -> int:
 
 def keeps_optimizer(run_folder: Path, step: int) -> bool:
     """Whether the checkpoint of `step` has its optimizer state, so that a continuation from it is exact."""
-    path = run_folder / units.CHECKPOINTS / name_of(step)
+    path = run_folder / CHECKPOINTS / name_of(step)
     if path.is_dir():
         return not is_dropped(path)
-    dropped = of_bytes(DROPPED)
-    return dropped not in fetch.files_of(f"{run_folder.name}/{units.CHECKPOINTS}/{path.name}").values()
+    return not storage().holds(path, DROPPED)
 
 
 def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = (), most: int | None = None,
@@ -217,20 +214,20 @@ def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[
 
 def mark_best(run_folder: Path, step: int, metric: str, value: float) -> None:
     """Have the checkpoint of `step`, which is there, be the run's best, by its value of a metric."""
-    path = run_folder / units.BEST
+    path = run_folder / BEST
     atomic.write_text(path, json.dumps(dict(zip(_MARK, (step, metric, float(value)), strict=True))))
-    changed(path)
+    storage().changed(path)
 
 
 def best(run_folder: Path) -> dict[str, Any]:
     """What `mark_best` was last told; empty where nothing was measured, or that checkpoint is gone."""
-    found = _read_mark(fetch.bring(run_folder / units.BEST))
+    found = _read_mark(storage().fetch(run_folder / BEST))
     return found if found and found["step"] in dict(steps(run_folder)) else {}
 
 
 def best_here(run_folder: Path) -> int | None:
     """The step of the best checkpoint by what is on this machine, where the run trains: no store is asked."""
-    return _read_mark(run_folder / units.BEST).get("step")
+    return _read_mark(run_folder / BEST).get("step")
 
 
 def _read_mark(path: Path) -> dict[str, Any]:
@@ -256,8 +253,8 @@ def forget_after(run_folder: Path, step: int) -> None:
         if at > step:
             if path.exists():
                 _rename_away(path)
-            deleted(path)
-    _clear(run_folder / units.CHECKPOINTS)
+            storage().deleted(path)
+    _clear(run_folder / CHECKPOINTS)
 
 
 def _rename_away(path: Path) -> None:
@@ -280,4 +277,4 @@ def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:
         atomic.link(parent_folder / "spec.json", folder / "spec.json")
 
     with suppress(KeyError, OSError):
-        atomic.write_folder(run_folder / units.START, fill)
+        atomic.write_folder(run_folder / START, fill)

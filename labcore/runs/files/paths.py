@@ -16,6 +16,11 @@ LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 JUDGEMENTS = "judgements.db"  # what judges said of answers
 RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, JUDGEMENTS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
+# The names in a run's folder. START: what a fork starts from, until it has a checkpoint of its own. BEST: which
+# checkpoint is the best by the held-out rows. Each worker of a run adds to VERSIONS and LOG.
+CHECKPOINTS, START, BEST, VERSIONS, LOG = "checkpoints", "start", "best.json", "versions.json", "worker.log"
+PICTURES = ("samples", "lines")
+STEP = r"step-\d{6,}"  # the name of a checkpoint's folder
 NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
 _ID = re.compile(r"\w(?:[\w.-]*[\w-])?")
 
@@ -73,6 +78,11 @@ def run_folder(run_id: str) -> Path:
     return named(run_id, home())
 
 
+def is_checkpoint(name: str) -> bool:
+    """Whether the folder of a checkpoint may have this name."""
+    return re.fullmatch(STEP, name) is not None
+
+
 def is_run_id(name: object) -> bool:
     """Whether a run may be called `name`: an id that nothing else in the lab's folder has, also on a disk that ignores
     case. Labs of before took a few others in capsules: those runs are listed, and their folders stay."""
@@ -92,7 +102,7 @@ def is_import(name: object) -> bool:
 
 def log_file(run_id: str) -> Path:
     """What the worker of `run_id` printed, and the traceback if it broke."""
-    return run_folder(run_id) / "worker.log"
+    return run_folder(run_id) / LOG
 
 
 def read_only() -> bool:

@@ -14,12 +14,11 @@ from uuid import uuid4
 from labcore.errors import LabError, os_reason
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files import sizes, uploads
-from labcore.runs.files.artifacts import fetch, units
-from labcore.runs.files.artifacts.deletion import deleted
-from labcore.runs.files.paths import check_writable, home, run_folder
+from labcore.runs.files.paths import START, check_writable, home, run_folder
 from labcore.runs.files.removal import remove
 from labcore.runs.files.removal import remove as remove_folder
 from labcore.runs.files.sizes import size
+from labcore.runs.files.storage import storage
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.files.uploads import is_place, root
 from labcore.runs.imports import imported
@@ -51,7 +50,7 @@ def delete_spare(run_id: str) -> int:
     for folder in list(_spare_folders(run_id, published=True)):
         freed += size(folder)
         remove(folder)
-        deleted(folder)
+        storage().deleted(folder)
     return freed
 
 
@@ -59,7 +58,7 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
     """Those that are here; with `published` also those that only the object store has."""
     folder = run_folder(run_id)
     yield from (folder / name for name in SPARE
-                if (folder / name).is_dir() or (published and fetch.files(run_id, name)))
+                if (folder / name).is_dir() or (published and storage().names(folder / name)))
     found = checkpoint.steps(folder) if published else checkpoint.local(folder)
     best = checkpoint.best_step(folder)
     yield from (path for step, path in found[1:-1] if step != best)
@@ -162,7 +161,7 @@ def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
             for name, folder in gone.items():
                 (root() / name).rename(folder)
         for name in gone:
-            deleted(root() / name)
+            storage().deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
         for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
             remove_folder(folder)
@@ -206,7 +205,7 @@ def _on_disk() -> Iterator[str]:
     """What the runs of this folder name, also those that the store does not know, which may have had another one, and
     the files of what was imported."""
     yield from imported.sources()
-    for pattern in ("*/spec.json", f"*/{units.START}/spec.json"):
+    for pattern in ("*/spec.json", f"*/{START}/spec.json"):
         for file in home().glob(pattern):
             with suppress(OSError, ValueError, AttributeError):
                 yield from uploads.of_spec(json_of(file.read_bytes(), constants=True))

@@ -1,16 +1,22 @@
-"""Which executor takes the runs of this lab: `RL_LAB_EXECUTOR`, and for Ray which cluster: `RL_LAB_RAY`."""
+"""Which executor takes the runs of this lab: all that the rest of the lab asks about Ray.
+
+`RL_LAB_EXECUTOR` names it. The modules of Ray are imported only where that is `ray`.
+"""
 
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from pkgutil import resolve_name
 
 from labcore.errors import LabError, quoted
 from labcore.runs.files.paths import max_runs
-from labcore.workers.executors import ray
+from labcore.runs.store.store import Store
+from labcore.workers.children import Children
+from labcore.workers.executors.executor import Executor, Local
 
 LOCAL, RAY = "local", "ray"
-AUTO = "auto"
+_MODULE = "labcore.workers.executors.ray"
 
 
 def executor() -> str:
@@ -21,29 +27,24 @@ def executor() -> str:
     return word
 
 
-def cluster() -> str:
-    """`RL_LAB_RAY`, or auto: the cluster that this machine is part of. Raises LabError where it is no such address."""
-    word = os.environ.get("RL_LAB_RAY", "").strip() or AUTO
-    if word != AUTO and not _is_address(word):
-        raise LabError(f"RL_LAB_RAY is {quoted(word)}: set it to {AUTO}, or to ray://host:port of a Ray cluster.")
-    return word
-
-
-def limit() -> int:
-    """How many runs the executor takes at once. Raises LabError as `executor` and `max_runs`."""
-    return max_runs(ray.AT_ONCE if executor() == RAY else None)
-
-
-def _is_address(word: str) -> bool:
-    try:
-        address = urlsplit(word)
-        return address.scheme == "ray" and bool(address.hostname and address.port)
-    except ValueError:  # the port is no number
-        return False
+def chosen(store: Store, children: Children) -> Executor:
+    """What starts the runs of this lab. Raises LabError where its settings make no sense."""
+    if executor() == LOCAL:
+        return Local(children)
+    on_ray: Callable[[Store], Executor] = resolve_name(f"{_MODULE}:OnRay")
+    return on_ray(store)
 
 
 def check() -> None:
     """Raise LabError where the settings ask for what cannot be had. Takes some seconds where they ask for Ray."""
-    limit()
+    max_runs()
     if executor() == RAY:
-        ray.check(cluster())
+        resolve_name(f"{_MODULE}:check")()
+
+
+def settings() -> list[tuple[str, str, str]]:
+    """The settings of executors for people: the name, the value in use, what it does."""
+    usual = resolve_name(f"{_MODULE}:AT_ONCE") if executor() == RAY else None
+    return [("RL_LAB_MAX_RUNS", str(max_runs(usual)), "Runs at the same time; the others wait in a queue"),
+            ("RL_LAB_EXECUTOR", executor(), "Where runs go: local is this machine, ray a Ray cluster"),
+            ("RL_LAB_RAY", os.environ.get("RL_LAB_RAY", "auto"), "Which cluster: auto is this machine's")]

@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
-from labcore.errors import LabError
+from labcore.errors import LabError, quoted
 from labcore.runs.files.paths import made, max_runs, run_folder
 from labcore.runs.store.dialects import store_url
 from labcore.runs.store.store import Store
@@ -27,21 +28,22 @@ from labcore.workers.executors.executor import Ended
 from labcore.workers.executors.resources import needed
 
 DRIVER = (sys.executable, "-m", "labcore.workers.executors.driver")
+AUTO = "auto"
 AT_ONCE = 256  # runs that Ray is given at once, unless RL_LAB_MAX_RUNS says otherwise: it queues them itself
 CONNECT_SECONDS = 20.0  # a cluster that is there is found in two
 QUICK_SECONDS = 10.0  # a driver that dies sooner than this is not given the same runs again
 
 
 class OnRay:
-    """The `Executor` of the cluster at `address`. Starts its driver anew where that died."""
+    """The `Executor` of the cluster. Starts its driver anew where that died. Raises LabError as `cluster`."""
 
-    def __init__(self, store: Store, address: str):
+    def __init__(self, store: Store):
         self.limit = max_runs(AT_ONCE)
-        self._store, self._address = store, address
+        self._store, self._address = store, cluster()
         self._owners: dict[str, tuple[int, str] | None] = {}  # of each run that was started; None until it began
         self._ended: deque[Ended] = deque()
         self._waiting: dict[str, str] = {}
-        self._driver: _Driver | None = _Driver(address)
+        self._driver: _Driver | None = _Driver(self._address)
 
     def start(self, run_id: str) -> None:
         spec = self._store.run(run_id).spec
@@ -155,8 +157,25 @@ class _Driver:
         return self.process.wait()
 
 
-def check(address: str) -> None:
-    """Raise LabError where Ray is not installed, or the cluster at `address` is not to be reached."""
+def cluster() -> str:
+    """`RL_LAB_RAY`, or auto: the cluster that this machine is part of. Raises LabError where it is no such address."""
+    word = os.environ.get("RL_LAB_RAY", "").strip() or AUTO
+    if word != AUTO and not _is_address(word):
+        raise LabError(f"RL_LAB_RAY is {quoted(word)}: set it to {AUTO}, or to ray://host:port of a Ray cluster.")
+    return word
+
+
+def _is_address(word: str) -> bool:
+    try:
+        address = urlsplit(word)
+        return address.scheme == "ray" and bool(address.hostname and address.port)
+    except ValueError:  # the port is no number
+        return False
+
+
+def check() -> None:
+    """Raise LabError where Ray is not installed, or the cluster is not to be reached."""
+    address = cluster()
     if find_spec("ray") is None:
         raise LabError("RL_LAB_EXECUTOR is ray, which is not installed: run pip install -r requirements-cluster.txt, "
                        "or leave RL_LAB_EXECUTOR unset.")
@@ -172,7 +191,7 @@ def check(address: str) -> None:
 
 def unreachable(address: str, why: str) -> str:
     """The sentence for a cluster that does not answer."""
-    if address == "auto":
+    if address == AUTO:
         return (f"No Ray cluster can be reached from this machine ({why}): start one with ray start --head, or set "
                 "RL_LAB_RAY to ray://host:port of one that runs.")
     return (f"The Ray cluster {address} cannot be reached ({why}): check that it runs and that RL_LAB_RAY names it, "

@@ -65,8 +65,8 @@ IMPORTED = """
 import importlib, json, sys
 for name in json.loads(sys.argv[1]):
     importlib.import_module(name)
-from labcore.workers.supervisor import executor_for
-executor_for(None, None)
+from labcore.workers.executors import choice
+choice.chosen(None, None)
 sys.exit("ray" in sys.modules)
 """
 
@@ -248,7 +248,7 @@ def on_ray(monkeypatch, store, program: str) -> ray.OnRay:
     helpers = ("import json, sys, time; hear = lambda: json.loads(sys.stdin.readline()); "
                "say = lambda **said: print(json.dumps(said), flush=True)\n")
     monkeypatch.setattr(ray, "DRIVER", (sys.executable, "-c", helpers + program))
-    return ray.OnRay(store, "auto")
+    return ray.OnRay(store)
 
 
 def ends(executor, count: int = 1) -> list[Ended]:
@@ -317,7 +317,7 @@ print(json.dumps(carrier.Carrier(run_id, [], root, {}, "far").start()))
 
 
 @pytest.mark.parametrize("root, says", [("/nowhere", "has no lab that works (No module named 'labcore'): install its"),
-                                        (str(ROOT), "has no lab that works (No module named 'filelock'): install")])
+                                        (str(ROOT), "has no lab that works (No module named 'sqlalchemy'): install")])
 def test_a_machine_without_the_lab_or_its_packages_says_so(root, says):
     """The carrier comes to a machine before anybody knows what is there: here a Python without packages."""
     path = ROOT / "labcore" / "workers" / "executors" / "carrier.py"

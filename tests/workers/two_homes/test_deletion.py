@@ -6,9 +6,9 @@ from app.training import files
 from labcore.runs import models
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.artifacts import object_store
+from labcore.runs.files.artifacts.publishers import OfLab
 from labcore.runs.files.paths import run_folder
 from labcore.runs.lists import cleanup
-from labcore.workers.publishing import OfLab
 from tests.runs import fake
 from tests.workers.tools import run
 from tests.workers.two_homes.tools import STEPS, objects

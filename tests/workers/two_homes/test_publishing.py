@@ -9,13 +9,12 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files.artifacts import changes, fetch, object_store, publish
+from labcore.runs.files.artifacts import changes, fetch, object_store, publish, publishers
+from labcore.runs.files.artifacts.publishers import OfLab
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
-from labcore.workers import publishing
 from labcore.workers.launcher import Launcher
-from labcore.workers.publishing import OfLab
 from tests.runs import fake
 from tests.workers.tools import LIGHT, Background, run, until
 from tests.workers.two_homes.tools import STEPS, interrupt, objects, published, whole
@@ -113,7 +112,7 @@ def test_a_store_that_hangs_does_not_hold_a_run_that_is_asked_to_stop(machines, 
     run_id, free = store.create(fake.grpo(STEPS)), threading.Event()
     real = object_store.ObjectStore._put
     monkeypatch.setattr(object_store.ObjectStore, "_put", lambda self, *given: free.wait() and real(self, *given))
-    monkeypatch.setattr(publishing, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(publishers, "LOOK_SECONDS", 0.0)
     object_store.opened()
     (machines.shared / object_store.MARKER).write_text('{"format": 1, "id": "a"}')
     worker = Background(store, run_id)
@@ -144,7 +143,7 @@ def test_a_fault_of_the_store_of_runs_while_files_are_sent_does_not_keep_the_end
         until(lambda: len(failed) > 1 or store.run(run_id).step < STEPS)  # the end waits, and looks again
         return real(self, *given)
 
-    monkeypatch.setattr(publishing, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(publishers, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(Store, "set_message", faulty)
     monkeypatch.setattr(object_store.ObjectStore, "_put", slow)
     assert run(store, run_id) == "finished"
@@ -153,9 +152,9 @@ def test_a_fault_of_the_store_of_runs_while_files_are_sent_does_not_keep_the_end
 
 @pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), LabError("The bound is no number.")])
 def test_a_fault_of_the_home_at_the_end_does_not_keep_it_from_being_said(machines, store, monkeypatch, fault):
-    monkeypatch.setattr(publishing.cache, "trim", lambda _: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr(publishers.cache, "trim", lambda _: (_ for _ in ()).throw(fault))
     run_id = store.create(fake.grpo(STEPS), mine=True)
-    monkeypatch.setattr(publishing, "changed", lambda _: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr(publishers, "changed", lambda _: (_ for _ in ()).throw(fault))
     assert run(store, run_id) == "finished" and store.run(run_id).state == "finished"
 
 

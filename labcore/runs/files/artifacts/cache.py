@@ -22,12 +22,11 @@ from labcore.runs.files import sizes
 from labcore.runs.files.artifacts import changes, manifest, object_store
 from labcore.runs.files.artifacts import units as things
 from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.manifest import Damaged
 from labcore.runs.files.artifacts.object_store import ObjectStore
-from labcore.runs.files.paths import home
+from labcore.runs.files.paths import CHECKPOINTS, PICTURES, START, home
 from labcore.runs.files.removal import remove
+from labcore.runs.files.storage import CACHE_GB, CACHE_VARIABLE, Damaged
 
-VARIABLE, USUAL_GB = "RL_LAB_CACHE_GB", 50.0
 USED_SECONDS = 3600.0  # who took something may be reading it for as long
 LOOK_SECONDS = 60.0  # between two looks at the whole home: runs may end every second
 
@@ -44,31 +43,28 @@ class _Kept:
 
 def limit() -> float:
     """The bound in bytes: `RL_LAB_CACHE_GB`, else 50 GB. Raises LabError where it is no number above 0."""
-    text = os.environ.get(VARIABLE, "").strip()
+    text = os.environ.get(CACHE_VARIABLE, "").strip()
     try:
-        found = float(text) if text else USUAL_GB
+        found = float(text) if text else CACHE_GB
     except ValueError:
         found = math.nan
     if not 0 < found < math.inf:
-        raise LabError(f"{VARIABLE} is {quoted(text)}: set it to the gigabytes that the lab's folder may take, such as "
-                       f"{USUAL_GB:g}.")
+        raise LabError(f"{CACHE_VARIABLE} is {quoted(text)}: set it to the gigabytes that the lab's folder may take, "
+                       f"such as {CACHE_GB:g}.")
     return found * 1e9
 
 
 def trim(going: Callable[[], Container[str]]) -> int:
     """Delete what is beyond the bound; the bytes that went. `going()` are the runs that a process has or will have.
 
-    Does nothing where there is no object store, or somebody looked within the last minute.
+    Does nothing where somebody looked within the last minute.
 
     Raises:
         LabError: the store is away, or the bound is no number.
     """
-    store = object_store.opened()
-    if store is None:
-        return 0
     try:
         with FileLock(changes.lock("trim"), timeout=0):
-            return _trim(store, limit(), going) if _due() else 0
+            return _trim(object_store.opened(), limit(), going) if _due() else 0
     except Timeout:  # another process is at it
         return 0
 
@@ -114,8 +110,8 @@ def _kept() -> Iterator[_Kept]:
     """What may go: bases, uploads, checkpoints and pictures. A run's other files are small."""
     units = [path for name in ("base", "uploads") for path in (home() / name).glob("[!.]*") if path.is_dir()]
     runs = [path for path in home().glob("[!.]*") if things.unit_with(path) and path.is_dir()]
-    parts = [part for run in runs for part in (*(run / things.CHECKPOINTS).glob("[!.]*"),
-                                               *(run / name for name in (things.START, *things.PICTURES)))]
+    parts = [part for run in runs for part in (*(run / CHECKPOINTS).glob("[!.]*"),
+                                               *(run / name for name in (START, *PICTURES)))]
     for path in (*units, *parts):
         with suppress(FileNotFoundError):  # pruned meanwhile
             unit = things.unit_with(path)

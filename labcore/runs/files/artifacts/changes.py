@@ -1,7 +1,4 @@
-"""The word that something of the lab's folder was written: it is to be published.
-
-Costs a file name where there is no object store: nothing else happens then.
-"""
+"""The word that something of the lab's folder was written: it is to be published."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from zlib import crc32
 
 from labcore.runs.files import atomic
 from labcore.runs.files.artifacts import units
-from labcore.runs.files.artifacts.object_store import chosen
 from labcore.runs.files.artifacts.units import can_be
 from labcore.runs.files.paths import home
 
@@ -103,8 +99,7 @@ def unhear(hearer: Hearer) -> None:
 
 def changed(path: Path, marked: Container[int] = ()) -> None:
     """The file or folder at `path` is about to be another one, or is. `marked`: see `checkpoints.prune`."""
-    unit = units.unit_with(path) if chosen() else None
-    if unit:
+    if unit := units.unit_with(path):
         set_changed(unit)
         notify(unit, marked)
 

@@ -12,7 +12,8 @@ from filelock import FileLock
 
 from labcore.runs.files.artifacts import changes, fetch, manifest, object_store, units
 from labcore.runs.files.artifacts.changes import notify
-from labcore.runs.files.artifacts.object_store import Away, ObjectStore
+from labcore.runs.files.artifacts.object_store import ObjectStore
+from labcore.runs.files.storage import Away
 
 
 def deleted(path: Path) -> None:
@@ -23,7 +24,7 @@ def deleted(path: Path) -> None:
     """
     thing, unit = units.place(path), units.unit_with(path)
     store = object_store.opened()
-    if not (store and thing and unit):
+    if not (thing and unit):
         return
     changes.forget(thing)
     changes.set_changed(unit)

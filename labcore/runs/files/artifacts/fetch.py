@@ -21,8 +21,10 @@ from filelock import FileLock
 
 from labcore.runs.files import atomic
 from labcore.runs.files.artifacts import changes, manifest, object_store, units
-from labcore.runs.files.artifacts.manifest import Damaged, File, Manifest
-from labcore.runs.files.artifacts.object_store import Away, ObjectStore, each
+from labcore.runs.files.artifacts.manifest import File, Manifest
+from labcore.runs.files.artifacts.object_store import ObjectStore, each
+from labcore.runs.files.paths import CHECKPOINTS, LOG, PICTURES, START, VERSIONS, is_checkpoint
+from labcore.runs.files.storage import Away, Damaged
 
 FRESH_SECONDS = 2.0  # how long what the store has counts: pages ask many times in a second
 AWAY_SECONDS = 10.0
@@ -34,17 +36,8 @@ Answer = TypeVar("Answer")
 
 
 def bring(path: Path | str) -> Path:
-    """The file or folder at `path`, fetched where this home lacks it. What nobody has stays a path to nothing.
-
-    A path into another machine's home is found in this one, for checkpoints, bases and uploads.
-
-    Raises:
-        LabError: it is needed from the store, which is away or holds it damaged.
-        OSError: it cannot be written here.
-    """
+    """See `Storage.fetch`."""
     given, store = Path(path), object_store.opened()
-    if store is None:
-        return given
     path = _in_this_home(given)
     if thing := units.whole_with(path):
         _bring_whole(store, thing)
@@ -56,15 +49,10 @@ def bring(path: Path | str) -> Path:
 
 
 def there(path: Path | str, *, sure: bool = False) -> bool:
-    """Whether there is such a file or folder, here or published. Fetches nothing. A store that is away has nothing, but
-    where it is to be `sure`.
-
-    Raises:
-        LabError: the setting cannot be used; or, with `sure`, the store is away or holds it damaged.
-    """
+    """See `Storage.has`."""
     path, store = Path(path), object_store.opened()
-    if store is None or path.exists():
-        return path.exists()
+    if path.exists():
+        return True
     path = _in_this_home(path)
     thing, loose = units.whole_with(path), units.loose_with(path)
     if thing and units.folder(thing).exists():  # whole, but for what somebody took out of it
@@ -92,9 +80,9 @@ def checkpoints(run: str) -> list[str]:
     """The names of a run's published checkpoints; none where the store is away."""
     store = object_store.opened()
     try:
-        found = _asked(store, "checkpoints", run, lambda: _checkpoints(store, run)) if store else []
+        found = _asked(store, "checkpoints", run, lambda: _checkpoints(store, run))
         gone = {*changes.to_forget()} if found else ()
-        return [name for name in found if f"{run}/{units.CHECKPOINTS}/{name}" not in gone]
+        return [name for name in found if f"{run}/{CHECKPOINTS}/{name}" not in gone]
     except (Away, Damaged):
         return []
 
@@ -103,7 +91,7 @@ def files(run: str, kind: str) -> list[str]:
     """The names of a run's published files of a kind, `samples` or `lines`; none where the store is away."""
     store = object_store.opened()
     try:
-        found = list(_manifest(store, f"{run}/{kind}") or {}) if store else []
+        found = list(_manifest(store, f"{run}/{kind}") or {})
         return [] if found and f"{run}/{kind}" in changes.to_forget() else found
     except (Away, Damaged):
         return []
@@ -111,9 +99,8 @@ def files(run: str, kind: str) -> list[str]:
 
 def files_of(thing: str) -> Manifest:
     """The published files of a thing; none where it is not published or the store is away."""
-    store = object_store.opened()
     try:
-        return _manifest(store, thing) or {} if store else {}
+        return _manifest(object_store.opened(), thing) or {}
     except (Away, Damaged):
         return {}
 
@@ -126,9 +113,7 @@ def bring_run(run: str) -> None:
         LabError: the store is away; or it holds something damaged, once all else is here.
     """
     store, faults = object_store.opened(), []
-    if store is None:
-        return
-    for thing in (units.RUN, *units.PICTURES):
+    for thing in (units.RUN, *PICTURES):
         try:
             _bring_loose(store, f"{run}/{thing}")
         except Damaged as error:
@@ -141,10 +126,10 @@ def bring_log(run: str) -> Path:
     """The log of a run that no worker has now, with what workers elsewhere added to it; a path to nothing where there
     is none. A store that is away, or holds it damaged, adds nothing."""
     store, thing = object_store.opened(), f"{run}/{units.RUN}"
-    path = units.folder(thing) / units.LOG
+    path = units.folder(thing) / LOG
     with suppress(Away, Damaged):
-        published = (_manifest(store, thing) or {}).get(path.name) if store else None
-        if store and published and (not path.exists() or _continued(store, path, published)):
+        published = (_manifest(store, thing) or {}).get(path.name)
+        if published and (not path.exists() or _continued(store, path, published)):
             _bring_file(store, thing, (path, published))
     return path
 
@@ -163,18 +148,16 @@ def take_along(parent: str, step: str, run: str) -> None:
         LabError: the store is away.
     """
     store = object_store.opened()
-    if store is None:
-        return
-    origin = {f"{units.CHECKPOINTS}/{step}": "checkpoint/", units.RUN: ""}
+    origin = {f"{CHECKPOINTS}/{step}": "checkpoint/", units.RUN: ""}
     found: Manifest = {}
     for name, prefix in origin.items():
         files = manifest.read(store, f"{parent}/{name}") or {}
         for file, entry in files.items():
             if prefix or file == "spec.json":
-                store.copy(f"{parent}/{name}/{entry.sha256}", f"{run}/{units.START}/{entry.sha256}")
+                store.copy(f"{parent}/{name}/{entry.sha256}", f"{run}/{START}/{entry.sha256}")
                 found[f"{prefix}{file}"] = entry
     if "spec.json" in found and len(found) > 1:
-        manifest.write(store, f"{run}/{units.START}", found)
+        manifest.write(store, f"{run}/{START}", found)
 
 
 def _bring_whole(store: ObjectStore, thing: str) -> None:
@@ -205,10 +188,10 @@ def _bring_loose(store: ObjectStore, thing: str) -> None:
 
 def _continued(store: ObjectStore, path: Path, published: File) -> bool:
     """Whether a worker elsewhere may have added to a file that is here."""
-    if path.name not in (units.VERSIONS, units.LOG) or manifest.of_file(path) == published:
+    if path.name not in (VERSIONS, LOG) or manifest.of_file(path) == published:
         return False
     unit = units.unit_with(path)
-    return path.name == units.LOG or (unit is not None and changes.is_published(unit, store.begin()))
+    return path.name == LOG or (unit is not None and changes.is_published(unit, store.begin()))
 
 
 def _put_before(log: Path, fill: Callable[[Path], object]) -> None:
@@ -253,7 +236,7 @@ def _begin(store: ObjectStore, path: Path) -> None:
 def _bring_file(store: ObjectStore, thing: str, wanted: tuple[Path, File]) -> None:
     path, file = wanted
     _begin(store, path)
-    write = _put_before if path.name == units.LOG and path.exists() else atomic.write_file
+    write = _put_before if path.name == LOG and path.exists() else atomic.write_file
     try:
         write(path, lambda new: _get(store, thing, file, new))
     except Damaged:
@@ -278,9 +261,9 @@ def _manifest(store: ObjectStore, thing: str) -> Manifest | None:
 
 
 def _checkpoints(store: ObjectStore, run: str) -> list[str]:
-    found = map(PurePosixPath, store.names(f"{run}/{units.CHECKPOINTS}"))
+    found = map(PurePosixPath, store.names(f"{run}/{CHECKPOINTS}"))
     return sorted(path.parts[0] for path in found
-                  if path.parts[1:] == (manifest.NAME,) and units.is_checkpoint(path.parts[0]))
+                  if path.parts[1:] == (manifest.NAME,) and is_checkpoint(path.parts[0]))
 
 
 def _asked(store: ObjectStore, question: str, thing: str, ask: Callable[[], Answer]) -> Answer:

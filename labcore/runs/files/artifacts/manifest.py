@@ -13,17 +13,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from labcore.errors import LabError
 from labcore.runs.files.artifacts.object_store import ObjectStore
 from labcore.runs.files.artifacts.units import safe
+from labcore.runs.files.storage import Damaged
 from labcore.runs.files.untrusted import json_of
 
 NAME, FORMAT = "manifest.json", 1
 _CHUNK = 2**20
-
-
-class Damaged(LabError):
-    """What the store holds is not what was published."""
 
 
 @dataclass(frozen=True)

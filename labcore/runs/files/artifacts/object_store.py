@@ -18,15 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from labcore.errors import LabError, first_line, os_reason, quoted
 from labcore.runs.files import atomic
 from labcore.runs.files.artifacts.units import safe
 from labcore.runs.files.paths import check_writable, home
+from labcore.runs.files.storage import VARIABLE, Away, Item, Result, chosen
 
-VARIABLE = "RL_LAB_ARTIFACTS"
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
 MARKER, FORMAT = "rl-lab.json", 1
 SMALL = 64 * 2**20  # bytes of an object that is read as a whole
@@ -34,17 +34,6 @@ _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 5, 60, 2
 _LOGIN = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError",
           "TokenRetrievalError", "ProfileNotFound", "PermissionError", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 AT_ONCE = 8  # objects that are sent or fetched beside each other
-Result = TypeVar("Result")
-Item = TypeVar("Item")
-
-
-class Away(LabError):
-    """The store does not answer, or not to us: what is asked of it has to wait."""
-
-
-def chosen() -> str:
-    """`RL_LAB_ARTIFACTS`; empty where there is no object store."""
-    return os.environ.get(VARIABLE, "").strip()
 
 
 def shown(url: str) -> str:
@@ -66,20 +55,14 @@ def missing_package(url: str) -> str | None:
     return package if package and find_spec(package) is None else None
 
 
-def opened() -> ObjectStore | None:
-    """The store of this process; None where none is set.
-
-    Raises:
-        LabError: the setting cannot be used.
-    """
-    url = chosen()
-    return _opened(url, os.getpid()) if url else None
+def opened() -> ObjectStore:
+    """The store of this process. Raises LabError where the setting cannot be used."""
+    return _opened(chosen(), os.getpid())
 
 
 def check() -> None:
-    """Raise LabError where a store is set and cannot be used. Asks it."""
-    if store := opened():
-        store.begin()
+    """Raise LabError where the store cannot be used. Asks it."""
+    opened().begin()
 
 
 @cache

@@ -13,8 +13,6 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from filelock import FileLock
 
@@ -24,10 +22,11 @@ from labcore.runs.files import checkpoints as checkpoint_space
 from labcore.runs.files.artifacts import changes, deletion, manifest, object_store, units
 from labcore.runs.files.artifacts import units as things
 from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.manifest import Damaged, File, Manifest
-from labcore.runs.files.artifacts.object_store import Away, ObjectStore, each
-from labcore.runs.files.paths import home
+from labcore.runs.files.artifacts.manifest import File, Manifest
+from labcore.runs.files.artifacts.object_store import ObjectStore, each
+from labcore.runs.files.paths import CHECKPOINTS, PICTURES, START, home
 from labcore.runs.files.sizes import size as bytes_of
+from labcore.runs.files.storage import Away, Damaged, Publishing
 
 
 @dataclass
@@ -69,11 +68,10 @@ def now(path: Path) -> None:
     Raises:
         LabError: the setting cannot be used.
     """
-    store, unit = object_store.opened(), units.unit_with(path)
-    if store and unit:
+    if unit := units.unit_with(path):
         changed(path)
         with suppress(Away):  # it is not marked as published: the lab tries again, and says so
-            publish(store, unit)
+            publish(object_store.opened(), unit)
 
 
 def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: Sent) -> bool:
@@ -82,7 +80,7 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
     whole = _loose(store, f"{run}/{units.RUN}", lambda _: [root / name for name in units.LOOSE], add, sent)
     there = sent.checkpoints = _checkpoints(store, run, add) if sent.checkpoints is None else sent.checkpoints
     for _, path in checkpoint.local(root):
-        thing = f"{run}/{units.CHECKPOINTS}/{path.name}"
+        thing = f"{run}/{CHECKPOINTS}/{path.name}"
         if (sent.again or path.name not in there) and (sent_bytes := publish_thing(store, thing, sent.again)):
             there[path.name] = sent_bytes
         elif not add and checkpoint_space.is_dropped(path) and there[path.name] > bytes_of(path):
@@ -92,14 +90,14 @@ def _run(store: ObjectStore, run: str, marked: Container[int], add: bool, sent: 
     gone = [] if add else checkpoint.spare(found, marked=marked, most=checkpoint.ladder_bytes(root),
                                            best=checkpoint.best_here(root))
     for name in map(checkpoint.name_of, gone):
-        _delete(store, f"{run}/{units.CHECKPOINTS}/{name}")
+        _delete(store, f"{run}/{CHECKPOINTS}/{name}")
         del there[name]
-    for name in units.PICTURES:
+    for name in PICTURES:
         whole &= _loose(store, f"{run}/{name}", (root / name).glob, add, sent)
-    if (root / units.START).is_dir() and not there:
-        publish_thing(store, f"{run}/{units.START}")
+    if (root / START).is_dir() and not there:
+        publish_thing(store, f"{run}/{START}")
     elif there and sent.start and not add:
-        _delete(store, f"{run}/{units.START}")
+        _delete(store, f"{run}/{START}")
         sent.start = False
     return whole
 
@@ -108,12 +106,12 @@ def _checkpoints(store: ObjectStore, run: str, add: bool) -> dict[str, int]:
     """The published checkpoints of a run and their bytes. What a killed process left of others is deleted, unless
     another one may be publishing it just now."""
     found: dict[str, dict[str, int]] = {}
-    for name, size in store.names(f"{run}/{units.CHECKPOINTS}").items():
+    for name, size in store.names(f"{run}/{CHECKPOINTS}").items():
         folder, _, file = name.partition("/")
         found.setdefault(folder, {})[file] = size
     for name, files in found.items():
         if manifest.NAME not in files and not add:
-            _delete(store, f"{run}/{units.CHECKPOINTS}/{name}")
+            _delete(store, f"{run}/{CHECKPOINTS}/{name}")
     return {name: sum(files.values()) - files[manifest.NAME] for name, files in found.items() if manifest.NAME in files}
 
 
@@ -214,7 +212,7 @@ def _delete(store: ObjectStore, thing: str) -> None:
 def _stamp(unit: str) -> tuple[int, ...]:
     """What is another one when a file of the unit was written or deleted meanwhile."""
     root = units.folder(unit)
-    folders = [root, *(root / name for name in (units.CHECKPOINTS, *units.PICTURES) if units.is_run(unit))]
+    folders = [root, *(root / name for name in (CHECKPOINTS, *PICTURES) if units.is_run(unit))]
     files = [root / name for name in units.LOOSE] if units.is_run(unit) else []
     return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in (*folders, *files))
 
@@ -232,7 +230,7 @@ REST_SECONDS = 2.0  # between two looks at a unit: many small files are publishe
 Say = Callable[[str, str], object]  # a unit, and why it is not published; "" once it is
 
 
-class Publisher:
+class Publisher(Publishing):
     """A context in which what changes is published. Of `partial` runs, of which other machines have files that are not
     here, it only adds what the store lacks; where it `adds`, of all of them.
 
@@ -256,23 +254,12 @@ class Publisher:
         self._tries = 0  # that failed, since the last one that did not
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
-
     def open(self) -> None:
-        """Begin."""
-        if self._store:
-            changes.hear(self.add)
-            self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
-            self._thread.start()
+        changes.hear(self.add)
+        self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
-        """Publish no more; what is under way is cut off with the process."""
         if self._thread:
             changes.unhear(self.add)
             with self._going:
@@ -292,8 +279,6 @@ class Publisher:
 
         `wait` is asked a few times in a second.
         """
-        if not self._store:
-            return True
         with self._going:
             failed = self._tries
             self._hurried = True
@@ -306,7 +291,6 @@ class Publisher:
             return not self._changed and not self._busy
 
     def _work(self) -> None:
-        assert self._store
         while True:
             with self._going:
                 while not self._changed and not self._closed:

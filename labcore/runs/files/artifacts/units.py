@@ -20,16 +20,12 @@ import re
 from pathlib import Path
 
 from labcore.errors import LabError, quoted
-from labcore.runs.files.paths import home, is_id, is_run_id
+from labcore.runs.files.paths import BEST, CHECKPOINTS, LOG, PICTURES, START, STEP, VERSIONS, home, is_id, is_run_id
 
-RUN, CHECKPOINTS, START = "run", "checkpoints", "start"  # START: of a fork, until it has a checkpoint of its own
-VERSIONS, LOG = "versions.json", "worker.log"  # to which each worker of a run adds
-BEST = "best.json"  # which of its checkpoints is the best by its held-out rows
+RUN = "run"
 LOOSE = ("spec.json", VERSIONS, "columns.safetensors", LOG, BEST)
-PICTURES = ("samples", "lines")
-_STEP = r"step-\d{6,}"  # what the folder of a checkpoint is called
-_WHOLE = re.compile(rf"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:{CHECKPOINTS}/{_STEP}|{START}))(?:/.*)?")
-_INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{_STEP}(?:/.*)?")
+_WHOLE = re.compile(rf"(?P<thing>(?:base|uploads)/\w+|[^/]+/(?:{CHECKPOINTS}/{STEP}|{START}))(?:/.*)?")
+_INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{STEP}(?:/.*)?")
 
 
 def folder(thing: str) -> Path:
@@ -89,11 +85,6 @@ def unit_with(path: Path) -> str | None:
 def is_run(unit: str) -> bool:
     """Whether a unit is a run."""
     return "/" not in unit
-
-
-def is_checkpoint(name: str) -> bool:
-    """Whether the folder of a checkpoint is called so."""
-    return re.fullmatch(_STEP, name) is not None
 
 
 def safe(name: str) -> bool:

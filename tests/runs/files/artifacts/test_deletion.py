@@ -10,8 +10,8 @@ import pytest
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.artifacts import changes, deletion, manifest, object_store, publish
 from labcore.runs.files.artifacts.deletion import deleted
-from labcore.runs.files.artifacts.object_store import Away
 from labcore.runs.files.paths import run_folder
+from labcore.runs.files.storage import Away
 from tests.runs.files.artifacts.tools import RUN, objects, saved, store
 
 

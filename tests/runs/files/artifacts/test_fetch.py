@@ -14,8 +14,8 @@ from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files import uploads
 from labcore.runs.files.artifacts import fetch, manifest, publish
 from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.object_store import Away
 from labcore.runs.files.paths import run_folder
+from labcore.runs.files.storage import Away
 from tests.runs.files.artifacts.tools import RUN, objects, saved, store
 
 

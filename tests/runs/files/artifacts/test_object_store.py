@@ -8,7 +8,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs.files.artifacts import object_store, publish
-from labcore.runs.files.artifacts.object_store import Away
+from labcore.runs.files.storage import Away
 from tests.runs.files.artifacts.tools import RUN, objects, saved, store
 
 

@@ -8,9 +8,9 @@ import pytest
 from labcore.errors import LabError
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.artifacts import changes, deletion, fetch, manifest, object_store, publish
-from labcore.runs.files.artifacts.object_store import Away
 from labcore.runs.files.artifacts.publish import Publisher
 from labcore.runs.files.paths import run_folder
+from labcore.runs.files.storage import Away
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.workers.launcher import Launcher

@@ -8,11 +8,10 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files.artifacts import changes, fetch, object_store, publish
+from labcore.runs.files.artifacts import changes, fetch, publish
 from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.deletion import deleted
 from labcore.runs.files.artifacts.publish import Publisher
-from labcore.runs.files.paths import home, run_folder
+from labcore.runs.files.paths import run_folder
 from tests.runs.files.artifacts.tools import RUN, saved, store
 from tests.workers.tools import until
 
@@ -61,17 +60,6 @@ def test_a_wait_that_fails_leaves_the_publisher_at_its_usual_pace(folder, tmp_pa
         until(lambda: tries)
         time.sleep(0.3)
         assert len(tries) <= 2
-
-
-def test_without_a_store_nothing_is_noted_and_nothing_is_asked(monkeypatch):
-    monkeypatch.delenv("RL_LAB_ARTIFACTS")
-    monkeypatch.setattr(object_store, "ObjectStore", None)
-    with Publisher(lambda *_: None) as publisher:
-        saved(0)
-        deleted(run_folder(RUN))
-        assert publisher.flush() and publisher._thread is None
-    assert checkpoint.newest(run_folder(RUN))[0] == 0
-    assert not (home() / changes.FOLDER).exists()
 
 
 def test_a_fault_of_the_lab_itself_keeps_no_run_from_ending(monkeypatch, capsys):

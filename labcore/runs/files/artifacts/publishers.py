@@ -1,19 +1,23 @@
-"""Who publishes: each worker what its run makes, and a lab's server what its home has and the object store lacks."""
+"""Who publishes: each worker the files of its run; a lab's server, and the command `publish`, those that the object
+store lacks."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from labcore.errors import LabError
-from labcore.runs.files.artifacts import cache, changes, object_store, units
+from labcore.errors import LabError, quoted
+from labcore.runs.files import checkpoints
+from labcore.runs.files.artifacts import cache, changes, deletion, fetch, object_store, units
 from labcore.runs.files.artifacts.changes import changed
-from labcore.runs.files.artifacts.publish import Publisher, unpublished
-from labcore.runs.files.paths import home, run_folder
+from labcore.runs.files.artifacts.publish import Publisher, Sent, publish, unpublished
+from labcore.runs.files.paths import check_writable, home, run_folder
+from labcore.runs.files.storage import Away, Damaged
 from labcore.runs.store.rows import ACTIVE
 from labcore.runs.store.store import Store
-from labcore.workers.lifeline import Lifeline
+from labcore.runs.titles import with_ids
 
 CUT_SECONDS = 3.0  # what the end of a lab leaves for publishing, within the grace of its lifeline
 LOOK_SECONDS = 1.0  # while a run waits for its files to be sent
@@ -22,7 +26,7 @@ BACK = "All files of the run are in the object store."
 
 
 class OfWorker(Publisher):
-    """The publisher of a worker; what it has to say are events of the run. Does nothing without an object store.
+    """The publisher of a worker; what it has to say are events of the run.
 
     Raises:
         LabError: `RL_LAB_ARTIFACTS` cannot be used.
@@ -32,20 +36,34 @@ class OfWorker(Publisher):
         super().__init__(self._log)
         self._runs = store
 
-    def complete(self, run_id: str, lifeline: Lifeline) -> None:
-        """Publish all that the run has before its end is said; what cannot be published now, an event says. No fault
-        of this keeps the end from being said."""
+    def begin(self, run_id: str, step: int) -> None:
+        """Where the store holds something damaged, the run continues without that: a checkpoint is checked when it is
+        fetched."""
+        self.live.add(run_id)
+        self.partial.add(run_id)
+        try:
+            fetch.bring_run(run_id)
+        except Away:
+            if step and not checkpoints.local(run_folder(run_id)):
+                raise
+        except Damaged as error:  # pictures or notes, without which the run learns the same
+            print(error, file=sys.stderr, flush=True)
+        else:
+            self.partial.remove(run_id)
+
+    def complete(self, run_id: str, cut: Callable[[], bool]) -> None:
+        """What cannot be published now, an event says. No fault of this keeps the end from being said."""
         self.live.discard(run_id)
         try:
             changed(run_folder(run_id))
-            if not self._flushed(run_id, lifeline) and run_id not in self.said:
+            if not self._flushed(run_id, cut) and run_id not in self.said:
                 self._log(run_id, "its end did not wait until all of them were sent")
-            if not lifeline.cut:
+            if not cut():
                 cache.trim(lambda: active(self._runs))  # what is beyond the bound can go another time
         except (LabError, OSError) as error:
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
 
-    def _flushed(self, run_id: str, lifeline: Lifeline) -> bool:
+    def _flushed(self, run_id: str, cut: Callable[[], bool]) -> bool:
         """Whether all of the run was sent before it was asked to stop, or the lab ended."""
         begun = looked = time.monotonic()
 
@@ -60,7 +78,7 @@ class OfWorker(Publisher):
                         return False
                 except LabError as error:  # the store of runs has a fault: the files can be sent all the same
                     print(f"{run_id}: {error}", file=sys.stderr, flush=True)
-            return not lifeline.cut or now - begun < CUT_SECONDS
+            return not cut() or now - begun < CUT_SECONDS
 
         return self.flush(wait)
 
@@ -98,13 +116,12 @@ class OfLab(Publisher):
 
     def open(self) -> None:
         super().open()
-        if self._store:
-            going = active(self._runs)
-            for unit in unpublished(self._store):
-                if unit not in going:
-                    self.add(unit)
-            for thing in changes.to_forget():
-                self.add(thing)
+        going = active(self._runs)
+        for unit in unpublished(self._store):
+            if unit not in going:
+                self.add(unit)
+        for thing in changes.to_forget():
+            self.add(thing)
 
     def _done(self, unit: str) -> None:
         """Say it of a run whose worker had to say that it is not published."""
@@ -123,3 +140,22 @@ class OfLab(Publisher):
 def active(store: Store) -> set[str]:
     """The runs that a process has or will have."""
     return {row.id for row in store.runs(*ACTIVE)}
+
+
+def by_hand(runs: Store, chosen: Sequence[str], again: bool) -> Iterator[str]:
+    """See `Storage.publish`."""
+    check_writable()
+    target = object_store.opened()
+    going = active(runs)
+    for run in chosen:
+        if not units.is_run(run) or units.unit_with(units.folder(run)) != run or not units.folder(run).is_dir():
+            raise LabError(f"This machine has no files of a run {quoted(run)}: publish it where it was made.")
+        if run in going:
+            raise LabError(f"The run {run} is going or waits: its worker publishes it.")
+    deletion.clear(target)
+    wanted = [unit for unit in chosen or unpublished(target) if unit not in going]
+    for unit, named in zip(wanted, with_ids(runs, wanted), strict=True):
+        publish(target, unit, add=True, sent=Sent(again=again))
+        yield f"{named} is published."
+    if not wanted:
+        yield f"All that this machine has is in {target.url}."
