@@ -1,0 +1,42 @@
+"""The stages of a training step, which a loop yields so that it can be watched from outside.
+
+A loop computes what is learnt and its numbers. It waits at every stage, and whoever consumes it may look at the
+session there: see `probes.pictures`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from labcore.llm.experience import Batch
+from labcore.llm.probes.token_records import Met
+from labcore.llm.rollout import Rollout
+from labcore.runs.spec.session import Record
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The batch of the step is complete, and no update has been made on it."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Updated:
+    """One update has been made, on the prompts with the indices `part` (N,), whose tokens it has `met`."""
+
+    part: Tensor
+    met: Met
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """All updates of the step are made, and `rollout` has its advantages. What the run learns beside its networks is
+    as it was during the updates."""
+
+    rollout: Rollout
+
+
+Stage = Collected | Updated | Learnt | Record | None  # a Record ends a step; None: live knobs may change here
