@@ -6,15 +6,19 @@ session there: see `probes.pictures`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from labcore.llm.experience import Batch
 from labcore.llm.probes.token_records import Met
 from labcore.llm.rollout import Rollout
+from labcore.llm.session import LlmSession
 from labcore.runs.spec.session import Record
 
+# ---------------------------------------------------------------- of a loop that samples what it learns from
 
 @dataclass(frozen=True)
 class Collected:
@@ -39,4 +43,22 @@ class Learnt:
     rollout: Rollout
 
 
-Stage = Collected | Updated | Learnt | Record | None  # a Record ends a step; None: live knobs may change here
+# ---------------------------------------------------------------- of a loop that learns from given completions
+
+@dataclass(frozen=True)
+class Ready:
+    """The update of the step has not been made. `due`: its pictures are to be made with it, not only when somebody
+    asks for them."""
+
+    due: bool
+
+
+@dataclass(frozen=True)
+class Taught:
+    """The update is made; `samples` makes the pictures of what it learned from, as JSON."""
+
+    samples: Callable[[LlmSession], dict[str, Any]]
+
+
+# A Record ends a step. At None live knobs may change.
+Stage = Collected | Updated | Learnt | Ready | Taught | Record | None

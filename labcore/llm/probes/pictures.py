@@ -6,12 +6,12 @@ the same weights. Besides pictures it adds the one metric that compares the samp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from labcore.llm.experience import Batch
-from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
+from labcore.llm.loops.stages import Collected, Learnt, Ready, Stage, Taught, Updated
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.budget import LINE, SAMPLES
 from labcore.llm.probes.token_records import StepTokens
@@ -23,26 +23,35 @@ from labcore.runs.spec.session import Pictures, Record
 def beside(session: LlmSession, stages: Iterator[Stage]) -> Iterator[Record | None]:
     """The records of a loop with the pictures of their steps, on the clock of the probes; None where the loop says so.
     """
-    step: StepPictures | None = None
+    step: OnlinePictures | GivenPictures | None = None
     session.probes.begin()
     for stage in stages:
-        match stage:
-            case Collected(batch):
-                step = StepPictures(session, batch)
-            case Updated(part, met) if step:
+        match stage, step:
+            case Collected(batch), _:
+                step = OnlinePictures(session, batch)
+            case Ready(due), _:
+                step = GivenPictures(session, due)
+            case Updated(part, met), OnlinePictures():
                 step.tokens.take(part, met)
-            case Learnt(rollout) if step:
+            case Learnt(rollout), OnlinePictures():
                 step.draw(rollout)
-            case Record():
+            case Taught(samples), GivenPictures():
+                step.draw(samples)
+            case Record(), _:
                 record = step.added_to(stage) if step else stage
                 session.probes.end()
                 yield record
                 session.probes.begin()
-            case None:
+            case None, _:
                 yield None
 
 
-class StepPictures:
+def as_it_is(session: LlmSession) -> LlmSession:
+    """A copy for who looks later: by then knobs, and what the run learns beside its networks, may have changed."""
+    return replace(session, knobs=dict(session.knobs), notes=[])
+
+
+class OnlinePictures:
     """The pictures of one online step. Made where its batch is complete: what compares the policy before the updates
     with the policy after them begins here."""
 
@@ -61,8 +70,7 @@ class StepPictures:
         if self.due.line and self.before is not None:
             with self.session.probes.spend(LINE, self.session.step):
                 self.line = view.line(self.session, rollout, self.before["policy"])
-        # Knobs, and what the run learns beside its networks, may change before somebody looks.
-        self.session = replace(self.session, knobs=dict(self.session.knobs), notes=[])
+        self.session = as_it_is(self.session)
 
     def added_to(self, record: Record) -> Record:
         """The record of the step with its pictures."""
@@ -94,3 +102,29 @@ class StepPictures:
 
     def _groups(self, most: int = view.GROUPS) -> dict[str, Any]:
         return view.groups(self.session, self.batch.batch, self.rollout, self.tokens, most)
+
+
+class GivenPictures:
+    """The pictures of one step that learns from given completions. Made before its update."""
+
+    def __init__(self, session: LlmSession, due: bool) -> None:
+        self.session, self.due = session, due and view.on(session)
+        self.before = view.kept(session) if view.on(session) else None
+        self.watching = watched.timed(session) if self.due and view.watching(session) else None
+        self.samples: dict[str, Any] | None = None
+
+    def draw(self, samples: Callable[[LlmSession], dict[str, Any]]) -> None:
+        """Make the pictures where they are due, and keep what they need where they are not."""
+        self.make = samples
+        if self.due:
+            self.samples = samples(self.session) | watched.completed(self.session, self.watching)
+        self.session = as_it_is(self.session)
+
+    def added_to(self, record: Record) -> Record:
+        """The record of the step with its pictures."""
+        look = None if self.due or not view.on(self.session) else self.look
+        return replace(record, samples=self.samples, look=look)
+
+    def look(self) -> Pictures:
+        """The samples of a step that were not due."""
+        return self.make(self.session) | watched.looked(self.session, self.before), None
