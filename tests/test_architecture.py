@@ -109,7 +109,8 @@ def test_the_path_to_the_loss_is_the_stack_of_a_step():
 
 @pytest.mark.parametrize("algorithm, loss", [
     ("ppo", "labcore.llm.objective:loss"), ("grpo", "labcore.llm.objective:loss"),
-    ("dpo", "labcore.llm.preference_objective:loss"), ("sft", "labcore.maths.supervised:nll")])
+    ("dpo", "labcore.llm.preference_objective:loss"), ("sft", "labcore.maths.supervised:nll"),
+    ("reward_model", "labcore.maths.reward_model:bradley_terry")])
 def test_from_a_loop_to_its_loss_there_are_two_calls(algorithm, loss):
     """Retries, probes, pictures and progress reports are wrapped around the loop, or stand beside it."""
     loop = KINDS["llm"].loops[KINDS["llm"].algorithms[algorithm].loop]
