@@ -13,7 +13,7 @@ from labcore.catalog.choices import AGGREGATION, PREFERENCE_LOSS, SFT_LOSS
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, reward_model, sft
 from labcore.llm.nets.forward import layers_of
-from labcore.llm.nets.micro_batches import Room, micro_batches
+from labcore.llm.nets.micro_batches import Room, attempts, micro_batches
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes.token_records import Met
 from labcore.llm.probes.watched import apart
@@ -221,6 +221,16 @@ def test_a_batch_that_would_fit_by_far_is_halved_too(monkeypatch):
     sizes = short_of_memory(monkeypatch, online, after=0)
     online.update(started, rollout)
     assert sizes == [2, 2, 1]
+
+
+def test_another_error_is_not_tried_again():
+    started, tried = session("grpo"), []
+    with pytest.raises(ValueError, match="another"):
+        for attempt in attempts(started):
+            with attempt:
+                tried.append(attempt)
+                raise ValueError("another")
+    assert len(tried) == 1 and started.halvings == 0
 
 
 class ShortOnce(torch.autograd.Function):
