@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
-from pathlib import Path
+import sys
+from collections.abc import Callable
 from pkgutil import resolve_name
+from types import FrameType
 
 import pytest
 
@@ -16,6 +17,7 @@ from labcore.runs.spec.session import Session
 from labcore.runs.store import columns, schema
 from labcore.runs.store.rows import EVENTS
 from tests.imports import ROOT, imported
+from tests.llm.tools import records, session
 
 TEXT = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 
@@ -78,19 +80,42 @@ def test_the_events_are_those_that_can_be_logged():
     assert told == EVENTS
 
 
-def test_each_step_of_the_path_to_the_loss_names_the_next():
+def calls(loop: str, function: str, run: Callable[[], object]) -> list[str]:
+    """The functions of the engine on the stack while `run` first calls `function`, from `loop` on: "module:name"."""
+    target, stack = resolve_name(function).__code__, []
+
+    def seen(frame: FrameType | None, event: str, argument: object) -> None:
+        if event == "call" and not stack and frame is not None and frame.f_code is target:
+            while frame is not None:
+                stack.append(f"{frame.f_globals['__name__']}:{frame.f_code.co_name}")
+                frame = frame.f_back
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return [name for name in stack[stack.index(loop)::-1] if name.startswith("labcore.")]
+
+
+def test_the_path_to_the_loss_is_the_stack_of_a_step():
     path = [names(line)[0] for line in section("From a row to its loss").splitlines() if re.match(r"\d\. ", line)]
-    assert len(path) <= 4, "at most three hops"
     ppo = KINDS["llm"].algorithms["ppo"]
-    assert ppo in resolve_name(path[0])
-    assert KINDS["llm"].loops[ppo.loop].partition(":")[0] == path[1].partition(":")[0]
-    for here, there in pairwise(path[1:-1]):
-        module, _, function = there.rpartition(":")
-        source = Path(resolve_name(here.partition(":")[0]).__file__).read_text("utf-8")
-        assert callable(resolve_name(there)) and f"{module.rpartition('.')[2]}.{function}(" in source
-    family, _, choice = path[-1].rpartition(":")
-    assert callable(resolve_name(path[-1])) and ppo.knob("surrogate").default == choice
-    assert family.endswith("surrogates")
+    assert ppo in resolve_name(names(section("From a row to its loss"))[0])
+    assert path[0] == KINDS["llm"].loops[ppo.loop]
+    assert path[-1] == f"labcore.maths.surrogates:{ppo.knob('surrogate').default}"
+    assert calls(path[0], path[-1], lambda: records(session("ppo", steps=1))) == path
+
+
+@pytest.mark.parametrize("algorithm, loss", [
+    ("ppo", "labcore.llm.objective:loss"), ("grpo", "labcore.llm.objective:loss"),
+    ("dpo", "labcore.llm.preference_objective:loss"), ("sft", "labcore.maths.supervised:nll"),
+    ("reward_model", "labcore.maths.reward_model:bradley_terry")])
+def test_from_a_loop_to_its_loss_there_are_two_calls(algorithm, loss):
+    """Retries, probes, pictures and progress reports are wrapped around the loop, or stand beside it."""
+    loop = KINDS["llm"].loops[KINDS["llm"].algorithms[algorithm].loop]
+    path = calls(loop, loss, lambda: records(session(algorithm, steps=1)))
+    assert len([name for name in path if name != "labcore.maths.call:call"]) - 1 == 2
 
 
 def test_the_files_of_a_run_have_these_names():

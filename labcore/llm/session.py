@@ -270,7 +270,8 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
-        records = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
         if held_of(self.task):
             records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
         self._begin_step()
@@ -294,8 +295,7 @@ class LlmSession:
             self.standing.append(text)
 
     def _take_notes(self) -> list[str]:
-        """The notes of the next record: what is true of the whole run and was not said before, then those of its step.
-        """
+        """The notes of the next record: those of the whole run that were not said before, then those of its step."""
         fresh = [text for text in self.standing if text not in self.said]
         taken, self.notes = [*fresh, *self.notes], []
         self.said = [*self.said, *fresh]

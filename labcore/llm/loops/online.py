@@ -1,4 +1,11 @@
-"""The online loop: collect a batch, learn from it, again. One loop for every online algorithm."""
+"""The online loop, one for every online algorithm: collect a batch, and for each update on it give credit, take the
+gradient of the loss, and step.
+
+    collect → for each update: credit → L(θ) → ∂L/∂θ → θ ← optimizer(θ, ∂L/∂θ)
+
+`run` is this line. L is `objective.loss`, collecting is `experience.collect`, credit is `rollout.credit`. Pictures are
+made outside, at the stages that `run` yields.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +20,14 @@ from torch import Tensor
 
 from labcore.catalog import choices
 from labcore.llm import early_stopping, objective
-from labcore.llm.experience import Batch, collect
+from labcore.llm.experience import collect
 from labcore.llm.generation import policy_logprobs_and_entropy
+from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
-from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import CRITIC, POLICY
-from labcore.llm.probes import view, watched
-from labcore.llm.probes.budget import LINE, SAMPLES
-from labcore.llm.probes.token_records import Met, StepTokens
+from labcore.llm.probes.token_records import Met
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.llm.vllm_sampler import sampler_of
@@ -31,70 +37,36 @@ from labcore.maths.schedules import adaptive_kl
 from labcore.maths.surrogates import value_loss
 from labcore.maths.weights import entropy_floor
 from labcore.runs.spec.activity import part_of
-from labcore.runs.spec.session import Pictures, Record
+from labcore.runs.spec.session import Record
 
 
-def run(session: LlmSession) -> Iterator[Record | None]:
-    """Yield a Record per batch, and None between the updates of one batch."""
+def run(session: LlmSession) -> Iterator[Stage]:
+    """Yield a Record per batch, None between the updates of one batch, and the other stages of a step."""
     with sampler_of(session):
-        yield from _steps(session)
-
-
-def _steps(session: LlmSession) -> Iterator[Record | None]:
-    while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have stopped early
-        session.probes.begin()
-        tape = Tape() if _begins_whole(session.knobs) else None
-        batch = collect(session, tape)
-        due = view.due(session)
-        before = view.kept(session, due.line) if view.on(session) else None
-        watching = watched.timed(session) if due.samples else None
-        measured: list[dict[str, float]] = []
-        tokens, moves = StepTokens(batch.rollout), session.moves
-        parts = list(parts_of(session, len(batch.rollout.prompts)))
-        for place, part in enumerate(parts, 1):
-            if measured:
-                yield None
-            session.share_done = len(measured) / updates_of(session.knobs)
-            with part_of(f"update {place} of {len(parts)}"):
-                rollout = credit(session.in_force, batch.rollout)
-                measured.append(update(session, rollout.select(part), met := tokens.next(), tape,
-                                       session.moves == moves))
-            tape = None  # its products are used up
-            tokens.take(part, met)
-        session.say_no_signal(session.moves == moves)
-        session.step += 1
-        rollout = credit(session.in_force, batch.rollout)
-        metrics = batch.metrics | _means(measured) | {"updates": session.updates, "num_tokens": session.tokens}
-        metrics["sampling/logp_difference"] = tokens.difference()
-        session.finished_because = early_stopping.reason(session, metrics)
-        samples = _samples(session, batch, rollout, tokens, watching)
-        line = _line(session, rollout, before) if due.line else None
-        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
-        metrics |= learn_numbers(session, rollout, metrics["kl"])  # for the next step: what is looked at is of this one
-        session.probes.end()
-        yield Record(session.step, session.tokens, metrics, samples=samples, line=line, look=partial(
-            _look, as_it_is, batch, rollout, tokens, before, samples is not None, line is not None)
-            if view.on(session) else None)
-
-
-def _samples(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens,
-             watching: watched.Before | None) -> dict[str, Any] | None:
-    """The samples of the step just made where they are due; before the first ones of a large network some groups."""
-    if watching:
-        with session.probes.spend(SAMPLES, session.step):
-            shown = view.groups(session, batch.batch, rollout, tokens)
-        return shown | watched.completed(session, watching)
-    if most := view.groups_at_first(session, len(rollout.prompts)):
-        with session.probes.spend(SAMPLES):
-            return view.groups(session, batch.batch, rollout, tokens, most)
-    return None
-
-
-def _line(session: LlmSession, rollout: Rollout, before: Mapping[str, Tensor] | None) -> dict[str, Any] | None:
-    if before is None:
-        return None
-    with session.probes.spend(LINE, session.step):
-        return view.line(session, rollout, before["policy"])
+        while session.step < session.spec.steps and not session.finished_because:  # a resumed run may be over
+            tape = Tape() if _begins_whole(session.knobs) else None
+            batch = collect(session, tape)
+            yield Collected(batch)
+            updates, moves = list[dict[str, float]](), session.moves
+            for part in (parts := list(parts_of(session, len(batch.rollout.prompts)))):
+                if updates:
+                    yield None
+                session.share_done = len(updates) / updates_of(session.knobs)
+                rollout, met = credit(session.in_force, batch.rollout).select(part), Met()
+                for attempt in attempts(session):  # once more in smaller micro-batches where memory is short
+                    with attempt, part_of(f"update {len(updates) + 1} of {len(parts)}"):
+                        measured = gradients(session, rollout, met, tape, session.moves == moves)
+                updates.append(measured | step(session, measured))
+                tape = None  # its products are used up
+                yield Updated(part, met)
+            session.say_no_signal(session.moves == moves)
+            session.step += 1
+            rollout = credit(session.in_force, batch.rollout)
+            metrics = batch.metrics | _means(updates) | {"updates": session.updates, "num_tokens": session.tokens}
+            session.finished_because = early_stopping.reason(session, metrics)
+            yield Learnt(rollout)
+            metrics |= learn_numbers(session, rollout, metrics["kl"])
+            yield Record(session.step, session.tokens, metrics)
 
 
 def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
@@ -110,19 +82,6 @@ def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str,
     session.kl_factor = adaptive_kl(factor, kl, knobs["adaptive_kl_target"], knobs["adaptive_kl_horizon"],
                                     len(rollout.ids))
     return {"beta": knobs["beta"] * factor}
-
-
-def _look(session: LlmSession, batch: Batch, rollout: Rollout, tokens: StepTokens, before: Mapping[str, Tensor] | None,
-          has_samples: bool, has_line: bool) -> Pictures:
-    """The samples and the line of a step that were not due; without the parameters before it only what needs none, and
-    of a large network only that either. It is paid for: the next looks wait longer."""
-    with session.probes.spend(SAMPLES):
-        samples = None if has_samples else view.groups(session, batch.batch, rollout, tokens)
-    if before is None or view.limited(session):
-        return samples, None
-    if samples is not None:
-        samples["watched"] = watched.afterwards(session, before)
-    return samples, None if has_line else view.line(session, rollout, before["policy"])
 
 
 def parts_of(session: LlmSession, prompts: int) -> Iterator[Tensor]:
@@ -148,15 +107,14 @@ def _begins_whole(knobs: Mapping[str, Any]) -> bool:
 
 def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,
            fresh: bool = False) -> dict[str, float]:
-    """One optimizer update of the policy (and of the critic, where there is one) on `rollout`; what it measured.
+    """One optimizer update on `rollout` outside of a run, as `run` makes it; what it measured.
 
     `fresh`: the policy's weights are still those that sampled `rollout`.
     """
-    measured = gradients(session, rollout, met, tape, fresh)
+    measured = retried(gradients)(session, rollout, met, tape, fresh)
     return measured | step(session, measured)
 
 
-@retried
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
               tape: Tape | None = None, fresh: bool = False) -> dict[str, float]:
     """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
@@ -165,34 +123,37 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     there is of each token. `tape` is that of the sampling of `rollout` by the policy as it is now. Where the policy is
     the one that sampled (`fresh`) the log-probs of this very pass are the old ones, so that its ratios are exactly 1.
     """
-    knobs, totals = session.in_force, totals_of(session, rollout)
-    measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
-    losses, value_losses, seen = [], [], []
-    if met:
-        met.clear()
+    knobs, totals, met = session.in_force, totals_of(session, rollout), met or Met()
+    losses, value_losses, ratios = [], [], []
+    met.clear()  # of an attempt for which memory was short
     for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
         part = rollout.slice(prompts, rows)
         if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
             tape = None
-        with precision(session.policy, knobs["dtype"]):
-            logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure,
-                                          met.norms_of(part.ids) if met else None, tape)
+        logprobs, entropy = _seen(session, part, met, tape)
         if fresh:
             part = part.met_by_sampler(logprobs)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
-        if met:
-            met.see(logprobs, entropy)
         loss.backward()
         losses.append(loss.item())
-        seen.append((logprobs.detach(), ratio.detach(), entropy.detach()))
+        ratios.append(ratio.detach())
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
-    logprobs, ratio, entropy = (torch.cat(column) for column in zip(*seen, strict=True))
     if fresh:
-        rollout = rollout.met_by_sampler(logprobs)
-    measured = objective.measures(knobs, rollout, logprobs, ratio, entropy, totals.entropy_floor)
+        rollout = rollout.met_by_sampler(met.logprobs)
+    measured = objective.measures(knobs, rollout, met.logprobs, torch.cat(ratios), met.entropy, totals.entropy_floor)
     measured["loss"] = sum(losses)
     return measured if session.critic is None else measured | _of_critic(rollout, value_losses)
+
+
+def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
+    """The policy's log-prob of each token of `part`, and the entropy before it, which `met` takes down. (B, T) nats"""
+    knobs = session.knobs
+    measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
+    with precision(session.policy, knobs["dtype"]):
+        logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape)
+    met.see(logprobs, entropy)
+    return logprobs, entropy
 
 
 def _of_critic(rollout: Rollout, losses: Sequence[float]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,67 +12,59 @@ from torch import Tensor
 
 from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.evaluation import evaluate
-from labcore.llm.generation import Generated, chosen
+from labcore.llm.evaluation import Evaluation, evaluate
+from labcore.llm.generation import chosen
+from labcore.llm.loops.stages import Ready, Stage, Taught
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, precision
-from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.networks import POLICY, REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
-from labcore.llm.probes import view, watched
+from labcore.llm.probes import view
 from labcore.llm.probes.token_records import Met, given
 from labcore.llm.rendering import Ids, encode_answers
-from labcore.llm.rewards import Rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
 from labcore.maths.preferences import likelihood, reference_point
 from labcore.runs.spec.activity import part_of
-from labcore.runs.spec.session import Pictures, Record
-from labcore.tasks.task import Pair, Problem, Single
+from labcore.runs.spec.session import Record
+from labcore.tasks.task import Pair, Single
 
 SHOWN = 16  # pairs in the sample view
-Seen = tuple[list[Problem], Generated, Rewards]  # completions that were sampled and scored at a step
 
 
-def run(session: LlmSession) -> Iterator[Record | None]:
-    """Yield a Record per update. Where the pairs are not the policy's own samples of this step, it is measured by
-    sampling every so many steps; the first record carries the measurement of the base, before the update.
+def run(session: LlmSession) -> Iterator[Stage]:
+    """Yield a Record per update, and the stages before it. Where the pairs are not the policy's own samples of this
+    step, it is measured by sampling every so many steps; the first record carries the measurement of the base, before
+    the update.
     """
     prepare(session)
     while session.step < session.spec.steps:
-        session.probes.begin()
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
-        found = next_pairs(session)
+        found, met = next_pairs(session), Met()
         measured = (session.step + 1) % int(session.knobs.get("eval_every", session.step + 2)) == 0
-        due = view.on(session) and (evaluation is not None or measured or view.samples_due(session.step + 1))
-        before = view.kept(session) if view.on(session) else None
-        watching = watched.timed(session) if due and view.watching(session) else None
-        metrics, samples = update(session, found, Met())
+        yield Ready(evaluation is not None or measured or view.samples_due(session.step + 1))
+        for attempt in attempts(session):  # once more in smaller micro-batches where memory is short
+            with attempt:
+                taken = gradients(session, found, met)
+        metrics = step(session, found, taken)
         session.step += 1
         if evaluation is None and measured:
             evaluation = evaluate(session)
         metrics |= found.metrics | (evaluation.metrics if evaluation else {})
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
-        samples |= {"step": session.step}
-        seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
-        if due:
-            samples |= _groups(session, seen) | watched.completed(session, watching)
-        session.probes.end()
-        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
-        yield Record(session.step, session.tokens, metrics, samples=samples if due else None,
-                     look=None if due or not view.on(session) else partial(_look, as_it_is, samples, seen, before))
+        yield Taught(partial(_samples, found=found, taken=taken, met=met, evaluation=evaluation))
+        yield Record(session.step, session.tokens, metrics)
 
 
-def _groups(session: LlmSession, seen: Seen | None) -> dict[str, Any]:
-    return view.sampled_groups(session, *seen) if seen else {}
-
-
-def _look(session: LlmSession, samples: dict[str, Any], seen: Seen | None,
-          before: Mapping[str, Tensor] | None) -> Pictures:
-    """The samples of a step that were not due, without an evaluation."""
-    return samples | _groups(session, seen) | watched.looked(session, before), None
+def _samples(session: LlmSession, found: Pairs, taken: Taken, met: Met,
+             evaluation: Evaluation | None) -> dict[str, Any]:
+    """The pairs of a step token by token, and the completions that it sampled, if any."""
+    seen = (evaluation.problems, evaluation.generated, evaluation.rewards) if evaluation else found.sampled
+    groups = view.sampled_groups(session, *seen) if seen else {}
+    return shown(session, found, taken, met) | {"step": session.step} | groups
 
 
 def encode(session: LlmSession, pairs: list[Pair]) -> tuple[Prompts, Completions]:
@@ -99,11 +91,14 @@ def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, 
     return prompts, completions, torch.tensor(labels, device=session.device)
 
 
-def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One update on pairs. Returns its metrics and the pairs for the sample view, with their tokens where it has `met`.
-    """
-    knobs = session.knobs
-    taken = gradients(session, found, met)
+def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+    """One update on pairs outside of a run, as `run` makes it. Returns its metrics and the pairs to show."""
+    taken = retried(gradients)(session, found, met)
+    return step(session, found, taken), shown(session, found, taken, met)
+
+
+def step(session: LlmSession, found: Pairs, taken: Taken) -> dict[str, float]:
+    """One optimizer step on the gradient that the policy holds; the metrics of the update."""
     if found.sampled is None:  # else they were counted when they were sampled
         session.tokens += taken.tokens
     rate = session.rate(POLICY)
@@ -111,15 +106,21 @@ def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[d
     session.updates += 1
     metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": rate, "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
-    sides, beta = taken.sides, knobs["beta"]
+    return metrics | (_single_metrics if found.singles else _pair_metrics)(taken.sides, session.knobs["beta"])
+
+
+def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> dict[str, Any]:
+    """The pairs of an update for the sample view, with their tokens where it has `met`; single completions have none.
+    """
+    beta = session.knobs["beta"]
     if found.singles:
-        return metrics | _single_metrics(sides, beta), {"pairs": [], "beta": beta}
-    shown = _shown(found.pairs, sides, beta)
-    for pair, asked in zip(shown["pairs"], found.pairs if met else (), strict=False):
+        return {"pairs": [], "beta": beta}
+    pairs = _shown(found.pairs, taken.sides, beta)
+    for pair, asked in zip(pairs["pairs"], found.pairs if met else (), strict=False):
         pair |= session.rendering.shown(asked)
-    for row, side in enumerate(given(met, session, taken.completions, 2 * len(shown["pairs"])) if met else ()):
-        shown["pairs"][row // 2][("chosen", "rejected")[row % 2]] |= side
-    return metrics | _pair_metrics(sides, beta), shown
+    for row, side in enumerate(given(met, session, taken.completions, 2 * len(pairs["pairs"])) if met else ()):
+        pairs["pairs"][row // 2][("chosen", "rejected")[row % 2]] |= side
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,6 @@ class Taken:
         return int(self.completions.mask.sum())
 
 
-@retried
 @part_of("update")
 def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Taken:
     """Leave the gradient of the loss on pairs in the policy, before any step.

@@ -18,7 +18,7 @@ from labcore.errors import LabError
 from labcore.llm.drawing import LABELLED, in_epochs, next_rows
 from labcore.llm.loops.preference import encode
 from labcore.llm.nets.critic import Critic
-from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.nets.scorer import last_values, scores
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.pairs import next_pairs, of_problems, prepare
@@ -40,7 +40,11 @@ def run(session: LlmSession) -> Iterator[Record | None]:
     prepare(session)
     known, held_out = split(session)
     while session.step < session.spec.steps:
-        metrics = update(session, _batch(session, known))
+        pairs = _batch(session, known)
+        for attempt in attempts(session):  # once more in smaller micro-batches where memory is short
+            with attempt:
+                measured = gradients(session, pairs)
+        metrics = step(session, *measured)
         session.step += 1
         samples = None
         last = session.step == session.spec.steps and bool(held_of(session.task))
@@ -124,9 +128,13 @@ def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:
     return pairs[spare:] + next_rows(session, partial(draw, session.labelled), own, source=LABELLED) if own else pairs
 
 
-def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
-    """One update on pairs; what it measured before it."""
-    loss, sides, tokens = gradients(session, pairs)
+def update(session: LlmSession, pairs: list[Pair]) -> dict[str, float]:
+    """One update on pairs outside of a run, as `run` makes it; what it measured before it."""
+    return step(session, *retried(gradients)(session, pairs))
+
+
+def step(session: LlmSession, loss: float, sides: Tensor, tokens: int) -> dict[str, float]:
+    """One optimizer step on the gradient that the reward model holds; what is logged of the update."""
     session.tokens += tokens
     rate = session.rate(REWARD_MODEL)
     norm = session.optimise(REWARD_MODEL, rate, loss)
@@ -135,7 +143,6 @@ def update(session: LlmSession, pairs: list[Pair]) -> dict[str, Any]:
             "mean_reward": float(sides.mean()), **_agreement(sides)}
 
 
-@retried
 @part_of("update")
 def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, int]:
     """Leave the gradient of the loss on pairs in the reward model. The loss, the scores of both sides, (N, 2), and how

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,28 @@ from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import Evaluation, evaluate
+from labcore.llm.loops.stages import Ready, Stage, Taught
 from labcore.llm.nets.forward import at_tokens, precision
-from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.networks import POLICY
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.token_records import Met, given
-from labcore.llm.rendering import encode_examples
+from labcore.llm.rendering import Examples, encode_examples
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.runs.spec.activity import part_of
-from labcore.runs.spec.session import Pictures, Record
+from labcore.runs.spec.session import Record
 from labcore.tasks.look import answer_of
+from labcore.tasks.task import Problem
 
 LAST_ONLY = ("SFT learns only the last answer of conversations with several, because the chat template writes an "
              "earlier answer differently, for example without its thoughts: set template=chatml to learn all of them.")
 
 
-def run(session: LlmSession) -> Iterator[Record | None]:
-    """Yield a Record per update, until the steps are done or enough of the sampled completions are right.
+def run(session: LlmSession) -> Iterator[Stage]:
+    """Yield a Record per update and the stages before it, until the steps are done or enough of the sampled completions
+    are right.
 
     Raises:
         LabError: the rows of the user's file have no answers.
@@ -45,70 +47,69 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         raise LabError(f"No row of {Path(session.spec.data or '').name} has an answer, so SFT has nothing to learn: "
                        "set sft_steps to 0 for a run that learns from rewards.")
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
-        session.probes.begin()
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
-        before = view.kept(session) if view.on(session) else None
-        watching = watched.timed(session) if due and view.watching(session) else None
-        metrics, examples = update(session, Met())
+        yield Ready(due)
+        problems, examples = next_examples(session)
+        met = Met()
+        for attempt in attempts(session):  # once more in smaller micro-batches where memory is short
+            with attempt:
+                measured = gradients(session, examples.prompts, examples.answers, met)
+        metrics = measured | step(session, examples.answers, measured["loss"])
         session.step += 1
-        samples = None
-        if due:
-            evaluation = evaluate(session)
-            metrics |= evaluation.metrics
-            if view.on(session):
-                samples = (_samples(session, evaluation) | {"examples": examples}
-                           | watched.completed(session, watching))
+        evaluation = evaluate(session) if due else None
+        metrics |= evaluation.metrics if evaluation else {}
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         reached = metrics.get("exact_match", 0.0)
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             checked = check(session.spec.task_row, session.knobs)
             session.finished_because = f"reached the SFT target: {checked} {reached:.2f}"
-        session.probes.end()
-        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])  # knobs may be changed before somebody looks
-        yield Record(session.step, session.tokens, metrics, samples=samples,  # its checkpoint knows that it is finished
-                     look=None if samples or not view.on(session) else partial(_look, as_it_is, examples, before))
+        yield Taught(partial(_samples, problems=problems, answers=examples.answers, met=met, evaluation=evaluation))
+        yield Record(session.step, session.tokens, metrics)  # its checkpoint knows that it is finished
 
 
-def _samples(session: LlmSession, evaluation: Evaluation) -> dict[str, Any]:
-    return {"step": session.step} | view.sampled_groups(session, evaluation.problems, evaluation.generated,
-                                                        evaluation.rewards)
+def _samples(session: LlmSession, problems: list[Problem], answers: Completions, met: Met,
+             evaluation: Evaluation | None) -> dict[str, Any]:
+    """Some examples of an update token by token, and completions of its evaluation. For a step that was not evaluated
+    these are drawn with random numbers of their own; of a large network there are none then."""
+    shown = given(met, session, answers, min(view.GROUPS, len(problems)))
+    examples = [{**session.rendering.shown(problem), "text": problem.answer, **each}
+                for problem, each in zip(problems, shown, strict=False)]
+    if evaluation is None and view.limited(session):
+        return {"step": session.step, "groups": [], "examples": examples}
+    found = evaluation or evaluate(watched.apart(session, session.step))
+    groups = view.sampled_groups(session, found.problems, found.generated, found.rewards)
+    return {"step": session.step, **groups, "examples": examples}
 
 
-def _look(session: LlmSession, examples: list[dict[str, Any]], before: Mapping[str, Tensor] | None) -> Pictures:
-    """The samples of a step that was not evaluated, drawn with random numbers of their own; of a large network only
-    what the update met."""
-    if view.limited(session):
-        return {"step": session.step, "groups": [], "examples": examples}, None
-    samples = _samples(session, evaluate(watched.apart(session, session.step))) | {"examples": examples}
-    return samples | watched.looked(session, before), None
-
-
-def update(session: LlmSession, met: Met | None = None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """One update on fresh examples: L = −(1/N) Σ log π(y_t), N the tokens of the whole update, or another SFT loss.
-
-    Returns its metrics, and some of its examples token by token where it has `met`.
-    """
-    knobs = session.knobs
-    problems = next_rows(session, session.task.problems, int(knobs["sequences_per_step"]))
+def next_examples(session: LlmSession) -> tuple[list[Problem], Examples]:
+    """The problems of the next update, and their prompts and answers as tokens."""
+    problems = next_rows(session, session.task.problems, int(session.knobs["sequences_per_step"]))
     examples = encode_examples(session.rendering, problems, session.context, session.device)
     if examples.last_only:
         session.say_once(LAST_ONLY)
-    prompts, answers = examples.prompts, examples.answers
-    measured, total = gradients(session, prompts, answers, met), int(answers.mask.sum())
-    session.tokens += total
+    return problems, examples
+
+
+def step(session: LlmSession, answers: Completions, loss: float) -> dict[str, float]:
+    """One optimizer step on the gradient that the policy holds; what is logged of it."""
+    session.tokens += int(answers.mask.sum())
     rate = session.rate(POLICY)
-    norm = session.optimise(POLICY, rate, measured["loss"])
+    norm = session.optimise(POLICY, rate, loss)
     session.updates += 1
-    shown = given(met, session, answers, min(view.GROUPS, len(problems))) if met else []
-    return measured | {"grad_norm": norm, "learning_rate": rate}, [
-        {**session.rendering.shown(problem), "text": problem.answer, **each}
-        for problem, each in zip(problems, shown, strict=False)]
+    return {"grad_norm": norm, "learning_rate": rate}
 
 
-@retried
+def update(session: LlmSession) -> dict[str, float]:
+    """One update on fresh examples outside of a run, as `run` makes it; what it measured."""
+    _, examples = next_examples(session)
+    measured = retried(gradients)(session, examples.prompts, examples.answers)
+    return measured | step(session, examples.answers, measured["loss"])
+
+
 @part_of("update")
 def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: Met | None = None) -> dict[str, float]:
-    """Leave the gradient of the loss on `answers` in the policy; what was measured on the way."""
+    """Leave the gradient of L = −(1/N) Σ log π(y_t) in the policy, N the tokens of all `answers`, or of another SFT
+    loss; what was measured on the way."""
     knobs = session.knobs
     if met:
         met.clear()

@@ -6,7 +6,7 @@ How a batch is cut changes no gradient but for rounding, and depends on the spec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -87,13 +87,38 @@ class Halves(Protocol):
     def halve_micro_batches(self) -> None: ...
 
 
-def retried(run: Callable[Concatenate[Holder, Given], Result]) -> Callable[Concatenate[Holder, Given], Result]:
-    """`run` of a session, once more with micro-batches of half the size where the device's memory is out. These stay
-    half as large for the rest of the run."""
-    @wraps(run)
-    def attempt(session: Holder, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        with suppress(torch.OutOfMemoryError):  # what a failed attempt held is free only after this block
-            return run(session, *args, **kwargs)
+class Attempt:
+    """A `with` block that the device's memory may be too short for: it then breaks off, and has `failed`."""
+
+    failed = False
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self.failed = isinstance(error, torch.OutOfMemoryError)
+        return self.failed
+
+
+def attempts(session: Halves) -> Iterator[AbstractContextManager[None, bool | None]]:
+    """`for attempt in attempts(session): with attempt: ...` runs the block once more, with micro-batches of half the
+    size, where the device's memory is out. These stay half as large for the rest of the run.
+
+    What a failed attempt held must be in functions that the block calls: it is free only once they have ended.
+    """
+    first = Attempt()
+    yield first
+    if first.failed:
         session.halve_micro_batches()
-        return run(session, *args, **kwargs)
-    return attempt
+        yield nullcontext()
+
+
+def retried(run: Callable[Concatenate[Holder, Given], Result]) -> Callable[Concatenate[Holder, Given], Result]:
+    """`run` of a session with `attempts`."""
+    @wraps(run)
+    def attempted(session: Holder, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        for attempt in attempts(session):
+            with attempt:
+                result = run(session, *args, **kwargs)
+        return result
+    return attempted

@@ -32,6 +32,7 @@ from labcore.llm.evaluation import signal_first, zero_variance
 from labcore.llm.experience import Batch, Sampled, collect, seen_by
 from labcore.llm.generation import token_logprobs, token_values
 from labcore.llm.loops import online
+from labcore.llm.nets.micro_batches import retried
 from labcore.llm.probes.answer import learner, whole
 from labcore.llm.probes.trial import Trial
 from labcore.llm.rollout import Rollout, credit
@@ -211,7 +212,7 @@ def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -
         learner.step = number  # other prompts
         rollout = credit(learner.in_force, collect(learner).rollout)
         for _ in range(CRITIC_PASSES):
-            measured = online.gradients(learner, rollout)
+            measured = retried(online.gradients)(learner, rollout)
             learner.policy.zero_grad(set_to_none=True)
             learner.optimise("critic", learner.rate("critic"), measured["value_loss"])
     session.models["critic"], session.optimizers["critic"] = learner.models["critic"], learner.optimizers["critic"]
@@ -253,7 +254,7 @@ def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor
 
 def _gradient(session: LlmSession, rollout: Rollout, fresh: bool) -> tuple[dict[str, float], Tensor]:
     """What an update measures, and the gradient of its policy (N,); the networks keep none."""
-    measured = online.gradients(session, rollout, fresh=fresh)
+    measured = retried(online.gradients)(session, rollout, fresh=fresh)
     flat = parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad
                                  for p in session.policy.parameters()])
     for model in session.models.values():

@@ -244,8 +244,9 @@ def test_labelled_pairs_leave_no_row_of_the_file_out(data):
     labels = [{"prompt": "x=", "chosen": str(n), "rejected": "no"} for n in range(5)]
     place = uploads.keep("labels.jsonl", "\n".join(map(json.dumps, labels)).encode()).parent.name
     made, given = started(data, "reward_model", "preferences", steps=29, labelled_pairs=place), []
-    with patch.object(reward_model, "update", side_effect=lambda session, pairs: given.extend(pairs) or {}), patch(
-            "labcore.llm.loops.reward_model.evaluate", return_value=({}, {})):
+    unlearnt = (0.0, torch.zeros(1, 2), 0)
+    with patch.object(reward_model, "gradients", side_effect=lambda session, pairs: given.extend(pairs) or unlearnt), \
+            patch("labcore.llm.loops.reward_model.evaluate", return_value=({}, {})):
         records(made)
     counts = Counter(pair.prompt for pair in given)  # half of each batch of 4 is labelled
     assert counts.pop("x=") == 58 and set(counts.values()) == {1} and len(counts) == 58

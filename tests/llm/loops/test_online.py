@@ -281,8 +281,8 @@ def test_prompts_that_leave_no_room_name_their_line():
 
 
 def test_each_update_learns_from_its_own_part(monkeypatch):
-    started, seen, real = session("ppo", prompts_per_step=6, mini_batches=3, steps=1), [], online.update
-    monkeypatch.setattr(online, "update", lambda session, rollout, *others: seen.append(rollout) or real(
+    started, seen, real = session("ppo", prompts_per_step=6, mini_batches=3, steps=1), [], online.gradients
+    monkeypatch.setattr(online, "gradients", lambda session, rollout, *others: seen.append(rollout) or real(
         session, rollout, *others))
     records(started)
     passes = int(started.knobs["updates_per_batch"])

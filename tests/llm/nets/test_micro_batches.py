@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from labcore.catalog.choices import AGGREGATION, PREFERENCE_LOSS, SFT_LOSS
 from labcore.llm.experience import collect
 from labcore.llm.loops import online, preference, reward_model, sft
 from labcore.llm.nets.forward import layers_of
-from labcore.llm.nets.micro_batches import Room, micro_batches
+from labcore.llm.nets.micro_batches import Room, attempts, micro_batches
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes.token_records import Met
 from labcore.llm.probes.watched import apart
@@ -220,6 +221,51 @@ def test_a_batch_that_would_fit_by_far_is_halved_too(monkeypatch):
     sizes = short_of_memory(monkeypatch, online, after=0)
     online.update(started, rollout)
     assert sizes == [2, 2, 1]
+
+
+def test_another_error_is_not_tried_again():
+    started, tried = session("grpo"), []
+    with pytest.raises(ValueError, match="another"):
+        for attempt in attempts(started):
+            with attempt:
+                tried.append(attempt)
+                raise ValueError("another")
+    assert len(tried) == 1 and started.halvings == 0
+
+
+class ShortOnce(torch.autograd.Function):
+    """A tensor as it is; memory is out in the backward pass."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise torch.OutOfMemoryError("out of memory")
+
+
+@pytest.mark.parametrize("algorithm, module, passes_of", [
+    ("grpo", online, "at_tokens"), ("dpo", preference, "at_tokens"), ("sft", sft, "at_tokens"),
+    ("reward_model", reward_model, "last_values")])
+def test_a_run_that_is_short_of_memory_frees_all_that_the_attempt_held_and_goes_on(algorithm, module, passes_of,
+                                                                                   monkeypatch):
+    """A graph that were still held would need its memory beside that of the second attempt."""
+    started, real, held, free = session(algorithm, steps=1), getattr(module, passes_of), [], []
+    halve = started.halve_micro_batches
+
+    def passes_once(*given):
+        found = real(*given)
+        if held or not torch.is_grad_enabled():
+            return found
+        first, *others = found if isinstance(found, tuple) else (found,)
+        first = ShortOnce.apply(first)
+        held.append(weakref.ref(first))
+        return (first, *others) if others else first
+    monkeypatch.setattr(module, passes_of, passes_once)
+    monkeypatch.setattr(started, "halve_micro_batches", lambda: free.append(held[0]() is None) or halve())
+    [record] = records(started)
+    assert free == [True] and started.halvings == 1 and record.metrics["grad_norm"] > 0
 
 
 def test_a_pass_without_gradient_is_cut_less_and_one_in_bf16_as_the_table_of_memory_says():

@@ -29,12 +29,12 @@ def closed_form(started, rollout, temperature):
 
 
 def test_the_share_of_the_gradient_is_the_closed_form_s(monkeypatch):
-    started, seen, real = session("grpo", steps=1, beta=0.0, temperature=1.3), [], online.update
+    started, seen, real = session("grpo", steps=1, beta=0.0, temperature=1.3), [], online.gradients
 
-    def update(session, rollout, *others):
+    def gradients(session, rollout, *others):
         seen.append(closed_form(session, rollout, 1.3))
         return real(session, rollout, *others)
-    monkeypatch.setattr(online, "update", update)
+    monkeypatch.setattr(online, "gradients", gradients)
     shown = completions(records(started, pictures=True)[0].samples)
     expected = seen[0] / seen[0].sum()
     assert len(seen) == 1 and expected.max() > 0

@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 
-from labcore.llm.loops import online
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.watched import Answer
 from labcore.llm.rendering import encode_prompts
@@ -221,7 +220,7 @@ def test_a_large_network_is_not_copied_at_every_step(monkeypatch):
     first, second = records(started, pictures=True)
     assert first.line and second.line is None
     assert view.kept(started) is None and view.kept(started, due=True)
-    samples, line = next(online.run(session("grpo", steps=1))).look()
+    samples, line = next(session("grpo", steps=1).run()).look()
     assert samples is None and line is None, "the first step has both already"
 
 
