@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,17 +30,17 @@ class View:
 
     label: str
     unit: str
-    values: Callable[[dict[str, Any]], list[float | None]]
+    values: Callable[[Mapping[str, Any]], list[float | None]]
     signed: bool = False
     centre: float = 0.0
 
 
-def _listed(*keys: str) -> Callable[[dict[str, Any]], list[float | None]]:
+def _listed(*keys: str) -> Callable[[Mapping[str, Any]], list[float | None]]:
     """The first of these lists that the completion has."""
     return lambda completion: next((found for key in keys if (found := completion.get(key))), [])
 
 
-def _log_ratio(completion: dict[str, Any]) -> list[float | None]:
+def _log_ratio(completion: Mapping[str, Any]) -> list[float | None]:
     """log π − log π_ref of each token."""
     return [new - ref for new, ref in zip(completion.get("logprobs") or [], completion.get("ref_logprobs") or [],
                                           strict=False)]

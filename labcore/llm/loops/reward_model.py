@@ -49,8 +49,8 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         samples = None
         last = session.step == session.spec.steps and bool(held_of(session.task))
         if last or session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
-            measured, samples = evaluate(session, held_out)
-            metrics |= measured
+            evaluated, samples = evaluate(session, held_out)
+            metrics |= evaluated
         metrics |= {"updates": session.updates, "num_tokens": session.tokens}
         as_it_is = replace(session, knobs=dict(session.knobs), notes=[])
         yield Record(session.step, session.tokens, metrics, samples=samples,
