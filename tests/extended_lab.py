@@ -51,7 +51,7 @@ def text(test) -> str:
         element.proto.body for element in test.get("html"))
 
 
-def test_an_online_run_of_added_choices(lab, page, capsys, tmp_path):
+def check_an_online_run_of_added_choices(lab, page, capsys, tmp_path):
     run_id = run(lab, "all mine", "reverse", "grpo", ONLINE)
     row = lab.store.run(run_id)
     rows = lab.store.steps_after(run_id)
@@ -75,7 +75,7 @@ def test_an_online_run_of_added_choices(lab, page, capsys, tmp_path):
     assert cli.main(["export", run_id, "--out", str(tmp_path / "out")]) == 0 and any((tmp_path / "out").iterdir())
 
 
-def test_a_preference_run_of_an_added_loss(lab, page):
+def check_a_preference_run_of_an_added_loss(lab, page):
     run_id = run(lab, "my pairs", "sort", "dpo", PAIRS)
     row = lab.store.run(run_id)
     assert r"m-\beta\Delta" in row.spec.row.latex
@@ -88,7 +88,7 @@ def test_a_preference_run_of_an_added_loss(lab, page):
     saved(row.spec, page)
 
 
-def test_the_catalog_the_task_and_the_page(lab, page, capsys):
+def check_the_catalog_the_task_and_the_page(lab, page, capsys):
     assert cli.main(["list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert "reverse" in listed["tasks"] and "reverse" in TASKS

@@ -121,8 +121,8 @@ def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: 
                 text = written(text, place, BLOCKS[block])
             file.write_text(text, encoding="utf-8")
     done = subprocess.run([sys.executable, "-m", "pytest", "tests/extended_lab.py", "-q", "-p", "no:cacheprovider",
-                           "-p", "no:xdist", "--rootdir", tmp_path], cwd=tmp_path, capture_output=True, text=True,
-                          check=False, timeout=300,
+                           "-p", "no:xdist", "-o", "python_functions=check_*", "--rootdir", tmp_path], cwd=tmp_path,
+                          capture_output=True, text=True, check=False, timeout=300,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)})
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 

@@ -231,8 +231,7 @@ class Surrogate(Choice):
 @dataclass(frozen=True, eq=False)
 class KL(Choice):
     """An estimate of the KL to the reference. `by_ratio`: it is weighed by the chosen ratio. `in_reward`: subtracted
-    from the reward it gives the gradient of the KL. `later` is
-    its bias from the second update of a batch on."""
+    from the reward it gives the gradient of the KL. `later` is its bias from the second update of a batch on."""
 
     by_ratio: bool = False
     in_reward: bool = False

@@ -19,7 +19,7 @@ from labcore.catalog.mix import row as mixed
 from labcore.catalog.panels import PANELS
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
-from labcore.maths.call import call, member
+from labcore.maths.call import call, cut_of, member, parameters
 from tests.exports.handover.conftest import plan
 
 EVERY = [(family, choice) for family in choices.FAMILIES for choice in family]
@@ -139,6 +139,16 @@ def test_the_microscope_has_a_number_where_there_is_no_arithmetic(family, choice
 @pytest.mark.parametrize("surrogate", choices.SURROGATE, ids=lambda choice: choice.key)
 def test_a_surrogate_of_a_ratio_logs_a_metric_that_a_chart_draws(surrogate):
     for metric in surrogate.logs:
-        assert METRICS[metric.key] is metric and metric.label and metric.help
+        assert METRICS[f"surrogate/{surrogate.key}"] == metric and metric.label and metric.help
         assert metric.key in PANELS[f"surrogate_{surrogate.key}"].metrics
     assert not {each.name for each in fields(Place)} - KNOBS.keys() & {knob.key for knob in surrogate.knobs}
+
+
+@pytest.mark.parametrize("surrogate", choices.SURROGATE, ids=lambda choice: choice.key)
+def test_a_surrogate_says_whether_it_takes_a_ratio_and_cuts_on_declared_sides(surrogate):
+    names, _ = parameters(member(choices.SURROGATE, surrogate.key))
+    assert surrogate.needs_ratio == ("ratio" in names)
+    if cut := cut_of(choices.SURROGATE, surrogate.key):
+        knobs = filled(choices.SURROGATE, surrogate)
+        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages"), torch.ones(1, 1)))
+        assert {f"clip_frac/{side}" for side in sides} <= METRICS.keys()
