@@ -305,7 +305,7 @@ def test_generating_falls_back():
     problems = [Problem("abc=", "abc"), Problem("b=", "b")]
     got, expected = (generate(each, each.policy, problems, 4, Sampling()) for each in (started, plain))
     assert torch.equal(got.completions.logprobs, expected.completions.logprobs) and got.texts == expected.texts
-    assert started.notes == [SLOWLY + "it could not be recorded (no)."] and not plain.notes
+    assert started.standing == [SLOWLY + "it could not be recorded (no)."] and not plain.standing
 
 
 def test_on_a_processor_nothing_is_recorded():

@@ -34,7 +34,7 @@ STEPS = 4
 def uses_of_a_run(store, monkeypatch) -> tuple[dict[str, int], list[tuple]]:
     """How often a run of four steps uses the store in ways that each fault spoils, and what it learns."""
     monkeypatch.setattr(training, "CHECKPOINT_STEPS", 2)
-    monkeypatch.setattr(worker.digest, "keep", lambda *_: None)  # a run that has ended may lack its summary
+    monkeypatch.setattr(worker.summary, "keep", lambda *_: None)  # a run that has ended may lack its summary
     run_id = store.create(fake.grpo(STEPS))
     with failing("", 10**6) as uses, failing("", 10**6, writing_only=True) as writing:
         assert run(store, run_id) == "finished"

@@ -156,14 +156,16 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
     The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
     """
     measure = compiled.measure_of(model, measure)
-    if not head.has_plain_head(model) or model.config.vocab_size < WIDE:
-        logits = completion_outputs(model, prompts, ids, tape)
-    else:  # to spread packed rows over their completions takes long, once they are logits
+    vocabulary, plain = model.config.vocab_size, head.has_plain_head(model)
+    many = ids.numel() * vocabulary > head.MAX_ELEMENTS
+    if plain and (many or vocabulary >= WIDE):  # to spread packed rows over their completions takes long as logits
         with head.headless(model) as last:
             hidden = completion_outputs(model, prompts, ids, tape)
-        if ids.numel() * last.out_features > head.MAX_ELEMENTS:
+        if many:
             return head.in_chunks(last, hidden, ids, measure, norms)
         logits = last(hidden)
+    else:
+        logits = completion_outputs(model, prompts, ids, tape)
     head.watch(logits, norms)
     measured: tuple[Tensor, ...] = measure(logits, ids)
     return measured
