@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.lab import titled
+from labcore.analysis.compare.table import CHANGED, changes_text
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob, shown
 from labcore.runs.spec.model_names import name_of_model, without_folders
@@ -25,7 +26,7 @@ FAMILIES = {family.key: family for family in choices.FAMILIES}
 # What of a setting is no knob.
 FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Model", "steps": "Steps",
           "device": "Device", "threads": "Threads", "data": "File", "parent": "Fork of",
-          "twin": "Its parent's random numbers", "changed mid-run": "Changed mid-run"}
+          "twin": "Its parent's random numbers", CHANGED: "Changed mid-run"}
 
 
 def title(key: str, specs: Sequence[RunSpec] = ()) -> str:
@@ -78,8 +79,8 @@ def written(key: str, value: Any) -> str:
         return model(str(value))
     if key == "data":
         return Path(str(value)).name
-    if key == "changed mid-run":
-        return re.sub(r"(^|; )(\w+)=", lambda match: f"{match[1]}{name(match[2])}=", str(value))
+    if key == CHANGED:
+        return changes_text(value, name)
     if (family := FAMILIES.get(key)) and value in family.names:
         label: str = family[value].label
         return label

@@ -14,7 +14,7 @@ from labcore.analysis.compare import budget, frontier
 from labcore.analysis.compare.budget import FINAL
 from labcore.analysis.compare.loading import load
 from labcore.analysis.compare.statistics import Comparison, Mean
-from labcore.analysis.compare.table import LAST, Row, Table, compare, groups
+from labcore.analysis.compare.table import CHANGED, LAST, Row, Table, changes_text, compare, groups
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
@@ -188,6 +188,8 @@ def _value(value: Any, key: str) -> str:
         return _NONE
     if key == "twin":
         return "on" if value else "off"
+    if key == CHANGED:
+        value = changes_text(value)
     text = f"{value:g}" if isinstance(value, float) else str(value).replace("\n", " ")
     return text if len(text) <= 40 else f"{text[:39]}…"
 

@@ -81,7 +81,7 @@ def test_what_is_surely_no_knob_stays(said):
 
 
 def test_knobs_changed_mid_run_have_their_signs():
-    assert naming.written("changed mid-run", "beta=0.5 after step 1; clip_low=0.1 after step 2") == (
+    assert naming.written("changed mid-run", [("beta", 0.5, 1), ("clip_low", 0.1, 2)]) == (
         "β=0.5 after step 1; ε_low=0.1 after step 2")
 
 

@@ -27,7 +27,8 @@ from labcore.runs.traces import AXES, WHERE, Trace, metric_of, setting
 LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
-_PARENT, _CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
+_PARENT, CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
+Changes = Sequence[tuple[str, Any, int]]  # a setting's value of CHANGED: knob, value, the step after which
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        changed = [changes and changes_text(changes) for changes in self.config.get(CHANGED, ())]
+        return asdict(self) | {"config": {**self.config, **({CHANGED: changed} if changed else {})}}
 
     def only(self, axis: str) -> Table:
         """The same table, judged at the end and at one axis. Raises LabError where the runs do not share it."""
@@ -214,11 +216,19 @@ def _config(same: Sequence[Trace]) -> dict[str, Any]:
     for key in WHERE:
         found = dict.fromkeys(getattr(each.spec, key) for each in same)
         rest |= {key: ", ".join(map(str, found))} if len(found) > 1 else {}
-    moved = [f"{knob}={value} after step {step}" for (step, knob), value in trace.moves.items()]
+    moved = [(knob, value, step) for (step, knob), value in trace.moves.items()]
     spec = trace.spec
     knobs = {key: value for key, value in fields["knobs"].items() if not (
         spec.mix and mixed.idle(spec.algorithm, key, spec.knobs))}
-    return first | knobs | rest | ({_CHANGED: "; ".join(moved)} if moved else {})
+    return first | knobs | rest | ({CHANGED: moved} if moved else {})
+
+
+def changes_text(changes: Changes, name: Callable[[str], str] = str) -> str:
+    """
+    >>> changes_text([("beta", 0.5, 1), ("clip_low", 0.1, 2)])
+    'beta=0.5 after step 1; clip_low=0.1 after step 2'
+    """
+    return "; ".join(f"{name(knob)}={value} after step {step}" for knob, value, step in changes)
 
 
 def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
@@ -244,8 +254,8 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
         parts = ", ".join(forked(first) if key == _PARENT else words(key, config[key], first.spec)
-                          for key in [key for key in apart if key != _CHANGED][:3])
-        changed = "(knobs changed)" if _CHANGED in apart else ""
+                          for key in [key for key in apart if key != CHANGED][:3])
+        changed = "(knobs changed)" if CHANGED in apart else ""
         labels.append(" ".join(filter(None, (first.spec.row.label, parts, changed))))
     return [label if labels.count(label) == 1 else f"{label} ({first.title or first.run})"
             for label, first in zip(labels, firsts, strict=True)]

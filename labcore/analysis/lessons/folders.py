@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +16,6 @@ HERE = Path(__file__).with_name("texts")
 VARIABLE = "RL_LAB_LESSONS"
 MOST = 200  # files of a folder that are read
 KEPT = 512
-LEFT_OUT = re.compile(r"The lesson (.+?\.md) is left out: ")  # how the sentence of a faulty file begins
 
 
 def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
@@ -25,20 +23,8 @@ def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
 
     `short`: as the tests run them.
     """
-    found: dict[str, Lesson] = {}
-    faults: list[str] = []
-    for path in sorted(HERE.glob("*.md")):
-        found[name_of(path)] = _read(path, *_stamp(path), False, short)
-    for path in _own(faults):
-        try:
-            if name_of(path) in found:
-                raise LabError("there is a lesson of this name already: rename the file.")
-            found[name_of(path)] = _read(path, *_stamp(path), True, short)
-        except LabError as error:
-            faults.append(one_line(f"The lesson {path.name} is left out: {error}"))
-        except OSError as error:
-            faults.append(one_line(f"The lesson {path.name} is left out: it cannot be read ({os_reason(error)})."))
-    return [*found.values()], faults
+    found, faults = _found(short)
+    return [*found.values()], [sentence for _, sentence in faults]
 
 
 def find(name: str) -> Lesson:
@@ -47,14 +33,31 @@ def find(name: str) -> Lesson:
     Raises:
         LabError: there is none; where its file was left out, the sentence says why.
     """
-    there, faults = lessons()
-    for lesson in there:
-        if lesson.name == name:
-            return lesson
-    for fault in faults:
-        if (left_out := LEFT_OUT.match(fault)) and name_of(Path(left_out[1])) == name:
-            raise LabError(fault)
-    raise LabError(f"There is no lesson {quoted(name)}: {suggestion(name, [lesson.name for lesson in there])}")
+    there, faults = _found(short=False)
+    if name in there:
+        return there[name]
+    for left_out, sentence in faults:
+        if left_out == name:
+            raise LabError(sentence)
+    raise LabError(f"There is no lesson {quoted(name)}: {suggestion(name, [*there])}")
+
+
+def _found(short: bool) -> tuple[dict[str, Lesson], list[tuple[str, str]]]:
+    """The lessons by their names; and the name of each file left out ("" for what is no file), with its sentence."""
+    found: dict[str, Lesson] = {}
+    faults: list[tuple[str, str]] = []
+    for path in sorted(HERE.glob("*.md")):
+        found[name_of(path)] = _read(path, *_stamp(path), False, short)
+    for path in _own(faults):
+        name = name_of(path)
+        try:
+            if name in found:
+                raise LabError("there is a lesson of this name already: rename the file.")
+            found[name] = _read(path, *_stamp(path), True, short)
+        except (LabError, OSError) as error:
+            why = f"it cannot be read ({os_reason(error)})." if isinstance(error, OSError) else error
+            faults.append((name, one_line(f"The lesson {path.name} is left out: {why}")))
+    return found, faults
 
 
 def name_of(path: Path) -> str:
@@ -66,19 +69,19 @@ def name_of(path: Path) -> str:
     return path.stem.lstrip("0123456789").lstrip("_-") or path.stem
 
 
-def _own(faults: list[str]) -> list[Path]:
+def _own(faults: list[tuple[str, str]]) -> list[Path]:
     """The files of the teacher's folder."""
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return []
     folder = path_of(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
     if not folder.is_dir():
-        faults.append(f"{VARIABLE} is {quoted(place)}, which is no folder: set it to the folder with your lessons, or "
-                      "unset it.")
+        faults.append(("", f"{VARIABLE} is {quoted(place)}, which is no folder: set it to the folder with your "
+                       "lessons, or unset it."))
         return []
     found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
     if len(found) > MOST:
-        faults.append(f"The folder {quoted(place)} has {len(found)} lessons: the first {MOST} are shown.")
+        faults.append(("", f"The folder {quoted(place)} has {len(found)} lessons: the first {MOST} are shown."))
     return found[:MOST]
 
 

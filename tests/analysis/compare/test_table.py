@@ -122,7 +122,8 @@ def test_a_knob_changed_mid_run_is_another_setting():
     store = Store()
     plain, moved = tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, seed=1, changes=[(1, "beta", 0.5)])
     got = of(plain, moved)
-    assert len(got.rows) == 2 and got.config == {"changed mid-run": (None, "beta=0.5 after step 1")}
+    assert len(got.rows) == 2 and got.config == {"changed mid-run": (None, [("beta", 0.5, 1)])}
+    assert got.to_json()["config"] == {"changed mid-run": [None, "beta=0.5 after step 1"]}
     assert got.rows[1].label == "GRPO (knobs changed)"
     other = tools.stored(store, [2] * 3, beta=0.3, changes=[(1, "clip_low", 0.3)])
     assert of(plain, moved, other).rows[2].label == "GRPO beta 0.3 (knobs changed)"
