@@ -1,12 +1,17 @@
 """The microscope: which groups come first, what is folded, and arithmetic that multiplies out."""
 
 import json
+from dataclasses import replace
 from math import exp
 
 import pytest
 
-from app.llm.microscope import arithmetic, cards, credit, payload, scatter
+from app.llm.microscope import arithmetic, cards, credit, payload, scatter, words
 from app.llm.microscope.arithmetic import AFTER, MET
+from app.llm.microscope.lines import Line
+from labcore.catalog import choices
+from labcore.catalog.choice import KL
+from labcore.catalog.worked import Worked
 from labcore.runs.spec.run_spec import make
 from tests.app.seeding import samples, seed
 
@@ -107,6 +112,30 @@ def test_the_three_kls_and_the_loss_by_hand():
     assert found["KL, k3"].note == "in the loss: β × k3 = 0.0400 × 0.0214 = 0.0009"
     assert found["Token's loss"].result == "−0.7062"
     assert lines_of(one, importance_cap=2.0).keys().isdisjoint({"Token's loss"})  # weighed by what the file lacks
+
+
+def test_an_estimate_of_the_kl_with_a_knob_is_worked_out_and_never_another_s_number(monkeypatch):
+    family, ratio_k3 = choices.KL_ESTIMATOR, choices.KL_ESTIMATOR["ratio_k3"]
+    scaled = KL("scaled", "scaled", "k", worked=lambda of: Worked("a log π", "{scale:g} × {logprobs:b}"))
+    weighed = KL("weighed", "weighed", "k", worked=lambda of: Worked("ρ log π", "{ratio} × {logprobs:b}"))
+    monkeypatch.setitem(vars(family), "members", (*family.members, scaled, weighed))
+    one = group(1, 0, moved=0.4)
+    placed = {"beta": 0.1, "kl_placement": "loss", "scale": 3.0}
+    found = lines_of(one, kl_estimator="scaled", **placed)
+    assert (found["KL, scaled"].worked, found["KL, scaled"].result) == ("3 × (−0.1000)", "−0.3000")
+    assert "−0.0300" in found["KL, scaled"].note and found["KL, weighed"].worked == "1.4918 × (−0.1000)"
+    one["completions"][0]["kl_estimate"] = [7.0] * 2  # that of the run, whose own has no arithmetic
+    found = lines_of(one, kl_estimator=ratio_k3.key, surrogate="gamma_weight", **placed)
+    assert found["KL, ratio_k3"].result == "7.0000" and "KL, weighed" not in found
+    assert found["KL, scaled"].result == "−0.3000"
+
+
+@pytest.mark.parametrize("said", ["log({ratio})", "1 / {ratio}", "{advantage} × log({ratio} − 1)"])
+def test_arithmetic_that_has_no_result_leaves_the_recorded_number(said):
+    """A ratio of a whole sequence may be so small that the file has 0."""
+    choice = replace(choices.SURROGATE["clip"], worked=lambda of: Worked("S", said))
+    line, = words.lines(choice, words.numbers({}, ratio=0.0, advantage=-0.5), -0.25, Line("Surrogate"))
+    assert (line.result, line.worked, line.note) == ("−0.2500", "", choice.label)
 
 
 def test_a_formula_that_does_not_give_the_recorded_number_is_not_shown():

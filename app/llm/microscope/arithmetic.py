@@ -12,6 +12,7 @@ from app.llm.story_words import percent
 from labcore.catalog import choices
 from labcore.catalog.choice import KL
 from labcore.catalog.knob import Value
+from labcore.catalog.worked import Numbers
 
 MET, AFTER = "update", "after"  # as the last update met the token, and after all updates of the step
 Knobs = Mapping[str, Value]
@@ -24,7 +25,7 @@ def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
     met = completion.get("met") if when == MET else None
     found = {**completion, **(met or {})}
     if (new := found.get("logprobs")) and (ref := found.get("ref_logprobs")):
-        found["kl"] = [estimate(choices.KL_ESTIMATOR["k3"], {"logprobs": a, "ref_logprobs": b})
+        found["kl"] = [estimate(choices.KL_ESTIMATOR["k3"], {"logprobs": a, "ref_logprobs": b}, {})
                        for a, b in zip(new, ref, strict=True)]
     return found | {"rho": found.get("own_ratio") or found.get("ratio")}
 
@@ -102,12 +103,21 @@ def _gradient(one: Token, knobs: Knobs) -> list[Line]:
 # ---- the rest of the loss --------------------------------------------------------------------------------------
 
 
-def estimate(chosen: KL, one: Token) -> float | None:
-    """An estimate of the KL to the reference of a token, nats: by its arithmetic, else as it was recorded."""
+def _of_kl(one: Token, knobs: Knobs) -> Numbers:
+    """The numbers that the arithmetic of an estimate of the KL may ask for; the ratio only where the surrogate's is the
+    chosen one, which weighs the KL."""
+    shared = "ratio" in knobs and choices.ratio_of(knobs).key == knobs["ratio"]
+    return words.numbers(knobs, logprobs=one["logprobs"], ref_logprobs=one["ref_logprobs"],
+                         ratio=one.get("rho") if shared else None)
+
+
+def estimate(chosen: KL, one: Token, knobs: Knobs) -> float | None:
+    """An estimate of the KL to the reference of a token, nats: by its arithmetic, else that of the run as it was
+    recorded."""
     if one.get("ref_logprobs") is None:
         return None
-    found = words.number(chosen, words.numbers({}, logprobs=one["logprobs"], ref_logprobs=one["ref_logprobs"]))
-    return one.get("kl_estimate") if found is None else found
+    found = words.number(chosen, _of_kl(one, knobs))
+    return one.get("kl_estimate") if found is None and chosen in choices.chosen(choices.KL_ESTIMATOR, knobs) else found
 
 
 def _kl(one: Token, knobs: Knobs) -> list[Line]:
@@ -116,14 +126,13 @@ def _kl(one: Token, knobs: Knobs) -> list[Line]:
     if one.get("ref_logprobs") is None:
         return []
     chosen = [each.key for each in choices.chosen(choices.KL_ESTIMATOR, knobs)]
-    of = words.numbers({}, logprobs=one["logprobs"], ref_logprobs=one["ref_logprobs"])
     found = []
     for each in choices.KL_ESTIMATOR:
-        value, used = estimate(each, one), each.key in chosen
+        value, used = estimate(each, one, knobs), each.key in chosen
         if value is not None and (used or each.worked):
             line = Line(f"KL, {each.key}", each.sign.replace("_", ""), terms=(each.key,),
                         note=_kl_use(each, value, knobs) if used else "", source="kl_estimator" if used else "")
-            found += words.lines(each, of, value, line)
+            found += words.lines(each, _of_kl(one, knobs), value, line)
     return found
 
 
@@ -148,7 +157,7 @@ def _loss(one: Token, knobs: Knobs) -> list[Line]:
         return []
     beta = float(knobs.get("beta", 0.0)) if knobs.get("kl_placement") == "loss" else 0.0
     bonus = float(knobs.get("entropy_coef", 0.0))
-    kl = estimate(choices.KL_ESTIMATOR[str(knobs["kl_estimator"])], one) if beta else 0.0
+    kl = estimate(choices.KL_ESTIMATOR[str(knobs["kl_estimator"])], one, knobs) if beta else 0.0
     if kl is None:
         return []
     formula, worked = "−S", f"−{bracketed(value)}"

@@ -31,12 +31,16 @@ def _exp(power: float) -> float:
     return math.exp(min(power, LARGEST))
 
 
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
 def _log_sigma(value: float) -> float:
     return -(max(-value, 0.0) + math.log1p(math.exp(-abs(value))))
 
 
 FUNCTIONS: Mapping[str, Callable[..., float]] = {
-    "exp": _exp, "log": math.log, "min": min, "max": max, "log_sigma": _log_sigma,
+    "exp": _exp, "log": _log, "min": min, "max": max, "log_sigma": _log_sigma,
     "sigma": lambda value: math.exp(_log_sigma(value))}
 
 
@@ -98,8 +102,8 @@ def _value(node: ast.AST, of: Numbers) -> float:
 
 
 def _computed(choice: Choice, of: Numbers) -> tuple[Worked, Numbers, float] | None:
-    """The arithmetic of a choice, all its numbers and its result; None where it declares none, or a number was not
-    recorded."""
+    """The arithmetic of a choice, all its numbers and its result; None where it declares none, a number was not
+    recorded, or the result is no number, as where a recorded ratio was rounded to 0."""
     try:
         if choice.worked is None:
             return None
@@ -107,8 +111,9 @@ def _computed(choice: Choice, of: Numbers) -> tuple[Worked, Numbers, float] | No
         known = Numbers({**of, **worked.also})
         for branch in worked.branches:
             known[branch.name] = worth(branch.numbers, known)
-        return worked, known, worth(worked.numbers or worked.formula, known)
-    except Unrecorded:
+        result = worth(worked.numbers or worked.formula, known)
+        return (worked, known, result) if math.isfinite(result) else None
+    except (Unrecorded, ArithmeticError):
         return None
 
 

@@ -25,7 +25,7 @@ RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logpr
         There("OpenRLHF", {_OPENRLHF: "ppo"}, "ratios of tokens, which are 1 while a batch is used once")),
           trainer="RLOOTrainer"),
     Ratio("token", "per token", r"\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", sign=r"\rho_t", elsewhere=(
-        There("GRPOTrainer", {_LEVEL: "token"}), There("GMPOTrainer"), There("verl", {_VERL_MODE: "vanilla"}),
+        There("GRPOTrainer", {_LEVEL: "token"}), There("GMPOTrainer"), There("verl"),
         There("OpenRLHF", {_OPENRLHF: "ppo"})),
           worked=lambda of: Worked("exp(log π − log π_old)", "exp({logprobs} − {old_logprobs:b})")),
     Ratio("sequence_sum", "whole sequence", r"\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", "sequence", sign="s_i",

@@ -110,8 +110,8 @@ def _of_gspo(plan: Plan) -> str:
 _ONLINE: Rules = {
     "beta": given(lambda plan, value: {"--algo.kl.init_coef": 0.0 if plan["kl_placement"] == "off" else value}),
     "learning_rate": to("--actor.adam.lr"), "max_grad_norm": to("--actor.max_norm"),
-    "clip_low": given(lambda plan, value: {"--actor.eps_clip_low_high": (value, plan["clip_high"])}),
-    "clip_high": given(lambda plan, value: {"--actor.eps_clip_low_high": (plan["clip_low"], value)}),
+    "clip_low": given(lambda plan, value: {"--actor.eps_clip_low_high": (value, plan.get("clip_high", value))}),
+    "clip_high": given(lambda plan, value: {"--actor.eps_clip_low_high": (plan.get("clip_low", value), value)}),
     "group_size": to("--rollout.n_samples_per_prompt"), "prompts_per_step": to("--rollout.batch_size"),
     "updates_per_batch": to("--train.max_epochs"),
     "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),

@@ -159,7 +159,19 @@ def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
         value = plan[knob.key]
         line = rules[knob.key](plan, value) if knob.key in rules else _of_choice(plan, knob.key, value, tool)
         found.append(replace(line, knob=knob.key, value=value))
-    return found
+    return _with_clashes(found)
+
+
+def _with_clashes(found: list[Line]) -> list[Line]:
+    """The lines, with a note where a later knob gives one of their settings another value, which is the one that
+    counts."""
+    last = {name: line for line in found for name in line.settings}
+    said = []
+    for line in found:
+        lost = [f"the script sets {name} for {last[name].knob} instead" for name, value in line.settings.items()
+                if last[name].settings[name] != value]
+        said.append(replace(line, note="; ".join(filter(None, (line.note, *lost)))))
+    return said
 
 
 UNKNOWN = Line("", 0, {}, note="nothing is known of it there: look for it in the tool's documentation")
@@ -171,7 +183,8 @@ def _of_choice(plan: Plan, knob: str, value: Any, tool: str) -> Line:
     families = [family for family in choices.FAMILIES if knob in choices.own_knobs(family)]
     if not families:
         return UNKNOWN
-    asking = [each for family in families for each in choices.chosen(family, plan.spec.knobs) if knob in each.needs]
+    asking = [each for family in families for each in choices.chosen(family, plan.spec.knobs) if knob in each.needs
+              or knob in (own.key for own in each.brings)]
     known = [there for each in asking if (there := each.there(tool))]
     for there in known:
         if knob in there.knobs:
@@ -233,8 +246,9 @@ def pairs_of(more: str = "") -> Rule:
     tool has otherwise."""
     def rule(plan: Plan, value: Any) -> Line:
         note = "the pairs are sampled once, before training" + (f": {more}" if more else "")
-        each_step = choices.PAIRS[str(value)].each_step
-        return Line("", value, {}, built_in=not each_step, note=note if each_step else "")
+        source = choices.PAIRS[str(value)]
+        same = source.once or source.from_file
+        return Line("", value, {}, built_in=same, note="" if same else note)
 
     return rule
 

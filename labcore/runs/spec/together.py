@@ -8,6 +8,7 @@ from labcore.catalog import choices, reward_terms
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.mix.row import can_be_mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
 from labcore.runs.files import uploads
@@ -69,9 +70,10 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if missing := [key for key in chosen.needs if key not in knobs]:
             able = [other.label for other in ALGORITHMS.values()
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
+            run = f"run {' or '.join(able[:3])}, " if able else ""
+            mix = ", or make a mix of your own, which has every knob" if can_be_mixed(row) else ""
             raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
-                           f"not have: run {' or '.join(able[:3])}, choose another {family.label}, or make a mix of "
-                           "your own, which has every knob.")
+                           f"not have: {run}choose another {family.label}{mix}.")
 
 
 def _check_rewards(knobs: Mapping[str, Value]) -> None:

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from labcore.catalog import choices
+from labcore.catalog.choice import Advantage, Pairs, Surrogate
+from labcore.catalog.knob import Knob
 from labcore.errors import LabError
-from labcore.exports.handover import trl
+from labcore.exports.handover import openrlhf, trl
+from labcore.exports.handover import plan as plans_module
 from labcore.exports.handover.plan import UNKNOWN, Plan, plan_of
 from labcore.exports.handover.tools import TOOLS, tool
 from labcore.runs.spec.run_spec import knobs_of, make
@@ -89,6 +92,53 @@ def test_every_placement_of_the_kl(key, placement):
     found = {line.knob: line for line in TOOLS[key].mapped(each)}
     values = list(found["beta"].settings.values())
     assert values in ([0.07], [0.0], [False]) and (values == [0.07]) == (placement != "off")
+
+
+@pytest.mark.parametrize("key, begun, knobs, losing, winning", [
+    ("verl", "grpo", {"ratio": "sequence_mean", "surrogate": "soft_gate"}, "ratio", "surrogate"),
+    ("trl", "grpo", {"advantage": "group_standardised", "normalisation": "tokens"}, "advantage", "normalisation"),
+    ("trl", "dpo", {"preference_loss": "robust", "second_loss": "exo_pair"}, "label_smoothing", "exo_epsilon")])
+def test_of_two_knobs_with_one_setting_the_losing_one_says_so(key, begun, knobs, losing, winning):
+    each = plan(begun, mix="mine", knobs=knobs)
+    lines = {line.knob: line for line in TOOLS[key].mapped(each)}
+    setting, = lines[losing].settings.keys() & lines[winning].settings.keys()
+    assert f"the script sets {setting} for {winning} instead" in lines[losing].note
+    comments = " ".join(part.lstrip("# ") for part in TOOLS[key].script(each).splitlines() if part.startswith("#"))
+    assert f"for {winning} instead" in comments
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+def test_of_no_named_algorithm_two_knobs_contend_for_a_setting(key, plans):
+    """But the advantage and its normalisation, which share TRL's scale_rewards."""
+    for each in plans:
+        notes = [line.note for line in TOOLS[key].mapped(each) if "the script sets" in line.note]
+        assert [note for note in notes if "scale_rewards for normalisation" not in note] == []
+
+
+def chosen(monkeypatch, begun, family, member, **knobs) -> Plan:
+    """The plan of a run with a member that the lab does not have."""
+    monkeypatch.setitem(vars(family), "members", (*family.members, member))
+    base = plan(begun)
+    return Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, family.key: member.key, **knobs}))
+
+
+@pytest.mark.parametrize("key", list(TOOLS))
+def test_no_tool_is_said_to_do_what_a_choice_does_not_declare(key, monkeypatch):
+    beside = Knob("window", "Window", 4, "Higher: a. Lower: b.")
+    baseline = Advantage("mine", "mine", "R", beside=(beside,))
+    advantage = chosen(monkeypatch, "grpo", choices.ADVANTAGE, baseline, window=4)
+    line = plans_module._of_choice(advantage, "window", 4, key)
+    assert line.unsupported and "no equivalent" in line.note
+    pairs = chosen(monkeypatch, "dpo", choices.PAIRS, Pairs("mine", "mine", "D"))
+    line, = [line for line in TOOLS[key].mapped(pairs) if line.knob == "pairs"]
+    assert line.unsupported and line.note
+
+
+def test_a_surrogate_may_have_one_bound_only(monkeypatch):
+    one = chosen(monkeypatch, "grpo", choices.SURROGATE, Surrogate("mine", "mine", "S", needs_ratio=True))
+    knobs = {key: value for key, value in one.spec.knobs.items() if key != "clip_high"}
+    found = openrlhf.RULES["online"]["clip_low"](Plan(one.run, replace(one.spec, knobs=knobs)), 0.1)
+    assert found.settings == {"--actor.eps_clip_low_high": (0.1, 0.1)}
 
 
 def test_a_knob_that_no_rule_knows_is_said_to_be_unknown():

@@ -7,7 +7,10 @@ import json
 
 import pytest
 
+from labcore.catalog import choices
+from labcore.catalog.choice import Choice
 from labcore.catalog.choices import PREFERENCE_LOSS
+from labcore.catalog.knob import Knob
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
@@ -233,3 +236,16 @@ def test_a_run_of_before_templates_is_todays_where_its_model_has_none_and_keeps_
     for key in ("template", "system_prompt", "thinking", "begins_with"):
         del written["knobs"][key]
     assert RunSpec.from_json(json.dumps(written)).knobs["template"] == template
+
+
+def test_a_choice_whose_knobs_no_algorithm_has_is_refused_without_naming_one(monkeypatch):
+    """A mix has every knob, but supervised runs cannot be mixed."""
+    own = Choice("mine", "mine", "x", knobs=(Knob("own_weight", "Weight", 1.0, "Higher: a. Lower: b."),))
+    for family, begun in ((choices.SFT_LOSS, "dft"), (choices.SHAPING, "grpo")):
+        monkeypatch.setitem(vars(family), "members", (*family.members, own))
+        spec = make(algorithm_key=begun, task_key="sort")
+        with pytest.raises(LabError) as caught:
+            check_together(spec.row, {**spec.knobs, family.key: "mine"})
+        said = str(caught.value)
+        assert "needs own_weight" in said and ": choose another" in said and "run " not in said
+        assert ("make a mix" in said) == (begun == "grpo")
