@@ -46,7 +46,7 @@ HELD_OUT = (
          "first: the name of an upload, which --held-out FILE sets. Empty: hold out a share.", advanced=True),
     Knob("held_out_every", "Held-out evaluation every", 25, "Steps between two evaluations on held-out rows; the "
          "first runs before training, the last at the end. Lower: a finer curve, more time. Higher: less time. 0: "
-         "automatic, 25 steps or more, so that evaluations take at most 10 % of the processor time of the steps.",
+         "automatic, 25 steps or more, so that evaluations take about 10 % of the time of the steps.",
          "next batch", 0, 1_000_000, unit="steps", advanced=True),
     Knob("held_out_prompts", "Held-out prompts", 32, "Maximum held-out rows per evaluation, always the same rows. "
          "More: less noise, more time; the standard error is up to 0.09 with 32 rows and 0.03 with 256. Fewer: faster.",

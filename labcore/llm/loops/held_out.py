@@ -1,5 +1,6 @@
 """Evaluate on held-out rows in any training loop: before the first step, every `held_out_every` steps, and after the
-last step. Where that knob is 0, `Pace` decides by processor time which steps have an evaluation, and nothing else.
+last step. Where that knob is 0, `interval` computes it from the sizes of the batch and of an evaluation: no clock
+decides which steps have these metrics, so a resumed run and a replay have them at the same steps.
 
 A record holds the metrics of the policy after its step; the first record holds those from before training. Evaluation
 draws none of the run's random numbers and moves none of its counters, so a run trains the same with or without it.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import torch
@@ -18,7 +20,6 @@ from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.loops import preference, sft
 from labcore.llm.pairs import Pairs
 from labcore.llm.probes import watched
-from labcore.llm.probes.budget import Pace
 from labcore.llm.rendering import encode_examples
 from labcore.llm.rewards import Rewards, reward, verified
 from labcore.llm.session import LlmSession
@@ -30,6 +31,7 @@ from labcore.tasks.task import Pair, Problem, Single, held_of
 
 STREAM = 2**32 + 8  # a tag that no step has, nor a probe: see `probes.answer`
 AT_ONCE = 32  # completions that are drawn at once, or as many as the run draws itself
+EVERY, SHARE, SAMPLED = 25, 0.1, 2  # see `interval`
 PASSES = (2, 4, 8, 16, 32, 64)  # k of pass@k, up to the samples of a prompt
 Rows = Sequence[Problem | Pair | Single]
 Score = Callable[[LlmSession, list[Problem], Generated], Rewards]
@@ -37,26 +39,32 @@ Score = Callable[[LlmSession, list[Problem], Generated], Rewards]
 
 def beside(session: LlmSession, records: Iterator[Record | None]) -> Iterator[Record | None]:
     """The records of a loop, those that are due with what was measured."""
-    pace = Pace(session.probes)
-    found = _timed(session, pace) if session.step == 0 else {}
+    found = measured(session) if session.step == 0 else {}
     for record in records:
         if record is not None:
-            if not found and _due(session, pace):
-                found = _timed(session, pace)
+            if not found and _due(session):
+                found = measured(session)
             record, found = replace(record, metrics=record.metrics | found), {}
         yield record
 
 
-def _timed(session: LlmSession, pace: Pace) -> dict[str, float]:
-    with pace.evaluating(session.step):
-        return measured(session)
+def _due(session: LlmSession) -> bool:
+    """Whether the policy after this step is measured: at the end, and at the interval."""
+    last = session.step >= session.spec.steps or session.finished_because
+    return bool(last) or session.step % interval(session) == 0
 
 
-def _due(session: LlmSession, pace: Pace) -> bool:
-    """Whether the policy after this step is measured: at the end, at the interval that the run sets, or else where the
-    time of the steps allows it."""
-    last, every = session.step >= session.spec.steps or session.finished_because, int(session.knobs["held_out_every"])
-    return bool(last) or (session.step % every == 0 if every else pace.allows(session.step))
+def interval(session: LlmSession) -> int:
+    """Steps between two evaluations: those that the run sets, or EVERY and as many as make the completions of an
+    evaluation SHARE of those of the steps between, where a sampled completion counts SAMPLED and a learnt one 1."""
+    knobs, rows = session.knobs, len(held_of(session.task))
+    if every := int(knobs["held_out_every"]):
+        return every
+    sampled = int(knobs.get("prompts_per_step", 0)) * int(knobs.get("group_size", 1))
+    given = 2 * int(knobs.get("pairs_per_step", 0)) or int(knobs.get("sequences_per_step", 1))
+    step = SAMPLED * sampled + int(knobs.get("updates_per_batch", 1)) * (sampled or given)
+    of_row = SAMPLED * (1 + int(knobs["held_out_samples"])) if session.spec.task_row.verifiable else 1
+    return max(EVERY, ceil(min(rows, int(knobs["held_out_prompts"])) * of_row / (SHARE * step)))
 
 
 def measured(session: LlmSession) -> dict[str, float]:

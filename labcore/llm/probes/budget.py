@@ -19,7 +19,6 @@ SHARES = {SAMPLES: 0.07, LINE: 0.03}  # of the seconds of all steps; together a 
 EVERY = {SAMPLES: 5, LINE: 20}  # steps from one look to the next, at least
 FIRST = {SAMPLES: 0.8, LINE: 1.2}  # what a first look is expected to cost, in steps: see `Budget.affords`
 BY_SCHEDULE = 6_000_000  # parameters of the policy up to which the schedule alone decides: all built-in models
-EVALUATION_SHARE, EVALUATION_EVERY = 0.1, 25  # of held-out rows, where a run sets no interval: see `Pace`
 GROUP_SHARE = 0.25  # of a step's time divided by its prompts: more than the forward pass of one group takes
 
 
@@ -100,31 +99,3 @@ class Budget:
     def _step_seconds(self) -> float:
         """Of a step on average; of the first one, as far as it is."""
         return self.seconds / max(1, self._steps)
-
-
-class Pace:
-    """When a run that sets no interval evaluates on held-out rows again: EVALUATION_EVERY steps or more after the
-    newest evaluation, and once the steps since then have taken so long that it was EVALUATION_SHARE of them.
-
-    A resumed run does not know what an evaluation costs: its first one runs at a multiple of EVALUATION_EVERY.
-    """
-
-    def __init__(self, budget: Budget, clock: Callable[[], float] = time.process_time) -> None:
-        self._budget, self._clock = budget, clock
-        self._at = 0
-        self._cost: float | None = None
-        self._seconds = 0.0  # of the steps before the newest evaluation
-
-    @contextmanager
-    def evaluating(self, step: int) -> Iterator[None]:
-        """Time an evaluation."""
-        begun = self._clock()
-        yield
-        self._at, self._cost, self._seconds = step, self._clock() - begun, self._budget.seconds
-
-    def allows(self, step: int) -> bool:
-        """Whether the next evaluation may run after this step."""
-        if self._cost is None:
-            return step % EVALUATION_EVERY == 0
-        earned = EVALUATION_SHARE * (self._budget.seconds - self._seconds)
-        return step - self._at >= EVALUATION_EVERY and earned >= self._cost

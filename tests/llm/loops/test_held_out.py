@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from itertools import count
 from unittest.mock import patch
 
 import pytest
@@ -15,8 +14,6 @@ from labcore.catalog.metrics import METRICS
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import held_out, preference, reward_model, sft
 from labcore.llm.pairs import Pairs
-from labcore.llm.probes import budget
-from labcore.llm.probes.budget import Budget, Pace
 from labcore.llm.rendering import encode_answers, encode_examples
 from labcore.llm.session import LlmSession
 from labcore.runs.files import uploads
@@ -129,15 +126,32 @@ def test_accuracies_are_those_of_the_policy_after_the_step(data):
             assert "held_out/pass@4" not in record.metrics
 
 
-@pytest.mark.parametrize(("every", "expected"), [(0, [1, 3, 6, 7]), (2, [1, 2, 4, 6, 7]), (25, [1, 7])])
-def test_an_interval_is_kept_and_without_one_evaluations_wait_for_their_time(data, monkeypatch, every, expected):
-    """Each evaluation takes a quarter of a step, may take a tenth of the time, and two are 2 steps apart at least."""
-    seconds = count()
-    monkeypatch.setattr(budget, "EVALUATION_EVERY", 2)
-    made = started(data, "grpo", "prompts", steps=7, held_out_every=every)
-    monkeypatch.setattr(Budget, "seconds", property(lambda _: 2.5 * made.step))
-    monkeypatch.setattr(held_out, "Pace", lambda probes: Pace(probes, lambda: 0.625 * next(seconds)))
-    assert [record.step for record in records(made) if held(record)] == expected
+@pytest.mark.parametrize(("algorithm", "of", "own", "expected"), [
+    ("grpo", "prompts", {"held_out_every": 2}, 2),
+    ("grpo", "prompts", {"prompts_per_step": 4}, 25),  # 6 rows: 60 / (0.1 · 96) is less
+    ("grpo", "prompts", {"prompts_per_step": 1, "group_size": 2, "updates_per_batch": 1}, 100),  # 60 / (0.1 · 6)
+    ("grpo", "prompts", {"prompts_per_step": 1, "group_size": 2, "updates_per_batch": 4}, 50),  # 60 / (0.1 · 12)
+    ("sft", "prompts", {"sequences_per_step": 4, "held_out_samples": 4}, 150),  # 60 / (0.1 · 4)
+    ("sft", "prompts", {"sequences_per_step": 4, "held_out_samples": 4, "held_out_prompts": 3}, 75),
+    ("dpo", "prompts", {"pairs_per_step": 4}, 75), ("dpo", "preferences", {"pairs_per_step": 1}, 30)])
+def test_evaluations_without_an_interval_are_a_tenth_of_the_steps_between_them(data, algorithm, of, own, expected):
+    """Counted in completions, by hand: the steps of a run never depend on a clock."""
+    assert held_out.interval(started(data, algorithm, of, **({"held_out_every": 0} | own))) == expected
+
+
+def test_a_run_without_an_interval_that_is_resumed_is_measured_at_the_same_steps(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(held_out, "EVERY", 2)
+    own = {"steps": 7, "held_out_every": 0, "held_out_prompts": 1}  # 20 / (0.1 · 80)
+    whole = started(data, "grpo", "prompts", **own)
+    found = []
+    for record in whole.run():
+        if record is not None:
+            found.append(record)
+            if record.step == 3:
+                whole.save(tmp_path / "three")
+    again = records(started(data, "grpo", "prompts", resume=tmp_path / "three", **own))
+    assert [record.step for record in found if held(record)] == [1, 3, 6, 7]
+    assert [held(record) for record in again] == [held(record) for record in found[3:]]
 
 
 def test_an_evaluation_says_how_far_it_is(data):

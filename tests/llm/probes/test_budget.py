@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from importlib import import_module
 from itertools import pairwise
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from labcore.llm.loops import online
 from labcore.llm.probes import budget, view, watched
-from labcore.llm.probes.budget import LINE, SAMPLES, Budget, Pace
+from labcore.llm.probes.budget import LINE, SAMPLES, Budget
 from tests.llm.tools import records as all_records
 from tests.llm.tools import session, weights
 
@@ -65,31 +64,6 @@ def test_looks_never_take_more_than_a_tenth_of_the_time(step_seconds, samples, l
         probes.end()
         assert probes.spent <= max(group, TENTH * probes.seconds) * (1 + 1e-9), "one group is not paid for yet"
     assert all(made.values()), "each kind gets its turn"
-
-
-@given(step_seconds=seconds, cost=st.floats(0.01, 10.0), began=st.integers(0, 60))
-def test_evaluations_without_an_interval_take_a_tenth_of_the_steps_before_them(step_seconds, cost, began):
-    """What an evaluation costs is given in steps. A run that begins later was resumed: it has not measured that."""
-    clock, at = Clock(), []
-    probes = Budget(clock)
-    pace = Pace(probes, clock)
-
-    def evaluate(step):
-        with pace.evaluating(step):
-            clock.now += cost * step_seconds
-        at.append(step)
-    if not began:
-        evaluate(0)
-    for step in range(began + 1, began + 201):
-        probes.begin()
-        clock.now += step_seconds
-        probes.end()
-        if pace.allows(step):
-            evaluate(step)
-    apart = max(budget.EVALUATION_EVERY, math.ceil(cost / TENTH - 1e-6))
-    assert all(apart <= after - before <= apart + 1 for before, after in pairwise(at)), "neither early nor late"
-    assert len(at) >= 200 // (apart + 1)
-    assert at[0] == (math.ceil((began + 1) / 25) * 25 if began else 0)
 
 
 def test_time_between_steps_is_not_the_runs():
