@@ -1,4 +1,4 @@
-"""A widget that shows a value which is kept elsewhere, and hears of the user's changes only.
+"""A widget that shows a value stored elsewhere and reports only the user's changes.
 
 The value goes in as the widget's own default, never through the session state: on a busy machine the browser may
 mount a widget late, when the one message that would set it has been overtaken; it would then show, and send back as

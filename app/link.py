@@ -79,7 +79,7 @@ class Fault:
     def sentence(self) -> str:
         """What is said of it."""
         return self.why if self.partly else one_line(
-            f"The link holds {cut(self.key)}={quoted(self.said)}, which is left out: {self.why.rstrip('.')}.")
+            f"The link has {cut(self.key)}={quoted(self.said)}, which was ignored: {self.why.rstrip('.')}.")
 
 
 # ---- reading and writing, without a browser --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How the runs are looked at: the view, the metric, the baseline, the axis and the smoothing. All of it in the link."""
+"""The controls of the page Compare: view, metric, baseline, axis and smoothing. The link holds all of them."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def _baseline(chosen: Chosen) -> None:
     st.selectbox("Baseline", list(runs), list(runs).index(shown.value), key=shown.key, label_visibility="collapsed",
                  format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=230,
                  on_change=moved("baseline", shown, runs.get),
-                 help="Pin a group: the others are shown as differences to it")
+                 help="Pin a group to show the others as differences from it")
 
 
 def _look(chosen: Chosen) -> None:
     place, axes = chosen.place, axes_of(chosen.traces)
     said = axes.get(chosen.axis, chosen.axis) + (f" · {place.smooth:g}" if place.smooth else "")
-    with st.popover(said, icon=":material/tune:", help="The axis and the smoothing of all charts"):
+    with st.popover(said, icon=":material/tune:", help="Axis and smoothing of all charts"):
         if axes:
             usual = usual_axis(chosen.traces, place.by)
             x = held("compare:x", chosen.axis, tuple(axes))
@@ -84,6 +84,7 @@ def _look(chosen: Chosen) -> None:
         smooth = held("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   on_change=moved("smooth", smooth),
-                  help="Exponential average, never across a knob's marker or a fork. The rows stay faint behind it.")
+                  help="Exponential moving average. It never crosses a knob change or a fork. The raw values stay "
+                       "faint behind it.")
         traces = held("compare:traces", place.traces)
         st.toggle("Draw each seed", traces.value, key=traces.key, on_change=moved("traces", traces))

@@ -1,4 +1,4 @@
-"""Which model is asked, and what: a run, a stage of its training and a prompt, all of them in the link."""
+"""Choose a model and a prompt: a run, a stage of its training and the text, all of them in the link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(doing: str) -> tuple[str, str] | None:
     runs = models.able()
     if not runs and not link.get(MODEL):
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown("There is no trained model yet. A first run needs no settings.")
+            st.markdown("There is no trained model yet. The defaults work for a first run.")
             st.page_link("../pages/llm.py", label="Train one in the LLM lab", icon=":material/arrow_forward:")
         return None
     name = link.get(MODEL) or runs[0].id
@@ -63,9 +63,9 @@ def _stage(name: str) -> None:
     model = parse(name)
     present = model.pinned.name if model.step is None and not model.stage else model.name
     if present not in stages:
-        raise LabError(f"The run {model.run} has no model {present} any more: choose another run.")
+        raise LabError(f"The run {model.run} no longer has the model {present}. Choose another run.")
     shown = held("foundations:stage", present, tuple(stages))
     if len(stages) > 1:
-        st.select_slider("Stage of its training", stages, present, key=shown.key,
+        st.select_slider("Training stage", stages, present, key=shown.key,
                          on_change=lambda: link.put(MODEL, shown.taken()),
                          format_func=lambda stage: models.short(stage, stages[-1]))

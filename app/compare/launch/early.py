@@ -1,4 +1,4 @@
-"""The early stopping of a sweep, as it is chosen in the form."""
+"""The form's controls for the early stopping of a sweep."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def choose(plan: Plan) -> None:
         plan.fields["early"] = vars(_usual(plan)) if shown.taken() else None
 
     st.segmented_control("Early stopping", list(WAYS), format_func=WAYS.__getitem__, default=shown.value, required=True,
-                         key=shown.key, on_change=changed, help="Stop the worse runs early, so that the better ones "
-                         "come to their end sooner. Optuna decides; what was stopped keeps a checkpoint.")
+                         key=shown.key, on_change=changed, help="Stop worse runs early, so that the better ones "
+                                                                "finish sooner. Optuna decides. A stopped run keeps a "
+                                                                "checkpoint.")
     if plan.fields["early"] is not None:
         _details(plan, plan.fields["early"])
 
@@ -53,11 +54,12 @@ def _details(plan: Plan, fields: dict[str, Any]) -> None:
     offered = offered if fields["metric"] in offered else [*offered, fields["metric"]]
     metric, first, share = st.columns([1.6, 1, 1], gap="small")
     by = held(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
-    metric.selectbox("Judged by", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
+    metric.selectbox("Metric", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
                      key=by.key, on_change=lambda: fields.update(metric=by.taken()))
     for column, field, title, bounds, help in (
-            (first, "min_steps", "Not before step", WHOLE["steps"], "A run is first judged after as many steps, then "
-             "at as many times the reduction factor, and so on."),
+            (first, "min_steps", "Earliest step", WHOLE["steps"], "A run is first judged after this many steps, then "
+                                                                  "after this many times the reduction factor, and so "
+                                                                  "on."),
             (share, "factor", "Reduction factor", FACTORS, "3: at each judgement a run continues only if it is among "
-             "the best third of the runs that have reached that step by then.")):
+                                                           "the best third of the runs that have reached that step.")):
         typed.number(plan.scope, field, title, fields[field], bounds, partial(fields.__setitem__, field), column, help)

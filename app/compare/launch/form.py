@@ -143,7 +143,7 @@ def _algorithms(plan: Plan) -> None:
     st.multiselect("Algorithms", fitting, shown.value, format_func=labels.__getitem__, key=shown.key, on_change=changed)
     if not chosen:
         return
-    fold = st.expander("Knobs: each algorithm has its defaults", key=f"{plan.scope}:knobs", on_change="rerun")
+    fold = st.expander("Knobs of each algorithm", key=f"{plan.scope}:knobs", on_change="rerun")
     if fold.open:
         with fold:
             edited = st.segmented_control("Knobs of", chosen, format_func=labels.__getitem__, default=chosen[0],
@@ -162,7 +162,7 @@ def _axes(plan: Plan) -> None:
     kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
     for place in range(min(len(kept) + 1, sweep.MOST_AXES)):  # one more than there are, to add it
         _axis(plan, kept, place, known)
-    fold = st.expander("The other knobs", key=f"{plan.scope}:other_knobs", on_change="rerun")
+    fold = st.expander("Other knobs", key=f"{plan.scope}:other_knobs", on_change="rerun")
     if fold.open:
         with fold:
             widgets_of(plan, without={key for key, _ in kept})
@@ -199,9 +199,9 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
 
 def _counts(plan: Plan) -> None:
     typed.forget(plan.scope)
-    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "A comparison needs three or more."),
+    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "A verdict needs at least three seeds."),
              ("seed", "First seed", WHOLE["seed"], ""),
-             ("limit", "Steps", WHOLE["steps"], "Empty: each algorithm's own default."))
+             ("limit", "Steps", WHOLE["steps"], "Empty: the default of each algorithm."))
     for column, (field, title, bounds, help) in zip(st.columns(3, gap="small"), boxes, strict=True):
         typed.number(plan.scope, field, title, plan.fields[field], bounds, partial(plan.fields.__setitem__, field),
                      column, help, placeholder="default")
@@ -210,7 +210,7 @@ def _counts(plan: Plan) -> None:
 def _of_algorithms(plan: Plan) -> list[RunSpec]:
     chosen = [key for key in plan.fields["algorithms"] if key in _fitting(plan)]
     if not chosen:
-        raise LabError("The comparison has no algorithm: choose at least one.")
+        raise LabError("Choose at least one algorithm.")
     return planning.interleaved([sweep.grid(plan.of(key), {}, plan.seeds) for key in chosen])
 
 
@@ -226,8 +226,8 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     try:
         specs = specs_of(plan)
         if len(specs) > sweep.MOST_RUNS:
-            raise LabError(f"That comparison has {len(specs):,} runs, more than {sweep.MOST_RUNS:,}: take fewer "
-                           "algorithms or seeds.")
+            raise LabError(f"This comparison has {len(specs):,} runs; the limit is {sweep.MOST_RUNS:,}. Choose fewer "
+                           f"algorithms or seeds.")
         stopping = early.chosen(plan) if specs_of is _of_axes else None
         if stopping:
             halving.check(stopping, specs)
@@ -248,7 +248,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     by_algorithm = {spec.row.label: spec for spec in specs}
     if specs and specs_of is _of_algorithms:
         if changes := planning.moved(by_algorithm):
-            st.caption(literal(f"Not at their defaults: {'; '.join(changes)}."))
+            st.caption(literal(f"Changed from the defaults: {'; '.join(changes)}."))
         if plan.kind.key == "llm":
             cost.show(_beside(list(by_algorithm.values())), "launch")
 

@@ -59,9 +59,9 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
     language = language_runs(run_ids)
     runs = [run for run in language if run.spec.task_row.verifiable]
     if not runs:
-        st.info("Files of preferences give no rewards, from which the algorithms of this view learn: choose a run on a "
+        st.info("The algorithms of this view learn from rewards, and preference files have none. Choose a run on a "
                 "task with a verifier." if language else
-                "A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
+                "This view samples a batch from a language model. Choose a run of the LLM lab that has a checkpoint.",
                 icon=":material/info:")
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
@@ -103,8 +103,8 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
                      title="Cosines between gradients", caption=batch.model,
                      alt="Cosine between the gradients of each pair of algorithms, and each gradient's norm",
                      least=280 + 46 * len(found["algorithms"]))
-        st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
-                   "are those before any clipping of the norm.")
+        st.caption("Blue: both gradients push the weights the same way; orange: in opposite directions. Gradients and "
+                   "norms are those before gradient-norm clipping.")
     right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in charts.said(found))}</ul>')
     _pushes(found, batch, to)
     _effects(found, batch, kind, hues)
@@ -130,22 +130,23 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
                      format_func=lambda each: _model_name(each, runs),
                      on_change=lambda: to(model=model.taken()))
         updates = held("one_batch:updates", batch.updates)
-        st.segmented_control("Updates on it before", UPDATES, default=updates.value, key=updates.key, required=True,
-                             format_func=lambda count: str(count) if count else "none: on policy",
+        st.segmented_control("Updates before the "
+                             "comparison", UPDATES, default=updates.value, key=updates.key, required=True,
+                             format_func=lambda count: str(count) if count else "none (on policy)",
                              on_change=lambda: to(updates=updates.taken()),
-                             help="With none every ratio is 1. After some the policy has left the one that sampled, as "
-                                  "in the later passes over a batch (μ > 1).")
+                             help="Without updates every ratio is 1. After updates the policy differs from the one "
+                                  "that sampled the batch, as in later passes over a batch (μ > 1).")
         if batch.updates:
             algorithm = spec_of(parse(batch.model).run).algorithm
             own = algorithm if algorithm in ONLINE else ONLINE[0]
             stepper = held("one_batch:stepper", batch.stepper or own)
-            st.selectbox("taken by", ONLINE, ONLINE.index(stepper.value), key=stepper.key, width=150,
+            st.selectbox("Updates by", ONLINE, ONLINE.index(stepper.value), key=stepper.key, width=150,
                          format_func=lambda key: ALGORITHMS[key].label, on_change=lambda: to(stepper=stepper.taken()))
         with st.popover("Size", icon=":material/tune:"):
-            for words, key in (("Prompts", "prompts"), ("Completions of each", "group_size"), ("Seed", "seed")):
+            for words, key in (("Prompts", "prompts"), ("Completions per prompt", "group_size"), ("Seed", "seed")):
                 _number(words, key, batch, to)
             others = held("one_batch:others", batch.eval_prompts)
-            st.select_slider("Other prompts, to measure a step's effect", OTHERS, others.value, key=others.key,
+            st.select_slider("Other prompts, to measure the effect of a step", OTHERS, others.value, key=others.key,
                              on_change=lambda: to(eval_prompts=others.taken()))
 
 
@@ -174,7 +175,7 @@ def _head(found: dict[str, Any]) -> str:
                  f"{ALGORITHMS[found['stepper']].label}")
     return (f'<div class="rl-status"><b>{batch["prompts"]} prompts × {batch["group_size"]} completions</b>'
             f'<span class="rl-muted">{batch["tokens"]:,} tokens · mean reward {batch["reward"]:.2f} · '
-            f'{batch["flat_groups"]:.0%} zero-variance groups{after}</span></div>')
+            f'{theme.percent(batch["flat_groups"])} zero-variance groups{after}</span></div>')
 
 
 def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
@@ -191,8 +192,8 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
             st.selectbox("Completion", range(len(words)), shown.value, format_func=words.__getitem__, key=shown.key,
                          label_visibility="collapsed", on_change=_looked, args=(shown, which, usual, to))
             st.html(charts.push_table(found, shown.value))
-    st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's own mean |push| "
-               "on this batch, so that rows can be held against each other.")
+    st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's mean |push| on "
+               "this batch, so that rows can be compared.")
 
 
 def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> None:
@@ -201,20 +202,22 @@ def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> Non
 
 
 def _effects(found: dict[str, Any], batch: Batch, kind: str, hues: Mapping[str, int]) -> None:
-    """What one step does, measured on other prompts."""
+    """The effect of one step, measured on other prompts."""
     before, length = found["before"]["reward"], found["step_length"]
-    st.subheader("What one step does", anchor=False)
-    figure_chart(charts.effect_figure(found, kind, hues), "one_batch:effects", title="What one step does",
+    st.subheader("Effect of one step", anchor=False)
+    figure_chart(charts.effect_figure(found, kind, hues), "one_batch:effects", title="Effect of one step",
                  caption=batch.model, alt="Change of the mean reward against the KL of one step, for each algorithm")
-    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest "
-            "that costs none of them more than about 0.01 nats/token on the first of these prompts. ")
-    st.caption(f"{same}Right: as the training loop would take it, AdamW with the run's moments, the algorithm's "
-               "learning rate and gradient clip; at its very start Adam moves every weight by about the learning rate. "
-               f"Estimates with 95 % error bars, from {found['before']['prompts']:,} other prompts, answered before "
+    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest for which "
+                                      f"no algorithm's KL exceeds about 0.01 nats/token on the first of these "
+                                      f"prompts. ")
+    st.caption(f"{same}Right: the step of the training loop, by AdamW with the run's moments and the algorithm's "
+               f"learning rate and gradient clipping. In the first steps of a run, Adam moves every weight by about "
+               f"the learning rate. Estimates with 95 % error bars, from {found['before']['prompts']:,} other "
+               f"prompts, answered before "
                f"(mean reward {before['mean']:.3f} ± {before['se']:.3f}) and after the step with the same random "
                "numbers. A bar that crosses 0 is no evidence of an effect.")
     with st.expander("All numbers"):
         st.html(charts.effect_table(found))
         st.caption("Mean ± standard error over prompts. Importance-weighted: the mean of (ρ − 1)(R − R̄) over the old "
-                   "answers, ρ the ratio of a whole answer; it needs no new samples, and its noise grows with the "
-                   "step.")
+                   "completions, where ρ is the ratio of a whole completion. It needs no new samples, and its "
+                   "variance grows with the step.")
