@@ -1,4 +1,4 @@
-"""What this browser tab looks at: the open run, the draft of the next one, and their place in the URL."""
+"""The state of a browser tab: the open run, the draft of the next one, and their place in the URL."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def page_of(kind: str) -> str:
 
 def missing(run_id: str) -> str:
     """What is said of a link to a run that is not there."""
-    return (f"There is no run “{cut(run_id)}” here: it was deleted (for a week the page Runs restores it), or the link "
-            "is from another lab.")
+    return (f"There is no run “{cut(run_id)}” here. It was deleted (the page Runs can restore it for a week), or the "
+            f"link is from another lab.")
 
 
 def open_run(kind: str) -> RunRow | None:
@@ -244,7 +244,7 @@ class Draft:
         if self.task_row.data and not data:
             raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
         if self.fields.get("unusable") == self.task_row.key:
-            raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. The message below it says why.")
+            raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. See the message below it.")
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
                     threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
@@ -315,7 +315,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     knobs, refused = link.parsed(_knobs(algorithms.knobs_at(algorithms.place(algorithm, mix, task), kind)), said)
     fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
     if problems := [f"{each.key}={cut(each.said)}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
-        st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
+        st.session_state[PROBLEM] = f"Settings of the link that do not fit were ignored: {'; '.join(problems)}"
     return fields
 
 

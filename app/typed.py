@@ -1,5 +1,5 @@
-"""The numbers that are typed: one out of bounds stays in its box, which says the bounds, and nothing is started with it
-or another one meanwhile. Streamlit's own bounds would keep it in the browser, and a run would start without it."""
+"""Number boxes: a value out of bounds stays in its box, which says the bounds, and no run starts meanwhile. Streamlit's
+own bounds would keep it in the browser, and a run would start without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The maze of a draft: painted, sized, given other rules, saved and loaded; every change can be undone.
+"""Edit the maze of a draft: paint it, resize it, change its rules, save and load it. Every change can be undone.
 
 A preset that is changed becomes `own`, whose maze is the knob `maze`: so it goes into the link and into the run.
 """
@@ -87,8 +87,8 @@ def _tools(draft: Draft) -> dict[str, Any]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="maze_tools"):
         st.segmented_control("Paint", list(BRUSHES), format_func=BRUSHES.__getitem__, default=brush["sign"],
                              required=True, key="brush", on_change=chosen,
-                             help="Click or drag on the maze; or move with the arrow keys and press Enter. What begins "
-                                  "on a cell of the same kind clears.")
+                             help="Click or drag on the maze, or move with the arrow keys and press Enter. A stroke "
+                                  "that begins on a cell of the same kind clears cells.")
         if brush["sign"] in brush:
             sign = str(brush["sign"])
             typed.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
@@ -111,8 +111,8 @@ def _rules(draft: Draft, maze: Maze) -> None:
     slip, pays = st.columns(2, gap="small", wrap=False)
     with slip:
         _number(draft, "Slip", maze.slip, 0.0, 0.99, lambda now, value: replace(now, slip=value), 0.05,
-                "Chance that a step goes to the left or the right of where it was meant to go. Higher: walls and traps "
-                "are dangerous from further away.")
+                "Probability that a step goes to the left or the right of the chosen direction. Higher: traps are "
+                "dangerous from further away.")
     with pays:
         _number(draft, "Step reward", maze.step_reward, -LARGEST_PAY, LARGEST_PAY,
                 lambda now, value: replace(now, step_reward=value), 0.1,
@@ -148,7 +148,7 @@ def _files(draft: Draft, maze: Maze | None) -> None:
 
 def _read(now: Maze, file: UploadedFile) -> Maze:
     if file.size > LARGEST_FILE:
-        raise LabError(f"{file.name} has {file.size:,} bytes, more than any maze needs: choose a file that Save wrote.")
+        raise LabError(f"{file.name} has {file.size:,} bytes, more than any maze needs. Choose a file that Save wrote.")
     return from_json(file.getvalue().decode("utf-8", "replace"))
 
 

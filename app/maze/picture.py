@@ -1,4 +1,5 @@
-"""What the maze page shows besides curves: the editor before a run; the board and one of its cells during and after."""
+"""Draw what the maze page shows besides curves: the editor before a run; the board and one of its cells during and
+after."""
 
 from __future__ import annotations
 
@@ -94,8 +95,8 @@ def _view(sample: dict[str, Any]) -> drawing.View:
     present = {"values": True, "visits": bool(sample["visits"]), "error": bool(drawing.truth(sample)[0])}
     heat = _choice("heat", "Colours", {key: name for key, name in drawing.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", drawing.ARROWS,
-                     "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "
-                     "now, with its exploration; the longer an arrow, the likelier.")
+                     "Greedy: the best action, or several if they are equally good. Behaviour: the agent's present "
+                     "actions, with exploration; a longer arrow is likelier.")
     return drawing.View(heat, arrows, bool(sample["path"]) and _switch("path", "Path"))
 
 

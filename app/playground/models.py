@@ -1,4 +1,4 @@
-"""The models side by side: which runs can answer, and at which stage of its training each is asked."""
+"""Choose the models side by side: the runs that can answer, and the training stage of each."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def fitting(place: Place) -> Place:
         elif run.spec.kind != "llm":
             kind = kinds.kind(run.spec.kind)
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.info(f"{literal(title_of(run))} learnt to act in a world and answers no prompts: watch it play on "
-                        "its own page.", icon=":material/info:")
+                st.info(f"{literal(title_of(run))} learnt to act in a world and cannot answer prompts. Watch it play "
+                        f"on its own page.", icon=":material/info:")
                 st.page_link(page_of(kind.key), label=f"Open in {kind.label}", icon=":material/open_in_full:",
                              query_params={"run": run.id})
         else:
@@ -113,7 +113,7 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
                      format_func=words.__getitem__, on_change=lambda: to(run.taken()), width="stretch")
         if len(place.models) > 1:
             st.button("", icon=":material/close:", key=f"remove:{slot}", on_click=to, args=(None,), type="tertiary",
-                      help=f"Take {LETTERS[slot]} away")
+                      help=f"Remove {LETTERS[slot]}")
     _stage(slot, model, to)
 
 

@@ -1,4 +1,4 @@
-"""The Playground: up to three models answer the same prompt with the same luck."""
+"""The Playground: up to three models answer the same prompt with the same random numbers."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def page() -> None:
 
 def _empty() -> None:
     st.header("Playground", anchor=False)
-    st.markdown("Up to three models answer the same prompt here: what a run started from, what it has become, and "
-                "another one beside it. There is no trained model yet. A first run needs no settings.")
+    st.markdown("Here up to three models answer the same prompt, such as the base of a run, its newest checkpoint and "
+                "another run. There is no trained model yet. The defaults work for a first run.")
     if st.button("Train one in the LLM lab", type="primary", icon=":material/play_arrow:"):
         st.switch_page("../pages/llm.py")
 
@@ -122,8 +122,11 @@ def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]
         box("Prompt", typed.value, key=typed.key, width="stretch",
             on_change=lambda: go(prompt=typed.taken(), answer=None, talk=turns or None))
         if spec.task_row.verifiable:
-            st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
-                          f"task gets (check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.",
+            st.text_input("Right answer", right.value, key=right.key, width=170, help="The right answer for the "
+                                                                                      "verifier of the run's task "
+                                                                                      "(check: {check(spec.task_row, "
+                                                                                      "spec.knobs)}). Empty: no "
+                                                                                      "verifier.",
                           placeholder="no verifier", on_change=lambda: _judge(right.taken(), prompt, known))
     chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
@@ -160,21 +163,21 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
         with above:
             talk.go_on(prompt, turns, found)
     if fresh:
-        below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
-                      "tokens that it won against.")
+        below.caption(f"{_drawn(found, place)} Hover over a token, or use Tab and the arrow keys, to see the "
+                      f"alternatives that it was sampled over.")
 
 
 def _drawn(found: dict[str, Any], place: Place) -> str:
     """How the answers were drawn, in a sentence."""
     if not place.temperature:
-        return "Temperature 0: every model takes its likeliest token, so one answer is all there is."
+        return "Temperature 0: every model takes its likeliest token, so there is only one answer."
     if len(found["columns"]) == 1:
-        return f"Drawn with seed {place.seed}: the same seed gives the same answers again."
+        return f"Sampled with seed {place.seed}: the same seed gives the same answers again."
     if not found["twins"]:
-        return ("The vocabularies have different sizes, so the models cannot share their random numbers: part of what "
-                "differs is random.")
-    return (f"Each row was drawn with the same random numbers for all models (seed {place.seed}): where answers "
-            "differ, the models do.")
+        return ("The vocabularies have different sizes, so the models cannot share their random numbers and part of "
+                "the difference is random.")
+    return (f"Each row was sampled with the same random numbers for all models (seed {place.seed}), so answers differ "
+            f"only because the models differ.")
 
 
 def _sampling(place: Place) -> None:

@@ -1,5 +1,5 @@
-"""The surrogate explorer: what every surrogate makes of a ratio and an advantage, and of a policy small enough to be
-exact. The numbers are computed in the browser; here it gets where to begin."""
+"""The surrogate explorer: every surrogate as a function of ratio and advantage, and its effect on a policy small enough
+to be exact. The browser computes the numbers; this module gives it the values to start from."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def _step_of(place: Place, run: RunRow) -> Tokens | None:
         return None
     own = run.spec.knobs.get(choices.SURROGATE.key)
     if own is not None and own not in SURROGATES:
-        st.caption(f"The surrogate of this run, {choices.SURROGATE[str(own)].label}, cannot be drawn here: its tokens "
-                   "stand on the unclipped one.")
+        st.caption(f"The surrogate of this run, {choices.SURROGATE[str(own)].label}, cannot be drawn here, so its "
+                   f"tokens are drawn on the unclipped one.")
     if len(steps := tokens.steps_of(run)) > 1:
         at = held("surrogate:at", shown.step, tuple(steps))
         st.select_slider("Step", steps, at.value, key=at.key, width=260,

@@ -1,4 +1,4 @@
-"""The bar on top: which run is open, and what can be done with it now."""
+"""The bar on top: the open run, and the actions on it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     clock.live()
 
 
-RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched",
+RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start the run. The defaults work",
              starts=True)
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
@@ -97,7 +97,7 @@ STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step,
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
               help="Stop and save a checkpoint to resume from. A long step that is under way is discarded")
 RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
-                "knobs that you move on the left")
+                                                                       "knobs as set on the left")
 FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
               help="What if? Continue from one of its checkpoints with other settings")
 
@@ -107,7 +107,7 @@ _BEFORE = tuple(action if action is STOP else replace(action, disabled=True, hel
                 for action in (PAUSE, STOP, FORK))
 
 # Before its first step a run has made nothing to continue from or to fork.
-_AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Try it once more as it was"))
+_AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Run it again with the same settings"))
 
 # What makes no difference any more while a run is about to stop or to pause.
 _NOT_WHILE = {"stopping": (*_BEFORE[:2], PAUSE, GO_ON, STEP, STOP), "pausing": (PAUSE,)}
@@ -147,7 +147,7 @@ def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
         if run:
             if not read_only():
                 st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
-                          help="An empty page; this run continues")
+                          help="Open an empty page; this run continues")
             with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
                             on_change="rerun") as opened:
                 if opened.open:  # what is looked at may have changed since the page was drawn

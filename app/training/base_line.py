@@ -1,4 +1,4 @@
-"""The line below the knobs that says where the base model comes from, and the switch that shows its SFT."""
+"""The line below the knobs about the base model, and the switch that shows its SFT."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _switch(draft: Draft) -> None:
         draft.fields["warm_up"] = shown.taken()
 
     st.checkbox("Show the warm-up", shown.value, key=shown.key, on_change=changed,
-                help="Train the base by SFT in front of you first, from random weights. RL starts from the kept one.")
+                help="Show the SFT of the base first, from random weights. RL starts from the saved base.")
 
 
 def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str = "",

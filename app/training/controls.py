@@ -1,4 +1,4 @@
-"""A knob becomes a widget: one table from the knob's type and scale, nothing written per knob.
+"""Make the widget of a knob: one table from the knob's type and scale, nothing written per knob.
 
 The value of a knob lives in a plain dict of the session (`Target.values`), never only in the widget, so that a
 slider and its number box agree and a page change resets nothing. A running run hears of a change only from a
@@ -89,7 +89,7 @@ def words(knob: Knob, going: bool) -> str:
     safe = f" Usually {knob.safe[0]:g} to {knob.safe[1]:g}." if knob.safe else ""
     counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
               "restart": "needs a new run"}[knob.effect]
-    locked = " Locked: this run is going." if going and knob.effect == "restart" else ""
+    locked = " Locked while the run is running." if going and knob.effect == "restart" else ""
     return f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
 
 
@@ -115,7 +115,7 @@ def _safe(knob: Knob) -> tuple[float, float]:
 
 def _seen(target: Target, knob: Knob) -> set[float]:
     """The slider's edges, the default, and every value the knob had outside them: a slider that shrank while it is
-    moved would be a new one, and the hand would lose it."""
+    moved would be a new one, and dragging would be interrupted."""
     reached: dict[str, set[float]] = st.session_state.setdefault(f"reach:{target.scope}", {})
     seen = reached.setdefault(knob.key, {*_safe(knob), float(knob.default)})
     value = float(target.values[knob.key])

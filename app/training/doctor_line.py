@@ -1,4 +1,5 @@
-"""The doctor's line on top of a run: what is wrong at the step shown, by which numbers, and the fix as a button.
+"""The doctor's line on top of a run: what is wrong at the step shown, the numbers that show it, and the fix as a
+button.
 
 A run that was always well has none. After its first verdict the place is kept, so that nothing below it moves.
 """

@@ -1,4 +1,4 @@
-"""Forking from the page: from which step, what is another there, and the family that is drawn as one tree."""
+"""The fork dialog: the step to fork from, the settings to change, and the family of forks drawn as one tree."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def _form(run: RunRow, found: Wish) -> None:
     there, history = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id))
     changes = history.moves
     if not there:
-        st.info(literal(f"{title(run)} has no checkpoint yet, and a fork begins at one: wait for its first step."
-                        if active(run) else f"{title(run)} ended before its first checkpoint, where a fork could "
-                                                    "begin: start a new run."))
+        st.info(literal(f"{title(run)} has no checkpoint to fork from yet. Wait for its first step."
+                        if active(run) else f"{title(run)} ended before its first checkpoint, so it cannot be forked. "
+                                            f"Start a new run."))
         return
     marked = history.move_of(found.event_id)
     scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")
@@ -107,8 +107,8 @@ def _form(run: RunRow, found: Wish) -> None:
     algorithm = right.selectbox("Continue with", list(compatible), format_func=compatible.__getitem__,
                                 key=f"{scope}:algorithm")
     if marked and not any(at < marked.step for at in there):
-        st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first "
-                f"is that of step {there[0]:,}, where the change has been made.")
+        st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first is that "
+                f"of step {there[0]:,}, after the change.")
     base = _base(run, step, algorithm)
     if base is None:
         return
@@ -118,8 +118,8 @@ def _form(run: RunRow, found: Wish) -> None:
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.__getitem__, default=True,
                                   required=True, key=f"{scope}:twin",
-                                  help="The same (common random numbers): what differs is due to "
-                                  "what you change. Fresh: another draw from the same state.")
+                                  help="The same (common random numbers): any difference is due to your change. "
+                                       "Fresh: new random numbers from the same state.")
     until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
     typed.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
                  (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
@@ -224,7 +224,7 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
         changes.insert(0, f"{base.row.label} in place of {run.spec.row.label}")
     without = literal(f"without {', '.join(later[:3])}{' …' if later[3:] else ''}") if later else ""
     luck = ("Common random numbers: any difference is due to this change." if twin else
-            "The random numbers are new ones: part of the difference is random.")
+            "The random numbers are new, so part of the difference is random.")
     if changes:
         return f"From there on {literal(', '.join(changes))}{f', {without}' if later else ''}. {luck}"
     if later:

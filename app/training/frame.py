@@ -1,4 +1,4 @@
-"""What every page that trains has in common: the bar on top, the knobs on the left, the run on the right."""
+"""The frame of every page that trains: the bar on top, the knobs on the left, the run on the right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The left column: what will run, or what is running, and for how long; below it the knobs."""
+"""The left column: the next or the running run and its steps; below it the knobs."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
 
 @st.fragment
 def _counts(draft: Draft, drawn: str) -> None:
-    """How long, and with which luck. They rerun alone, as the knobs do, but where `drawn`, why it cannot run, changes.
+    """The steps and the seed. They rerun alone, as the knobs do, but where `drawn`, why it cannot run, changes.
     """
     if draft.fault() != drawn:
         st.rerun()

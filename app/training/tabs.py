@@ -1,4 +1,4 @@
-"""Below the curves: why they look so. Only the open tab is drawn."""
+"""The tabs below the curves, which explain them. Only the open tab is drawn."""
 
 from __future__ import annotations
 

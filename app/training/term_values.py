@@ -1,4 +1,4 @@
-"""The numbers of an equation's terms at a step: knobs, metrics, and what each is of the tokens of one completion."""
+"""The numbers of an equation's terms at a step: knobs, metrics, and the values at the tokens of one completion."""
 
 from __future__ import annotations
 
