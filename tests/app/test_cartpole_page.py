@@ -170,7 +170,7 @@ def test_the_knobs_of_a_step_are_those_that_it_was_made_with():
 
 
 def test_a_variance_needs_two_environments(page, lab):
-    assert "two environments or more" in said(
+    assert "at least two environments" in said(
         page("cartpole", run=seed(lab.store, "finished", "reinforce", environments=1)), "Variance")
 
 
