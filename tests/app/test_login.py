@@ -171,7 +171,7 @@ def settings(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("content", "says"), [
     (b'auth="x"', "auth is not a section"), (b"\xff\xfe\x00", "it cannot be read"), (None, "it cannot be read"),
     (b"[auth", "it cannot be read"), (b"lab=7", "lab is not a section"),
-    (b'[auth]\ncookie_secret=7\nredirect_uri="x"', "cookie_secret in [auth] is no text")])
+    (b'[auth]\ncookie_secret=7\nredirect_uri="x"', "cookie_secret in [auth] is not a text")])
 def test_settings_on_which_streamlit_breaks_let_nobody_in_and_every_page_says_why(page, settings, content, says):
     settings(content)
     assert get_cookie_secret() is not None  # what the server asks for each request, and broke on

@@ -240,8 +240,8 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     *_, last = lab.store.sweep_runs(sweep_id)
     go(lab.store, last, 0.4)
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert ("Highest so far, at equal tokens (300 each): GRPO β 0 (0.500); one seed per setting: not enough to rank them. "
-            "Some runs have not finished, so the comparison is not final.") in said
+    assert ("Highest so far, at equal tokens (300 each): GRPO β 0 (0.500); one seed per setting: not enough to "
+            "rank them. Some runs have not finished, so the comparison is not final.") in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
     assert "Highest at equal tokens (300 each): GRPO β 0.1 (0.800); one seed per setting: not enough" in told(
