@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 import streamlit as st
 
 from app import link
-from app.held import held
 from app.lab import lab
 from app.link import Param
 from app.page_list import PAGES
 from app.shortcuts import shortcuts
 from app.theme import symbol
+from app.widget_state import widget_state
 from labcore.analysis.lessons.folders import VARIABLE as LESSONS
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
@@ -111,7 +111,7 @@ def files() -> None:
 
 def words() -> None:
     """The glossary: words, metrics and knobs, all of them found by one search that the link holds."""
-    find = held("help:find", link.get(FIND))
+    find = widget_state("help:find", link.get(FIND))
     st.text_input("Search the words, metrics and knobs", find.value, key=find.key, type="search",
                   icon=":material/search:", placeholder="KL, clip, entropy, learning rate …",
                   on_change=lambda: link.put(FIND, find.taken().strip()))

@@ -24,10 +24,10 @@ class Page:
 
 PAGES = (
     Page("home", "Home", "A recorded run, and where to start."),
-    Page("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to drag, with the exact "
-                                       "value beside every estimate.", "Learn"),
+    Page("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to drag, with the exact value "
+         "beside every estimate.", "Learn"),
     Page("surrogate", "Surrogate explorer", "The objectives of PPO and its relatives against the ratio, with a run's "
-                                            "tokens; TRPO, PPO and an oversized step on a policy with exact values."),
+         "tokens; TRPO, PPO and an oversized step on a policy with exact values."),
     Page("lessons", "Lessons", "A claim, your prediction, a short run, and a verdict computed from its numbers.",
          "Learn"),
     Page("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration "

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, link, naming, typed
+from app import algorithms, link, naming, number_boxes
 from app.lab import active, in_words, lab
 from app.link import Param
 from labcore.catalog import kinds
@@ -68,7 +68,7 @@ def open_run(kind: str) -> RunRow | None:
         state[key] = live[0].id if live else None
     run = lab().find(state[key])
     if run:
-        link.settle({RUN.key: run.id, **_view()})
+        link.replace_all({RUN.key: run.id, **_view()})
     return run
 
 
@@ -238,8 +238,8 @@ class Draft:
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
-        typed.check(self.scope)
-        typed.check(self.knob_scope)
+        number_boxes.check(self.scope)
+        number_boxes.check(self.knob_scope)
         data = self.fields["data"].get(self.task_row.data)
         if self.task_row.data and not data:
             raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
@@ -267,7 +267,7 @@ class Draft:
             return
         values = {**self.fields, "steps": self.steps, **self.values}
         declared = (*_choices(self.kind, self.usual_steps), *_knobs(self.declared))
-        link.settle({**link.texts({each: values[each.key] for each in declared}), **_view()})
+        link.replace_all({**link.texts({each: values[each.key] for each in declared}), **_view()})
 
 
 def _choices(kind: Kind, steps: int = 0) -> list[Param[Any]]:

@@ -10,8 +10,8 @@ import streamlit as st
 from app import listing
 from app.compare.data import MOST_SETTINGS
 from app.compare.launch.form import form
-from app.compare.pick import setting, sweep_words
 from app.compare.place import Place, go
+from app.compare.run_picker import setting, sweep_words
 from app.lab import lab
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import sweeps

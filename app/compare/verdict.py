@@ -13,7 +13,7 @@ from app import theme
 from app.compare import wording
 from app.compare.data import Chosen, look_of
 from app.compare.place import change
-from app.held import held
+from app.widget_state import widget_state
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
 from labcore.analysis.compare.table import Group
@@ -35,7 +35,7 @@ def line(chosen: Chosen, found: Standing | None) -> None:
         st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}, so they are compared "
                    f"{wording.judged(found.criterion)}.", icon=":material/error:")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
-        shown = held("compare:by", found.criterion, tuple(able))
+        shown = widget_state("compare:by", found.criterion, tuple(able))
         if len(able) > 1:
             st.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
                                  label_visibility="collapsed", format_func=wording.switch,

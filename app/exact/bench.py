@@ -9,7 +9,7 @@ import streamlit as st
 from app import jobs, link, theme
 from app.components.figure_chart import figure_chart
 from app.exact import bench_charts as charts
-from app.exact.asked_bench import BATCHES, MOST, TABLE, VALUES, Bench, lacking, read
+from app.exact.bench_link import BATCHES, MOST, TABLE, VALUES, Bench, lacking, read
 from app.lab import active
 from app.link import Param
 from app.tokens import literal

@@ -38,7 +38,7 @@ CSS = """<style>
 def page() -> None:
     """The whole page."""
     place, faults = link.read(Place)
-    link.insist()
+    link.write()
     session.problem()
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")

@@ -63,7 +63,7 @@ def headline(verdict: Verdict, course: Course) -> str:
             f"<b>{said}</b></div>")
 
 
-def came_true(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
+def prediction_correct(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
     """Whether a chosen answer came true: None where the runs do not confirm the lesson's own."""
     if verdict.says != "holds" or lesson.drawn is not None or predicted.choice is None:
         return None

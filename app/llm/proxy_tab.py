@@ -80,14 +80,14 @@ def _cures(run: RunRow, best: Point) -> None:
         st.html(f'<div class="rl-status" title="The checkpoint nearest to the peak of gold"><b>Remedies</b>'
                 f'<span class="rl-muted">from step {start:,}</span></div>', width="content")
         _stronger_kl(run, start)
-        st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.wish_with,
+        st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.open_with_value,
                   args=(run.id, "stop_gold_fall", GOLD_FELL, start + 1),
                   help=f"Early stopping: the fork ends once gold is {GOLD_FELL:g} below its best")
         if chain.scorers(run.spec):
             _other_rewards(run, start)
         else:
             st.button("Fork with the verifier", key="cure:reward", icon=":material/verified:",
-                      on_click=forking.wish_with, args=(run.id, "reward_source", "verifier", start + 1),
+                      on_click=forking.open_with_value, args=(run.id, "reward_source", "verifier", start + 1),
                       help="Fix the reward: the verifier replaces the proxy")
 
 
@@ -98,7 +98,7 @@ def _stronger_kl(run: RunRow, start: int) -> None:
     key, value = found
     name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
     st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
-              on_click=forking.wish_with, args=(run.id, key, value, start + 1),
+              on_click=forking.open_with_value, args=(run.id, key, value, start + 1),
               help="A stronger KL penalty holds the policy near its reference, where the proxy is more reliable")
 
 

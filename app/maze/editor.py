@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app import typed
+from app import number_boxes
 from app.components.maze_board import maze_board
 from app.maze import drawing
 from app.session import Draft, show_error
@@ -91,7 +91,7 @@ def _tools(draft: Draft) -> dict[str, Any]:
                                   "that begins on a cell of the same kind clears cells.")
         if brush["sign"] in brush:
             sign = str(brush["sign"])
-            typed.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
+            number_boxes.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
                          lambda pay: brush.update({sign: pay}), help="Reward of a step that ends in the cell.",
                          step=1.0, width=130)
         for name, icon, stack, other in (("Undo", "undo", past, future), ("Redo", "redo", future, past)):
@@ -122,8 +122,8 @@ def _rules(draft: Draft, maze: Maze) -> None:
 
 def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, Any], Maze],
             step: float = 1, help: str = "") -> None:
-    typed.number(draft.scope, title.replace(" ", "_"), title, type(low)(value), (low, high), _change(draft, change),
-                 help=help, step=step)
+    number_boxes.number(draft.scope, title.replace(" ", "_"), title, type(low)(value), (low, high),
+                        _change(draft, change), help=help, step=step)
 
 
 def _files(draft: Draft, maze: Maze | None) -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import streamlit as st
 
 from app import naming
-from app.held import held
 from app.lab import lab
 from app.playground.place import MOST_MODELS, Place, go, now
 from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.compare.table import groups
 from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
@@ -108,7 +108,7 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
     words = to_choose(ids)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"slot_{slot}"):
         st.html(badge(slot), width="content")
-        run = held(f"playground:run:{slot}", model.run, tuple(words.items()))
+        run = widget_state(f"playground:run:{slot}", model.run, tuple(words.items()))
         st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
                      format_func=words.__getitem__, on_change=lambda: to(run.taken()), width="stretch")
         if len(place.models) > 1:
@@ -135,7 +135,7 @@ def _stage(slot: int, model: Model, to: Callable[[str], None]) -> None:
         name = shown.taken()
         to(model.run if name == newest and not parse(name).stage else name)
 
-    shown = held(f"playground:stage:{slot}", present, tuple(stages))
+    shown = widget_state(f"playground:stage:{slot}", present, tuple(stages))
     if len(stages) > 1:
         st.select_slider("Stage", stages, shown.value, key=shown.key, on_change=moved, label_visibility="collapsed",
                          format_func=lambda name: short(name, newest, best))

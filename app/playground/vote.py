@@ -11,13 +11,13 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, session
-from app.held import held
 from app.lab import titled
 from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
 from app.session import begin, page_of, show_error
 from app.theme import percent
 from app.tokens import readable
+from app.widget_state import widget_state
 from labcore.analysis.compare.statistics import interval
 from labcore.catalog.right import check
 from labcore.errors import LabError
@@ -50,7 +50,7 @@ CSS = """
 
 def own_prompt(place: Place) -> None:
     """The switch between new prompts of the task and the user's own, drawn anew for each vote."""
-    shown = held("vote:own", place.own)
+    shown = widget_state("vote:own", place.own)
     st.toggle("Always ask my prompt", shown.value, key=shown.key, on_change=lambda: go(own=shown.taken()),
               help="Off: each vote uses a new prompt of the task. On: it uses your prompt, with new samples.")
 

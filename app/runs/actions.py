@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app.held import held
 from app.lab import in_words, lab
 from app.runs import details
 from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.runs.files.paths import is_import, read_only
 from labcore.runs.imports import imported
 from labcore.runs.lists import marks
@@ -134,7 +134,7 @@ def _tags(chosen: Sequence[Entry]) -> None:
     ids = [entry.id for entry in chosen]
     known = sorted({tag for entry in chosen for tag in entry.tags})
     shared = [tag for tag in known if all(tag in entry.tags for entry in chosen)]
-    shown = held(f"runs:tags:{','.join(ids)}", shared)
+    shown = widget_state(f"runs:tags:{','.join(ids)}", shared)
 
     def changed() -> None:
         now = shown.taken()
@@ -149,7 +149,7 @@ def _tags(chosen: Sequence[Entry]) -> None:
 
 
 def _note(entry: Entry) -> None:
-    shown = held(f"runs:note:{entry.id}", entry.note)
+    shown = widget_state(f"runs:note:{entry.id}", entry.note)
 
     def typed() -> None:
         marks.note(lab().store, entry.id, st.session_state[shown.key])  # where it is refused, the words stay in the box

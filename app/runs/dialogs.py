@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app import typed
+from app import number_boxes
 from app.lab import errors_shown, in_words, lab
 from app.runs import findings
 from app.runs.state import STALE, done, pick, said, shelf, show_all
@@ -37,9 +37,9 @@ NAMED = 3  # uploads that are called by their names
 def _count(name: str, title: str, usual: int, most: int) -> int:
     """What is typed there. Raises LabError where it is out of bounds: nothing goes by another number."""
     kept: dict[str, int] = st.session_state.setdefault("clean", {})
-    typed.forget("clean")
-    typed.number("clean", name, title, kept.get(name, usual), (0, most), partial(kept.__setitem__, name))
-    typed.check("clean")
+    number_boxes.forget("clean")
+    number_boxes.number("clean", name, title, kept.get(name, usual), (0, most), partial(kept.__setitem__, name))
+    number_boxes.check("clean")
     return kept.get(name, usual)
 
 

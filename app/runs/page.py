@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import naming
-from app.held import held
 from app.lab import errors_shown, in_words, lab
 from app.runs import actions, dialogs, table
 from app.runs.state import (
@@ -31,6 +30,7 @@ from app.runs.state import (
 )
 from app.session import page_of
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
@@ -128,7 +128,7 @@ def _tables(found: Sequence[Entry], now: View) -> None:
 def _top(entries: Sequence[Entry], now: View) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs_top"):
         st.header("Deleted" if now.deleted else "Runs", anchor=False, width="content")
-        find = held("runs:find", now.find)
+        find = widget_state("runs:find", now.find)
         st.text_input("Search", find.value, key=find.key, type="search", icon=":material/search:", help=HELP,
                       placeholder="Search: grpo beta>0.05 tag=paper", label_visibility="collapsed", width="stretch",
                       on_change=lambda: put(find=find.taken().strip()))
@@ -172,8 +172,8 @@ def _show(deleted: bool) -> None:
 
 
 def _filters(now: View) -> None:
-    states, kinds, star = (held("runs:state", list(now.states)), held("runs:kind", list(now.kinds)),
-                           held("runs:star", now.star))
+    states, kinds, star = (widget_state("runs:state", list(now.states)), widget_state("runs:kind", list(now.kinds)),
+                           widget_state("runs:star", now.star))
     st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
              format_func=table.NAMES.__getitem__, on_change=lambda: put(states=tuple(states.taken())))
     st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
@@ -184,12 +184,12 @@ def _filters(now: View) -> None:
 
 def _arrangement(entries: Sequence[Entry], now: View) -> None:
     options = ["", *groups_of(entries)]
-    group = held("runs:group", now.group if now.group in options else "", of=tuple(options))
+    group = widget_state("runs:group", now.group if now.group in options else "", of=tuple(options))
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
                  format_func=lambda key: FIELDS[key].label if key in FIELDS else
                  naming.title(key) if key else "Nothing",
                  on_change=lambda: put(group=group.taken()), help="A field or any knob; each group shows its means")
-    order = held("runs:order", now.order.removeprefix("-"))
+    order = widget_state("runs:order", now.order.removeprefix("-"))
     options = [USUAL, *ORDERS]
     st.selectbox("Order by", options, options.index(order.value), key=order.key, width=260,
                  format_func=lambda key: "Running, then newest" if key == USUAL else FIELDS[key].label,
@@ -197,7 +197,7 @@ def _arrangement(entries: Sequence[Entry], now: View) -> None:
                  help="A click on a column header also sorts the table")
     if order.value == USUAL:
         return
-    turned = held("runs:descending", now.order.startswith("-"))
+    turned = widget_state("runs:descending", now.order.startswith("-"))
     st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
               on_change=lambda: put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
 

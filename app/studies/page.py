@@ -10,7 +10,7 @@ import streamlit as st
 from app import link, listing, session
 from app.lab import lab
 from app.status import duration
-from app.studies import one, picture
+from app.studies import picture, study_page
 from app.studies.place import Place
 from app.tokens import literal
 from labcore.analysis.studies import plan, recorded
@@ -29,7 +29,7 @@ def page() -> None:
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
     if place.study:
-        one.show(STUDIES[place.study])
+        study_page.show(STUDIES[place.study])
     else:
         _all()
 

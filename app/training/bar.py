@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from app import link, typed
-from app.held import held
+from app import link, number_boxes
 from app.lab import active, lab
 from app.naming import to_choose, worded
 from app.plan import sweep_from
@@ -17,6 +16,7 @@ from app.session import Draft, close_run, runs_of, show_error, show_run
 from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
+from app.widget_state import widget_state
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.spec.run_spec import knobs_of
@@ -76,7 +76,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     assert run is not None, "the button is beside a run"
     draft, spec = Draft(run, kind), run.spec
-    typed.check(draft.knob_scope)
+    number_boxes.check(draft.knob_scope)
     moved = {}
     if (*draft.identity, draft.fields["model"]) == (spec.algorithm, spec.mix, spec.task, spec.model):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
@@ -96,9 +96,9 @@ GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
               help="Stop and save a checkpoint to resume from. A long step that is under way is discarded")
-RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
-                                                                       "knobs as set on the left")
-FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
+RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True,
+                "Continue from the last checkpoint, with the knobs as set on the left")
+FORK = Action("Fork", ":material/call_split:", forking.open_dialog, "F",
               help="What if? Continue from one of its checkpoints with other settings")
 
 # Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
@@ -178,7 +178,7 @@ def _picker(run: RunRow | None, kind: str) -> None:
     if run and run.id not in words:
         words[run.id] = to_choose(run, name_of(run).lower())
     # The widget keeps its words as its value: new words, new widget.
-    shown = held(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
+    shown = widget_state(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
 
     def picked() -> None:
         if chosen := shown.taken():

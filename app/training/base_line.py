@@ -8,12 +8,12 @@ from statistics import median
 import streamlit as st
 
 from app import naming
-from app.held import held
 from app.lab import lab
 from app.session import Draft
 from app.status import duration
 from app.tokens import literal
 from app.training import reward_line
+from app.widget_state import widget_state
 from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import RunSpec, base_spec
@@ -41,7 +41,7 @@ def show(draft: Draft, spec: RunSpec) -> None:
 
 
 def _switch(draft: Draft) -> None:
-    shown = held(f"warm_up:{draft.scope}", draft.fields["warm_up"])
+    shown = widget_state(f"warm_up:{draft.scope}", draft.fields["warm_up"])
 
     def changed() -> None:
         draft.fields["warm_up"] = shown.taken()

@@ -156,9 +156,8 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
                    ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
                     '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better "
                     "than expected is an advantage above zero."),
-                   ("3 · It learns", f"{good} likelier<br>{bad} less likely<br>&nbsp;", "Log-probabilities move with "
-                                                                                        "the "
-                    "advantage, and the next batch is sampled.")),
+                   ("3 · It learns", f"{good} likelier<br>{bad} less likely<br>&nbsp;",
+                    "Log-probabilities move with the advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
                        ("2 · Sides are compared", *_compared("reference" in row.models)),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;",

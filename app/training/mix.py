@@ -12,9 +12,9 @@ from dataclasses import replace
 import streamlit as st
 
 from app import algorithms, naming
-from app.held import held
 from app.session import Draft, show_error
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix import row as mixed
@@ -134,7 +134,7 @@ def _name(draft: Draft) -> None:
 
 
 def _text(draft: Draft, title: str, take: Callable[[str], object]) -> None:
-    box = held(f"mix:name:{draft.scope}", draft.fields["mix"])
+    box = widget_state(f"mix:name:{draft.scope}", draft.fields["mix"])
 
     def changed() -> None:
         new = (box.taken() or "").strip()

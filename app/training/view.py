@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import streamlit as st
 
 from app import link
-from app.held import held
 from app.link import Param
 from app.session import SMOOTH, SMOOTHEST, X, axis
+from app.widget_state import widget_state
 
 STUDENT, RESEARCHER = "student", "researcher"
 VIEWS = {STUDENT: "Student", RESEARCHER: "Researcher"}
@@ -23,7 +23,8 @@ def researcher() -> bool:
 
 def show(kind: str, axes: Mapping[str, str]) -> None:
     """The choices: who looks, and one axis and one smoothing for all charts of a page. `axes` are those of `kind`."""
-    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", link.get(SMOOTH))
+    x = widget_state(f"view:x:{kind}", axis(axes), of=tuple(axes))
+    smooth = widget_state("view:smooth", link.get(SMOOTH))
     chosen = [VIEWS[link.get(VIEW)], axes[x.value].lower(), *([f"{smooth.value:g}"] if smooth.value else [])]
     with st.popover(" · ".join(chosen), icon=":material/tune:", width="content",
                     help="View, axis and smoothing of all charts"):
@@ -39,7 +40,7 @@ def show(kind: str, axes: Mapping[str, str]) -> None:
 
 
 def _who() -> None:
-    who = held("view:who", link.get(VIEW))
+    who = widget_state("view:who", link.get(VIEW))
     st.segmented_control("View", list(VIEWS), format_func=lambda key: VIEWS[key], default=who.value, required=True,
                          key=who.key, on_change=lambda: link.put(VIEW, who.taken()),
                          help="Student: the three charts that tell the story, the others on request. Researcher: all "

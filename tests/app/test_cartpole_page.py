@@ -147,7 +147,7 @@ def test_without_a_clip_none_is_drawn(page, lab):
     words = said(page("cartpole", run=seed(lab.store, "finished", objective="kl_penalty")), "Surrogate")
     assert "has no clip" in words and "beyond the clip" not in words and "other objective" in words
     words = said(page("cartpole", run=seed(lab.store, "finished")), "Surrogate")
-    assert "1 beyond the clip" in words and "has no clip" not in words
+    assert "1 clipped" in words and "has no clip" not in words
 
 
 def test_a_batch_is_drawn_with_its_own_clip_and_an_earlier_file_says_so(page, lab):

@@ -8,7 +8,7 @@ import streamlit as st
 from app.compare import curves, data, export, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
-from app.held import KEPT
+from app.widget_state import KEPT
 from labcore.errors import LabError
 from labcore.runs.imports import imported
 from labcore.runs.spec.run_spec import make

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, link, theme, typed
+from app import jobs, link, number_boxes, theme
 from app.chat_text import in_one_line, shortened
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
@@ -27,11 +27,11 @@ from app.compare.one_batch.batch import (
     to_compare,
 )
 from app.components.figure_chart import figure_chart
-from app.held import Held, held
 from app.link import Param
 from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
+from app.widget_state import WidgetState, widget_state
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.models import offered, spec_of
 from labcore.runs.spec.model_names import BASE, Model, parse
@@ -125,11 +125,11 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
     names = [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)]
     names = names if batch.model in names else [*names, batch.model]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="one_batch_controls"):
-        model = held("one_batch:model", batch.model, tuple(names))
+        model = widget_state("one_batch:model", batch.model, tuple(names))
         st.selectbox("Batch sampled from", names, names.index(model.value), key=model.key, width=320,
                      format_func=lambda each: _model_name(each, runs),
                      on_change=lambda: to(model=model.taken()))
-        updates = held("one_batch:updates", batch.updates)
+        updates = widget_state("one_batch:updates", batch.updates)
         st.segmented_control("Updates before the "
                              "comparison", UPDATES, default=updates.value, key=updates.key, required=True,
                              format_func=lambda count: str(count) if count else "none (on policy)",
@@ -139,20 +139,20 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
         if batch.updates:
             algorithm = spec_of(parse(batch.model).run).algorithm
             own = algorithm if algorithm in ONLINE else ONLINE[0]
-            stepper = held("one_batch:stepper", batch.stepper or own)
+            stepper = widget_state("one_batch:stepper", batch.stepper or own)
             st.selectbox("Updates by", ONLINE, ONLINE.index(stepper.value), key=stepper.key, width=150,
                          format_func=lambda key: ALGORITHMS[key].label, on_change=lambda: to(stepper=stepper.taken()))
         with st.popover("Size", icon=":material/tune:"):
             for words, key in (("Prompts", "prompts"), ("Completions per prompt", "group_size"), ("Seed", "seed")):
                 _number(words, key, batch, to)
-            others = held("one_batch:others", batch.eval_prompts)
+            others = widget_state("one_batch:others", batch.eval_prompts)
             st.select_slider("Other prompts, to measure the effect of a step", OTHERS, others.value, key=others.key,
                              on_change=lambda: to(eval_prompts=others.taken()))
 
 
 def _algorithms(batch: Batch, compared: tuple[str, ...], to: Callable[..., None]) -> None:
     """Which algorithms are compared; those of the runs on the page, unless others are chosen."""
-    shown = held("one_batch:algorithms", list(batch.algorithms))
+    shown = widget_state("one_batch:algorithms", list(batch.algorithms))
 
     def chosen() -> None:
         keys = tuple(shown.taken())
@@ -164,7 +164,7 @@ def _algorithms(batch: Batch, compared: tuple[str, ...], to: Callable[..., None]
 
 
 def _number(words: str, key: str, batch: Batch, to: Callable[..., None]) -> None:
-    typed.number("one_batch", key, words, getattr(batch, key), BOUNDS[key], lambda new: to(**{key: new}))
+    number_boxes.number("one_batch", key, words, getattr(batch, key), BOUNDS[key], lambda new: to(**{key: new}))
 
 
 def _head(found: dict[str, Any]) -> str:
@@ -188,7 +188,7 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
     for column, which, usual in zip(st.columns(2, gap="large"), LOOKED, (0, other), strict=True):
         with column:
             chosen = getattr(batch, which)
-            shown = held(f"one_batch:{which}", chosen if 0 <= chosen < len(rows) else usual, tuple(words))
+            shown = widget_state(f"one_batch:{which}", chosen if 0 <= chosen < len(rows) else usual, tuple(words))
             st.selectbox("Completion", range(len(words)), shown.value, format_func=words.__getitem__, key=shown.key,
                          label_visibility="collapsed", on_change=_looked, args=(shown, which, usual, to))
             st.html(charts.push_table(found, shown.value))
@@ -196,7 +196,7 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
                "this batch, so that rows can be compared.")
 
 
-def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> None:
+def _looked(shown: WidgetState, which: str, usual: int, to: Callable[..., None]) -> None:
     chosen = shown.taken()
     to(**{which: USUAL if chosen == usual else chosen})
 

@@ -8,7 +8,7 @@ from collections import Counter
 import streamlit as st
 
 from app import link, session
-from app.compare.launch import about
+from app.compare.launch import duration_line
 from app.compare.place import Place as ComparePlace
 from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
@@ -83,7 +83,7 @@ def _start(study: Study, runs: Runs) -> None:
         if todo and not runs.active and not read_only():
             st.button(label, icon=":material/play_arrow:", key="study:start", on_click=_launch, args=(todo,),
                       type="primary" if "seeds" not in label else "secondary")
-            said = about.about(todo, max_runs())
+            said = duration_line.about(todo, max_runs())
             then = " Then the policies are trained on their scores." if first else ""
             kept = recorded.read().get(study.key)
             whole = f" All of it took {duration(kept.seconds)} on the recorded machine." if kept else ""

@@ -208,7 +208,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
                    "The page Runs can restore deleted runs for a week.", icon=":material/error:")
         _again(lesson)
         return
-    right = words.came_true(lesson, verdict, attempt)
+    right = words.prediction_correct(lesson, verdict, attempt)
     if not read_only() and (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
         progress.settle(lesson.name, verdict.says, right, verdict.seeds)
     st.html(words.headline(verdict, found))

@@ -14,11 +14,11 @@ from app.compare.controls import moved
 from app.compare.data import Source, name_of
 from app.compare.place import Place, change, go
 from app.compare.sweep import buttons
-from app.held import held
 from app.lab import lab
 from app.status import STATES, duration
 from app.status import name_of as state_of
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.time_left import Progress, progress
 from labcore.runs import sweep
 from labcore.runs.imports import imported
@@ -42,7 +42,7 @@ def _box(sources: Sequence[Source]) -> None:
     words |= {each.id: imported.title(each.id, each.label) for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
-    shown = held("compare:runs", present, tuple(words.items()))
+    shown = widget_state("compare:runs", present, tuple(words.items()))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         st.multiselect("Runs", list(words), shown.value, format_func=words.__getitem__, key=shown.key, width="stretch",
                        label_visibility="collapsed", on_change=moved("runs", shown, tuple),
@@ -99,8 +99,8 @@ def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
             st.html(sweep_words(place.sweep, runs, early is not None), width="stretch")
             buttons.buttons(place.sweep, runs)
         if runs and not large:
-            st.button("As single runs", icon=":material/checklist:", help="Put these runs into the box, so that you "
-                                                                          "can add others",
+            st.button("As single runs", icon=":material/checklist:",
+                      help="Put these runs into the box, so that you can add others",
                       on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
     if runs and early:

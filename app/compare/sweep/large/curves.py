@@ -12,8 +12,8 @@ from app.compare import data
 from app.compare.curves import sent, version
 from app.compare.lines import Lines, Look, lines_of
 from app.compare.place import Place
-from app.compare.sweep.at_size import figures
-from app.compare.sweep.at_size.standing import head, name
+from app.compare.sweep.large import figures
+from app.compare.sweep.large.standing import head, name
 from app.components.figure_chart import figure_chart
 from labcore.analysis.compare.ranking import Setting, Standing
 from labcore.analysis.compare.table import Group

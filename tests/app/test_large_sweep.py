@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from app.compare.data import reader
-from app.compare.sweep.at_size import figures
-from app.compare.sweep.at_size.standing import ends, headline, standing
-from app.compare.sweep.at_size.table import table as table_html
+from app.compare.sweep.large import figures
+from app.compare.sweep.large.standing import ends, headline, standing
+from app.compare.sweep.large.table import table as table_html
 from benchmarks.sweep_at_size import StandIn
 from labcore.analysis.compare.ranking import Axis
 from labcore.catalog.metrics import METRICS

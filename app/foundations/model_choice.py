@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from app import link
-from app.held import held
 from app.link import Param
 from app.playground import models
 from app.playground.page import presets
+from app.widget_state import widget_state
 from labcore.errors import LabError
 from labcore.runs.models import offered
 from labcore.runs.spec.model_names import parse
@@ -35,7 +35,7 @@ def asked(doing: str) -> tuple[str, str] | None:
     name = link.get(MODEL) or runs[0].id
     first = next(iter(presets(parse(name).run)))[0]
     prompt = link.get(PROMPT)
-    typed = held("foundations:prompt", prompt or first)
+    typed = widget_state("foundations:prompt", prompt or first)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         _run(name, [run.id for run in runs])
         st.text_input("Prompt", typed.value, key=typed.key, width="stretch",
@@ -52,7 +52,7 @@ def _run(name: str, ids: list[str]) -> None:
     run = parse(name).run
     ids = ids if run in ids else [*ids, run]
     words = models.to_choose(ids)
-    shown = held("foundations:run", run, tuple(words.items()))
+    shown = widget_state("foundations:run", run, tuple(words.items()))
     st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260, format_func=words.__getitem__,
                  on_change=lambda: link.put(MODEL, shown.taken()))
 
@@ -64,7 +64,7 @@ def _stage(name: str) -> None:
     present = model.pinned.name if model.step is None and not model.stage else model.name
     if present not in stages:
         raise LabError(f"The run {model.run} no longer has the model {present}. Choose another run.")
-    shown = held("foundations:stage", present, tuple(stages))
+    shown = widget_state("foundations:stage", present, tuple(stages))
     if len(stages) > 1:
         st.select_slider("Training stage", stages, present, key=shown.key,
                          on_change=lambda: link.put(MODEL, shown.taken()),

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import link, theme
-from app.compare import pick
+from app.compare import run_picker
 from app.compare.controls import moved
 from app.compare.curves import sent
 from app.compare.data import Source
 from app.compare.place import Place, go
-from app.compare.sweep.at_size import curves, figures
-from app.compare.sweep.at_size.standing import MEASURED, head, headline, standing, where
-from app.compare.sweep.at_size.table import ROWS, table
+from app.compare.sweep.large import curves, figures
+from app.compare.sweep.large.standing import MEASURED, head, headline, standing, where
+from app.compare.sweep.large.table import ROWS, table
 from app.components.figure_chart import figure_chart
-from app.held import held
 from app.lab import errors_shown, in_words, lab
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
@@ -78,7 +78,7 @@ def _draw(place: Place, rows: Sequence[RunRow]) -> None:
             st.info(literal(_nothing(now)), icon=":material/hourglass_empty:")
         _ranking(now)
     with above:
-        pick.row(place, rows, large=True)
+        run_picker.row(place, rows, large=True)
         _controls(now, offered(rows))
 
 
@@ -94,7 +94,7 @@ def _nothing(now: Standing) -> str:
 def _controls(now: Standing, metrics: Sequence[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="at_size_controls"):
         metrics = [*metrics, *([] if now.metric.key in metrics else [now.metric.key])]
-        shown = held("at_size:metric", now.metric.key, tuple(metrics))
+        shown = widget_state("at_size:metric", now.metric.key, tuple(metrics))
         st.selectbox("Metric", metrics, metrics.index(shown.value), format_func=lambda key: METRICS[key].label,
                      key=shown.key, width=230, on_change=moved("metric", shown), label_visibility="collapsed",
                      help="Metric that ranks the runs" if now.metric.better else "Metric shown for the runs")

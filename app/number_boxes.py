@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.held import held
 from app.naming import worded
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 
@@ -23,7 +23,7 @@ def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, f
     `take`."""
     low, high = bounds
     knob = Knob(name, title, low, "", low=low, high=high)
-    shown = held(f"{scope}:{name}", value)
+    shown = widget_state(f"{scope}:{name}", value)
     box(scope, knob, shown.key)
 
     def changed() -> None:
