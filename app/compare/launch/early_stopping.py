@@ -58,7 +58,7 @@ def _details(plan: Plan, fields: dict[str, Any]) -> None:
                      key=by.key, on_change=lambda: fields.update(metric=by.taken()))
     for column, field, title, bounds, help in (
             (first, "min_steps", "Earliest step", WHOLE["steps"],
-             "A run is first judged after this many steps, then after this many times the reduction factor, and so on."),
+             "A run is first judged after this many steps, then at this many times the reduction factor, and so on."),
             (share, "factor", "Reduction factor", FACTORS,
              "3: at each judgement a run continues only if it is among the best third of the runs that have reached "
              "that step.")):

@@ -134,7 +134,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
     digits, better, best = metric.digits, metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
-        share = stand.shares and stand.shares.get(group.label)
+        share = (stand.shares or {}).get(group.label)
         runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)]
         links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
         label = html.escape(names[group.label])
