@@ -62,9 +62,8 @@ WORDS = (
 CSS = """<style>kbd{font-family:inherit;font-size:13px;white-space:nowrap;padding:1px 7px;border-radius:5px;
   border:1px solid color-mix(in srgb,currentColor 30%,transparent);background:none;color:inherit}
   .rl-once{white-space:nowrap}</style>"""
-TABLES = """In a table, the arrow keys move and Shift+Space selects the row; its buttons then appear above the table. "
-           "In the maze, the arrow keys move the cursor and Enter paints or picks a cell. Tab reaches everything "
-           "else."""
+TABLES = """In a table, the arrow keys move and Shift+Space selects the row; its buttons then appear above the table. In
+the maze, the arrow keys move the cursor and Enter paints or picks a cell. Tab reaches everything else."""
 
 
 def pages() -> None:
