@@ -1,4 +1,4 @@
-"""What a run can learn by: the named algorithms, and beside them the user's mixes.
+"""List what a run can learn by: the named algorithms and the user's mixes.
 
 In a list of keys a mix is its name behind `MIX`; `MIX` alone is a new one.
 """

@@ -1,4 +1,4 @@
-"""Data to Plotly figures, for the pictures that do not grow. Pure: the same data gives the same figure."""
+"""Make Plotly figures from data, for charts that do not grow with a run. Pure: the same data gives the same figure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app import theme
 from labcore.catalog.metrics import METRICS
 
 MOST = 2000  # dots of a picture
-EARLIER = ("An earlier version of the lab wrote this file, without the surrogate's curve and the tokens that it cuts "
-           "off: a later step or a new run has them.")
+EARLIER = ("An earlier version of the lab wrote this file, without the surrogate's curve and the clipped tokens. "
+           "Choose a later step or start a new run.")
 
 
 @dataclass(frozen=True)

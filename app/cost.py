@@ -1,4 +1,4 @@
-"""What algorithms cost side by side, in a fold or in a tab of a run: the models that each holds, counted, and its step,
+"""Compare the cost of algorithms, in a fold or in a tab of a run: the models that each holds, and the time of its step
 once measured."""
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CSS = """
 .rl-cost td:nth-child(2){min-width:8.5em}.rl-cost :is(td,th):nth-child(n+3):nth-child(-n+7){text-align:right}
 .rl-cost th:nth-child(n+6){white-space:nowrap}.rl-cost .rl-own td{font-weight:600}
 </style>"""
-HEADS = (("Algorithm", ""), ("Models held", "The networks in memory; those that are frozen learn nothing."),
-         ("Weights", "4 bytes a number. Weights that models share count once."),
+HEADS = (("Algorithm", ""), ("Models held", "The networks in memory; frozen ones are not trained."),
+         ("Weights", "4 bytes per number. Weights that models share count once."),
          ("Gradients, optimizer", "4 bytes for each gradient, 8 for the two moments of AdamW (2 in 8 bits)."),
-         ("Activations", "What is kept for the backward pass, at its most."),
+         ("Activations", "Peak memory of the values kept for the backward pass."),
          ("Step", "The fastest of a few steps, without evaluations. With one thread: processor time, which other "
                   "programs do not change."),
-         ("× PPO", "The step's time over that of PPO."),
-         ("Batch", "What an update learns from; × updates per step."))
+         ("× PPO", "Step time divided by that of PPO."),
+         ("Batch", "Size of an update's batch × updates per step."))
 
 
 def of_draft(draft: Draft) -> None:
@@ -103,7 +103,7 @@ def about(rows: Sequence[Row]) -> str:
     said = ("Counted from the models' sizes, not measured yet." if not times else
             f"Measured on this machine, {time.strftime('%d %B %Y, %H:%M', time.localtime(max(times)))}: the fastest of "
             "a few steps of each.")
-    return f"{said} No algorithm holds an old policy: its log-probs are kept with the batch."
+    return f"{said} No algorithm holds an old policy, because its log-probs are stored with the batch."
 
 
 def table(rows: Sequence[Row], own: str = "") -> str:

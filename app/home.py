@@ -1,4 +1,4 @@
-"""Home: what this is, a recorded run that can be had live in one click, three doors, and the last run."""
+"""Home: what the lab is, a recorded run that one click repeats live, three doors, and the last run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ which term of the equation made the curve turn.</p></div>"""
 
 # (title, icon, words); the list of pages says which are behind it
 DOORS = (
-    ("Learn", ":material/school:", "Entropy, KL and estimators as pictures you can grab; claims to predict and check; "
-     "values and policies in worlds you can see."),
-    ("Play", ":material/tune:", "Train a language model, turn its knobs while it learns, then ask it yourself; or "
-     "train one so small that every number is known exactly."),
-    ("Compare", ":material/query_stats:", "Which algorithm, which knob, and how sure is that? Curves over seeds, "
+    ("Learn", ":material/school:", "Entropy, KL and estimators as pictures that you can drag; lessons where you "
+                                   "predict a result, then run it; values and policies in worlds that you can see."),
+    ("Play", ":material/tune:", "Train a language model, change its knobs while it learns, then ask it questions; or "
+                                "train one so small that every number is known exactly."),
+    ("Compare", ":material/query_stats:", "Which algorithm or knob is better, and how sure is that? Curves over seeds, "
      "sweeps and forks."),
 )
 

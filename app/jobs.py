@@ -1,4 +1,4 @@
-"""A job as a page sees it: its result, or what is being waited for. Polls only while the job is under way."""
+"""Show the result of a job, or its progress. Polls only while the job is running."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
         job = lab().launcher.compute(asked.spec)
     except LabError as error:
         if read_only():
-            st.caption(f":material/visibility: Nobody has asked for this in a lab that computes. {in_words(error)}")
+            st.caption(f":material/visibility: Not computed yet. {in_words(error)}")
         else:
             st.error(in_words(error), icon=":material/error:")
         return None, False
@@ -70,7 +70,7 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
     else:
         asked.seen = like, found.result
     if asked.spec != spec:
-        st.button("Newer checkpoints: ask again", icon=":material/update:", key=f"newer:{view}", on_click=_try,
+        st.button("Update with newer checkpoints", icon=":material/update:", key=f"newer:{view}", on_click=_try,
                   args=(_ask, view, asked.choice, spec))
     if found is None and asked.seen and asked.seen[0] == like:
         return asked.seen[1], False

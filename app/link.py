@@ -79,7 +79,7 @@ class Fault:
     def sentence(self) -> str:
         """What is said of it."""
         return self.why if self.partly else one_line(
-            f"The link holds {cut(self.key)}={quoted(self.said)}, which is left out: {self.why.rstrip('.')}.")
+            f"The link has {cut(self.key)}={quoted(self.said)}, which was ignored: {self.why.rstrip('.')}.")
 
 
 # ---- reading and writing, without a browser --------------------------------------------------------------------
@@ -167,23 +167,23 @@ def change(changes: Mapping[str, str | None]) -> None:
             _, earlier, until = chosen.get((_path(), key), (None, frozenset(), 0.0))
             before = {*(earlier if time.monotonic() < until else ()), url.get(key), now.get(key)} - {said}
             chosen[_path(), key] = said, frozenset(before), time.monotonic() + LATE_SECONDS
-    settle({**now, **changes})
+    replace_all({**now, **changes})
 
 
 def go(said: Mapping[str, str | None]) -> None:
     """Another address: what was looked at ends here."""
     st.session_state.pop(CHOSEN, None)
-    settle(said)
+    replace_all(said)
 
 
-def settle(said: Mapping[str, str | None]) -> None:
+def replace_all(said: Mapping[str, str | None]) -> None:
     """Have the address say what is shown anyway."""
     wanted = _without_none(said)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
 
 
-def insist() -> None:
+def write() -> None:
     """Have the browser say what the page was run with.
 
     A link from a page to itself runs it with another query, and leaves the address in the browser as it was.

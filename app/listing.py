@@ -33,7 +33,7 @@ def resume_banner(interrupted: list[RunRow]) -> None:
     many = len(interrupted) > 1
     with st.container(border=True, horizontal=True, vertical_alignment="center", key="resume_banner"):
         st.markdown(f":material/history: **{len(interrupted)} run{'s were' if many else ' was'} interrupted.** "
-                    f"Nothing is lost: {'they go' if many else 'it goes'} on from the last checkpoint.",
+                    f"Nothing is lost: {'they continue' if many else 'it continues'} from the last checkpoint.",
                     width="stretch")
         st.button(f"Resume {'all' if many else literal(title(interrupted[0]))}", type="primary",
                   icon=":material/play_arrow:", on_click=resume, key="resume_all",

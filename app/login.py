@@ -35,7 +35,7 @@ def begin() -> None:
         auth = _section("auth")
         _section("lab")
         if wrong := next((key for key in sorted(_SHARED) if not isinstance((auth or {}).get(key, ""), str)), None):
-            raise _wrong(f"{wrong} in [auth] is no text")
+            raise _wrong(f"{wrong} in [auth] is not a text")
     except LabError as error:
         _faults[:] = [error]
         config.set_option("secrets.files", [], "app/login.py")
@@ -113,8 +113,8 @@ def _refuse() -> None:
     with st.container(horizontal_alignment="center", key="login"):
         st.html(CSS)
         st.title("RL Visual Lab", anchor=False, width="content")
-        st.markdown(f"You are logged in as {literal(_name())}, whom this lab has not let in yet: ask those who run "
-                    "it, or log in as somebody else.", width="content")
+        st.markdown(f"You are logged in as {literal(_name())}, who is not authorised. Ask the people who run this "
+                    f"lab, or log in with another account.", width="content")
         st.button("Log out", icon=":material/logout:", key="who:out", type="primary", on_click=st.logout)
 
 
@@ -134,8 +134,8 @@ def _check(auth: Mapping[str, Any]) -> None:
     if not _providers(auth):
         raise _wrong("[auth] names no provider with a client_id")
     if find_spec("authlib") is None or find_spec("httpx") is None:
-        raise LabError("The login needs Authlib and httpx: pip install -r requirements-cluster.txt, or take [auth] "
-                       "out of secrets.toml.")
+        raise LabError("The login needs Authlib and httpx: pip install -r requirements-cluster.txt, or remove [auth] "
+                       "from secrets.toml.")
 
 
 def _allowed(auth: Mapping[str, Any]) -> list[str]:
@@ -150,7 +150,7 @@ def _allowed(auth: Mapping[str, Any]) -> list[str]:
     said = lab.get("allowed")
     if not said:
         raise _wrong('nobody is allowed: write allowed = ["ada@example.org", "@example.com"] in [lab], or '
-                     f'["{EVERYBODY}"] for everybody whom the provider knows, at Google anybody with an account')
+                     f'["{EVERYBODY}"] for every user of the provider (with Google, anybody with an account)')
     if not isinstance(said, list) or not all(isinstance(each, str) and (each == EVERYBODY or "@" in each)
                                              for each in said):
         raise _wrong('allowed in [lab] is no list such as ["ada@example.org", "@example.com"]')
@@ -174,7 +174,7 @@ def _section(name: str) -> Mapping[str, Any] | None:
     if found is None:
         return None
     if not isinstance(found, Mapping):
-        raise _wrong(f"{name} is no section")
+        raise _wrong(f"{name} is not a section")
     return found
 
 

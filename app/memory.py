@@ -1,4 +1,4 @@
-"""What the next run will need of this device's memory, part by part, whether it fits, and what to change if not: a fold
+"""Estimate the memory of the next run on this device, part by part, whether it fits, and what to change if not: a fold
 below the draft."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def caution(draft: Draft) -> str:
     need = memory.estimate(spec, found[0]) if found else None
     if need is None or need.fault or need.sure is not False:
         return ""
-    return f"{need.verdict()} “{TITLE}” below says what makes it fit."
+    return f"{need.verdict()} See “{TITLE}” below for ways to make it fit."
 
 
 def _asked_above(draft: Draft) -> bool:
@@ -105,7 +105,7 @@ def table(estimate: Estimate) -> str:
     """The parts by when they are held, their peak, and what is free, as HTML."""
     free = "unknown" if estimate.free is None else in_bytes(estimate.free)
     return ('<table class="rl-table rl-memory"><tbody>' + "".join(_rows(estimate.parts))
-            + _row("rl-sum", "At the most", in_bytes(estimate.peak), "") + _row("rl-sum", "Free now", free, "")
+            + _row("rl-sum", "Peak", in_bytes(estimate.peak), "") + _row("rl-sum", "Free now", free, "")
             + "</tbody></table>")
 
 

@@ -1,4 +1,4 @@
-"""How things are called on the pages: knobs by their signs, models and files without the folders that they lie in.
+"""The names of things on the pages: knobs by their signs, models and files without the folders that they lie in.
 
 What programs read keeps keys and paths: CSV, JSON, the command line; links keep the keys.
 """

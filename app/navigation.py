@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import astray, lab, login, theme
+from app import lab, login, theme, unknown_page
 from app.page_list import PAGES
 
 st.set_page_config("RL Visual Lab", str(Path(__file__).with_name("icon.svg")), layout="wide")
@@ -16,7 +16,7 @@ pages = [st.Page(home.script, title="RL Visual Lab", icon=":material/experiment:
 inside = False
 with lab.errors_shown():
     inside = login.passed()
-page = st.navigation([*pages, *astray.pages(pages)], position="top" if inside else "hidden")
+page = st.navigation([*pages, *unknown_page.pages(pages)], position="top" if inside else "hidden")
 with lab.errors_shown():
     if inside:
         login.above_the_page()

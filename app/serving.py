@@ -1,4 +1,4 @@
-"""What the server does beside the pages: it opens and closes the lab, and says what a browser may do with its pages."""
+"""Run the server beside the pages: open and close the lab, and set the security headers of its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this browser tab looks at: the open run, the draft of the next one, and their place in the URL."""
+"""The state of a browser tab: the open run, the draft of the next one, and their place in the URL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, link, naming, typed
+from app import algorithms, link, naming, number_boxes
 from app.lab import active, in_words, lab
 from app.link import Param
 from labcore.catalog import kinds
@@ -42,8 +42,8 @@ def page_of(kind: str) -> str:
 
 def missing(run_id: str) -> str:
     """What is said of a link to a run that is not there."""
-    return (f"There is no run “{cut(run_id)}” here: it was deleted (for a week the page Runs restores it), or the link "
-            "is from another lab.")
+    return (f"There is no run “{cut(run_id)}” here. It was deleted (the page Runs can restore it for a week), or the "
+            f"link is from another lab.")
 
 
 def open_run(kind: str) -> RunRow | None:
@@ -68,7 +68,7 @@ def open_run(kind: str) -> RunRow | None:
         state[key] = live[0].id if live else None
     run = lab().find(state[key])
     if run:
-        link.settle({RUN.key: run.id, **_view()})
+        link.replace_all({RUN.key: run.id, **_view()})
     return run
 
 
@@ -238,13 +238,13 @@ class Draft:
 
     def spec(self) -> RunSpec:
         """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
-        typed.check(self.scope)
-        typed.check(self.knob_scope)
+        number_boxes.check(self.scope)
+        number_boxes.check(self.knob_scope)
         data = self.fields["data"].get(self.task_row.data)
         if self.task_row.data and not data:
             raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
         if self.fields.get("unusable") == self.task_row.key:
-            raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. The message below it says why.")
+            raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. See the message below it.")
         return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
                     model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
                     threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
@@ -267,7 +267,7 @@ class Draft:
             return
         values = {**self.fields, "steps": self.steps, **self.values}
         declared = (*_choices(self.kind, self.usual_steps), *_knobs(self.declared))
-        link.settle({**link.texts({each: values[each.key] for each in declared}), **_view()})
+        link.replace_all({**link.texts({each: values[each.key] for each in declared}), **_view()})
 
 
 def _choices(kind: Kind, steps: int = 0) -> list[Param[Any]]:
@@ -315,7 +315,7 @@ def _of_url(kind: Kind) -> dict[str, Any]:
     knobs, refused = link.parsed(_knobs(algorithms.knobs_at(algorithms.place(algorithm, mix, task), kind)), said)
     fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
     if problems := [f"{each.key}={cut(each.said)}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
-        st.session_state[PROBLEM] = f"The link holds settings that do not fit and were left out: {'; '.join(problems)}"
+        st.session_state[PROBLEM] = f"Settings of the link that do not fit were ignored: {'; '.join(problems)}"
     return fields
 
 

@@ -11,11 +11,11 @@ STATES: dict[str, tuple[str, str, str]] = {
     "starting": ("#56B4E9", "Starting", ""),
     "running": ("#009E73", "Running", ""),
     "paused": ("#E69F00", "Paused", "Step makes one step; Resume continues. Knobs can be moved while it is paused."),
-    "finished": ("#0072B2", "Finished", "Change a knob or the seed and run again, or take what it learnt from Export."),
+    "finished": ("#0072B2", "Finished", "Change a knob or the seed and run again, or export the trained model."),
     "stopped": ("#8A939D", "Stopped", "Resume continues from the last checkpoint."),
     "interrupted": ("#E69F00", "Interrupted", "Nothing is lost: Resume continues from the last checkpoint."),
     "diverged": ("#D32F2F", "Diverged", "Its metrics and its last good checkpoint are kept."),
-    "failed": ("#D32F2F", "Failed", "What it had done so far is kept."),
+    "failed": ("#D32F2F", "Failed", "Its results so far are kept."),
 }
 
 
@@ -35,7 +35,7 @@ def failed_at_once(state: str, step: int) -> bool:
 
 def what_next(state: str, step: int) -> str:
     """What to do next with a run that has made `step` steps, in a sentence; empty where nothing is to be done."""
-    return "Mend that, then run it again." if failed_at_once(state, step) else STATES[state][2]
+    return "Fix that, then run it again." if failed_at_once(state, step) else STATES[state][2]
 
 
 def volume(size: float) -> str:

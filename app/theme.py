@@ -195,6 +195,15 @@ def symbol(latex: str) -> str:
     return re.sub(r"\^\{([^}]*)\}|\^([\w*])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share as text.
+
+    >>> percent(0.31), percent(0.0312, 1)
+    ('31 %', '3.1 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 def number(value: float, digits: int = 3) -> str:
     """A number with a sensible count of digits.
 

@@ -1,4 +1,4 @@
-"""What the model writes: pairs as a table, and one completion token by token.
+"""Show texts of a model: pairs as a table, and one completion token by token.
 
 Everything a model or a file wrote is escaped; spaces and line breaks are made visible.
 """
@@ -159,7 +159,7 @@ def calibration_table(bins: list[dict[str, float]]) -> str:
     """Predicted probability of the likelier side against the share of held-out pairs chosen so, as HTML."""
     rows = "".join(f"<tr><td>{number(row['predicted'], 2)}</td><td>{number(row['right'], 2)}</td>"
                    f"<td>{row['pairs']:.0f}</td></tr>" for row in bins)
-    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>predicted</th><th>chosen so</th><th>pairs</th></tr>'
+    return ('<div class="rl-scroll"><table class="rl-table"><tr><th>predicted</th><th>observed</th><th>pairs</th></tr>'
             f"{rows}</table></div>")
 
 

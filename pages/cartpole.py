@@ -1,4 +1,5 @@
-"""CartPole and every other Gymnasium world with a few actions: knobs on the left, the policy and its curves right."""
+"""CartPole and every other Gymnasium world with a few actions: knobs on the left, the policy and its curves on the
+right."""
 
 from app.cartpole.own_tabs import TABS
 from app.cartpole.picture import picture, scene

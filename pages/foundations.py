@@ -1,4 +1,4 @@
-"""Foundations: what entropy, KL, estimators and policies are, each as a picture that one can grab."""
+"""Foundations: entropy, KL, estimators and policies, each as a picture that the user can drag."""
 
 from app.foundations.page import page
 

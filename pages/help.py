@@ -1,4 +1,4 @@
-"""Help: what is where, the keyboard, every word with its meaning, the command line and the files."""
+"""Help: the pages, the keyboard, every word with its meaning, the command line and the files."""
 
 import streamlit as st
 

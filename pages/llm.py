@@ -1,4 +1,4 @@
-"""The LLM lab: knobs on the left, what happens on the right."""
+"""The LLM lab: knobs on the left, the run on the right."""
 
 from app import cost, memory
 from app.llm import rail, story

@@ -1,4 +1,4 @@
-"""The surrogate explorer: every surrogate against the ratio, and a policy on which all is exact."""
+"""The surrogate explorer: every surrogate against the ratio, and a policy with exact values."""
 
 from app.surrogate.page import page
 

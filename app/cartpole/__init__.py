@@ -1,1 +1,1 @@
-"""What the page CartPole has of its own."""
+"""The parts of the page CartPole."""

@@ -12,8 +12,8 @@ from app.charts import finish
 # The choices of Ψ_t, by their metric's last part, the one with the most variance first.
 PSI = {"total_return": "Ψ<sub>1</sub>: total return", "reward_to_go": "Ψ<sub>2</sub>: reward-to-go",
        "baseline": "Ψ<sub>3</sub>: reward-to-go − V", "advantage": "Ψ<sub>4</sub>: GAE"}
-LAMBDA_RETURN = ("The λ-return is no plain sum of rewards: it is the GAE advantage plus V(s), bootstrapped by the "
-                 "critic beyond λ, so a critic agrees with it in part because it made it.")
+LAMBDA_RETURN = ("The λ-return is not a plain sum of rewards. It is the GAE advantage plus V(s), which bootstraps "
+                 "from the critic, so the two agree in part by construction.")
 DECAY = 31  # terms of the GAE sum that are drawn
 
 
@@ -30,7 +30,7 @@ def value_figure(values: Sequence[float], returns: Sequence[float], kind: str = 
                        hovertemplate="value %{x:.2f}<br>λ-return %{y:.2f}<extra></extra>")
     finish(figure, kind, 340)
     figure.update_layout(showlegend=False)
-    figure.update_xaxes(title_text="V(s): what the critic expected, reward", range=ends, showgrid=True)
+    figure.update_xaxes(title_text="V(s), predicted by the critic, reward", range=ends, showgrid=True)
     figure.update_yaxes(title_text="λ-return A<sub>GAE</sub> + V(s), reward", range=ends)
     return figure
 
@@ -39,14 +39,14 @@ def value_words(share: float | None) -> str:
     """The explained variance in words.
 
     >>> value_words(0.93)
-    'Explained variance 0.93: the critic foresees most of the λ-return.'
+    'Explained variance 0.93: the critic predicts most of the λ-return.'
     """
     if share is None:
-        return "No explained variance was logged at this step, as where all λ-returns are equal."
-    said = ("the critic foresees most of the λ-return" if share > 0.8 else
-            "the critic foresees some of it" if share > 0.2 else
+        return "No explained variance was logged at this step, for example because all λ-returns are equal."
+    said = ("the critic predicts most of the λ-return" if share > 0.8 else
+            "the critic predicts some of the λ-return" if share > 0.2 else
             "the critic is hardly better than a constant" if share > -0.2 else
-            "a constant would be better: the critic misleads, or the λ-returns hardly vary")
+            "a constant would predict better, because the critic is wrong or the λ-returns hardly vary")
     return f"Explained variance {theme.number(share, 2)}: {said}."
 
 
@@ -70,8 +70,8 @@ def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light
 def variance_words(measured: Mapping[str, float]) -> str:
     """How much quieter the quietest choice is than the first that was measured.
 
-    >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})
-    'Ψ4 (GAE) has 100 times less variance than Ψ1 (total return), which takes 100 times the episodes to vary as little.'
+    >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})[:61]
+    'Ψ4 (GAE) has 100 times less variance than Ψ1 (total return), '
     """
     names = [name for name in PSI if measured.get(name, 0) > 0]
     if len(names) < 2:
@@ -80,8 +80,8 @@ def variance_words(measured: Mapping[str, float]) -> str:
     if best == names[0]:
         return f"On this batch no choice has less variance than {_plain(names[0])}."
     share = rounded(measured[names[0]] / measured[best], 2)
-    return (f"{_plain(best)} has {share} times less variance than {_plain(names[0])}, which takes {share} times the "
-            "episodes to vary as little.")
+    return (f"{_plain(best)} has {share} times less variance than {_plain(names[0])}, which needs {share} times the "
+            f"episodes for the same variance.")
 
 
 def _plain(name: str) -> str:
@@ -120,13 +120,13 @@ def gae_words(gamma: float, gae_lambda: float) -> str:
     """How far the advantage looks.
 
     >>> gae_words(0.98, 0.8)
-    'γλ = 0.784: the advantage looks about 5 steps ahead; beyond, it takes the critic’s word.'
+    'γλ = 0.784: the advantage looks about 5 steps ahead; beyond that it relies on the critic.'
     """
     product = gamma * gae_lambda
     if product == 0:
-        return "γλ = 0: one step, then the critic’s word. Little noise, and every error of the critic."
+        return "γλ = 0: one step, then the critic’s value. Low variance, but the full bias of the critic."
     if product >= 1:
-        return "γλ = 1: the whole episode counts. No bias from the critic, all the noise of what happened."
+        return "γλ = 1: the whole episode counts. No bias from the critic, but the full variance of the returns."
     ahead = theme.number(1 / (1 - product), 0)
     return (f"γλ = {theme.number(product, 3)}: the advantage looks about {ahead} "
-            f"step{'s' if ahead != '1' else ''} ahead; beyond, it takes the critic’s word.")
+            f"step{'s' if ahead != '1' else ''} ahead; beyond that it relies on the critic.")

@@ -1,4 +1,4 @@
-"""The tabs of a CartPole run that no other kind has: the surrogate, the critic, the noise of the gradient."""
+"""The tabs that only CartPole runs have: surrogate, critic, variance of the gradient."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from app.training.feed import Feed
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
-CLIPPED = "Where the unclipped surrogate still rises and the clipped one bends down, the clip takes the gain away."
-TRUSTED = "The method raises the unclipped surrogate within the KL; the others are PPO’s, for comparison."
-PENALISED = ("The method raises the unclipped surrogate less β KL; the clipped one is PPO’s other objective, for "
+CLIPPED = "Where the unclipped surrogate rises and the clipped one bends down, the clip removes the gain."
+TRUSTED = "The method maximises the unclipped surrogate within the KL bound; the others are PPO’s, for comparison."
+PENALISED = ("The method maximises the unclipped surrogate − β KL; the clipped one is PPO’s other objective, for "
              "comparison.")
-UNCLIPPED = "The KL-penalised objective has no clip: leaving the old policy costs β per nat, however far the ratio is."
+UNCLIPPED = "The KL-penalised objective has no clip. A nat of KL to the old policy costs β at any ratio."
 
 
 def surrogate(run: RunRow, feed: Feed, step: int) -> None:
@@ -40,7 +40,7 @@ def surrogate(run: RunRow, feed: Feed, step: int) -> None:
     with right:
         line = files.newest(run.id, "lines", step)
         if line is None:
-            st.caption("The line through an update is computed every five steps; none is here yet.")
+            st.caption("The line through an update is computed every five steps. The first one is not computed yet.")
             return
         figure_chart(charts.line_figure(line, theme.ground(), "nats"), "line", title="Line through an update",
                      caption=_of(run, line["step"]),
@@ -66,9 +66,9 @@ def _clip(run: RunRow, feed: Feed, step: int) -> None:
                  title="Surrogate against the ratio", caption=_of(run, samples["step"]),
                  alt="The surrogate against the ratio, one dot per step of the batch")
     counts, (low, high) = charts.counts_of(dots), samples["surrogate"]["bounds"]
-    st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['cut']:,} beyond the clip "
-               "(open: no gradient any more), the others inside or on the side that is still pushed back. Its clip "
-               f"range: {low:.4g} to {high:.4g}{', annealed' * bool(knobs['anneal'])}.")
+    st.caption(f"{counts['tokens']:,} steps of the batch after its last update: {counts['cut']:,} clipped "
+               "(open circles: zero gradient), the others inside the clip range or on the side where the gradient "
+               f"still pulls them back. Clip range: {low:.4g} to {high:.4g}{', annealed' * bool(knobs['anneal'])}.")
 
 
 def value(run: RunRow, feed: Feed, step: int) -> None:
@@ -82,8 +82,8 @@ def value(run: RunRow, feed: Feed, step: int) -> None:
                          title="Value against the λ-return", caption=_of(run, samples["step"]),
                          alt="The critic's value against the λ-return, one dot per step of the batch")
             share = feed.value("explained_variance", at=samples["step"])
-            st.caption(f"{figures.value_words(share)} Of the batch of step {samples['step']:,}, before the critic "
-                       f"learnt from it; {len(values):,} of its steps are drawn. {figures.LAMBDA_RETURN}")
+            st.caption(f"{figures.value_words(share)} Batch of step {samples['step']:,}, before the critic was "
+                       f"trained on it; {len(values):,} of its steps are drawn. {figures.LAMBDA_RETURN}")
     with right:
         gamma, gae_lambda = float(knobs["gamma"]), float(knobs["gae_lambda"])
         figure_chart(figures.gae_figure(gamma, gae_lambda, theme.ground()), "gae",
@@ -96,14 +96,14 @@ def variance(run: RunRow, feed: Feed, step: int) -> None:
     """The gradient's variance for each choice of Ψ_t, on one batch."""
     count = int(run.spec.knobs["environments"])
     if count < 2:
-        st.caption("A variance needs two environments or more: with one, a step has a single gradient and nothing to "
-                   "compare it with. Start a new run with more environments.")
+        st.caption("The variance needs at least two environments, because with one a step has a single gradient. "
+                   "Start a new run with more environments.")
         return
     begin = "gradient_variance/"
     found = next((each for each in reversed(feed.steps)
                   if each.step <= step and any(key.startswith(begin) for key in each.metrics)), None)
     if found is None:
-        st.caption("Nothing is measured yet.")
+        st.caption("Not measured yet.")
         return
     measured = {key.removeprefix(begin): value for key, value in found.metrics.items() if key.startswith(begin)}
     figure_chart(figures.variance_figure(measured, str(feed.knobs(found.step)["psi"]), theme.ground()), "variance",
@@ -118,7 +118,7 @@ def _filmed(run: RunRow, feed: Feed, step: int, part: str) -> dict[str, Any] | N
     """The samples of the greedy evaluation at or before a step, where there are any with `part`."""
     samples = film(run, feed, step, part)
     if samples is None:
-        st.caption("This picture comes with the first evaluation.")
+        st.caption("This picture appears after the first evaluation.")
     return samples
 
 

@@ -1,4 +1,5 @@
-"""What the CartPole page shows besides curves: the policy acting, and the single episodes behind the mean return."""
+"""Show what the curves of the CartPole page do not: the policy acting, and the single episodes behind the mean
+return."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The page Compare: groups of runs as curves, as a table, as reward against KL, and by what they answer."""
+"""The page Compare: groups of runs as curves, as a table, as reward against KL, and by their answers."""

@@ -1,4 +1,4 @@
-"""The same questions answered by the newest checkpoints of all runs that are compared, side by side."""
+"""Show the answers of the newest checkpoints of all compared runs to the same questions, side by side."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from app import jobs, naming
 from app.lab import lab
 from app.on_request import large, requested
 from app.playground.models import title
+from app.theme import percent
 from app.tokens import written
 from labcore.analysis.compare.statistics import interval
 from labcore.catalog.right import check
@@ -47,11 +48,11 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
     """
     runs = language_runs(run_ids)
     if not runs:
-        st.info("These runs answer no prompts: choose language models that have a checkpoint.",
+        st.info("These runs cannot answer prompts. Choose language-model runs that have a checkpoint.",
                 icon=":material/info:")
         return
     if len({_task(run) for run in runs}) > 1:
-        st.info("These runs learnt different tasks, so no question fits all of them: compare runs of one task.",
+        st.info("These runs learnt different tasks, so no question fits all of them. Compare runs of one task.",
                 icon=":material/info:")
         return
     left, runs = runs[MOST:], by_algorithm(runs[:MOST])
@@ -66,9 +67,9 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
     above.html(CSS + table(found, heads, colours or {}, check(runs[0].spec.task_row, runs[0].spec.knobs)))
     count = len(found["questions"])
     above.caption(f"The first {min(SHOWN, count)} of {count} questions, drawn with seed {SEED} at temperature "
-                  f"{TEMPERATURE:g}; all models draw with the same random numbers. The 95 % interval (exact binomial) "
-                  f"says how sure the {count} questions make one checkpoint's share: it knows nothing of other "
-                  "seeds of the training."
+                  f"{TEMPERATURE:g}; all models use the same random numbers. The 95 % interval (exact binomial) "
+                  f"covers the choice of these {count} questions for one checkpoint. It does not cover other training "
+                  f"seeds."
                   + (f" {len(left)} more runs are left out." if left else ""))
     above.page_link("../pages/playground.py", label="Ask them yourself in the Playground", icon=":material/forum:",
                     query_params={"runs": ",".join(run.id for run in runs[:3])})
@@ -159,8 +160,9 @@ def share(column: dict[str, Any], colour: str) -> str:
         return '<span class="rl-muted">no verifier</span>'
     right = sum(judged)
     low, high = interval(right, len(judged))
-    return (f"<b>{right / len(judged):.0%}</b> <span class='rl-muted'>{right} of {len(judged)}</span><br>"
-            f"<span class='rl-muted'>{low:.0%} to {high:.0%}</span>"
-            f'<div class="rl-reach" role="img" aria-label="95 % interval {low:.0%} to {high:.0%}"><i style="left:'
+    reach = f"{percent(low)} to {percent(high)}"
+    return (f"<b>{percent(right / len(judged))}</b> <span class='rl-muted'>{right} of {len(judged)}</span><br>"
+            f"<span class='rl-muted'>{reach}</span>"
+            f'<div class="rl-reach" role="img" aria-label="95 % interval {reach}"><i style="left:'
             f'{low:.1%};width:{high - low:.1%};background:{colour}"></i><b style="left:{right / len(judged):.1%};'
             f'background:{colour}"></b></div>')

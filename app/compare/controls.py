@@ -1,4 +1,4 @@
-"""How the runs are looked at: the view, the metric, the baseline, the axis and the smoothing. All of it in the link."""
+"""The controls of the page Compare: view, metric, baseline, axis and smoothing. The link holds all of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import streamlit as st
 from app import link
 from app.compare.data import Chosen, axes_of, panel_metrics, runs_of, usual_axis
 from app.compare.place import CURVES, change
-from app.held import Held, held
 from app.session import SMOOTHEST
+from app.widget_state import WidgetState, widget_state
 from labcore.catalog.metrics import METRICS
 
 NONE = "No baseline"
@@ -24,7 +24,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_controls"):
         present = chosen.place.view if chosen.place.view in views else CURVES
-        shown = held("compare:view", present, tuple(views))
+        shown = widget_state("compare:view", present, tuple(views))
         st.segmented_control("View", list(views), format_func=views.__getitem__, default=shown.value, key=shown.key,
                              required=True, label_visibility="collapsed", on_change=moved("view", shown))
         if judges:
@@ -36,7 +36,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
             st.caption("Opens this view again, in any browser on this machine.")
 
 
-def moved(field: str, shown: Held, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
+def moved(field: str, shown: WidgetState, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
     """What a widget does when it is changed: `field` of the link becomes what `to` makes of its value."""
     return lambda: change(**{field: to(shown.taken())})
 
@@ -46,7 +46,7 @@ def _metric(chosen: Chosen) -> None:
     there = set().union(*chosen.logged.values())
     offered = [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
     words = _words(offered)
-    shown = held("compare:metric", chosen.metric, tuple(offered))
+    shown = widget_state("compare:metric", chosen.metric, tuple(offered))
     st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.__getitem__, key=shown.key, width=230,
                  on_change=moved("metric", shown), label_visibility="collapsed",
                  help="The metric of the big chart and the table")
@@ -64,26 +64,27 @@ def _baseline(chosen: Chosen) -> None:
     if len(chosen.groups) < 2:
         return
     runs = {NONE: "", **{group.label: runs_of(group)[0] for group in chosen.groups}}
-    shown = held("compare:baseline", chosen.baseline.label if chosen.baseline else NONE, tuple(runs.items()))
+    shown = widget_state("compare:baseline", chosen.baseline.label if chosen.baseline else NONE, tuple(runs.items()))
     st.selectbox("Baseline", list(runs), list(runs).index(shown.value), key=shown.key, label_visibility="collapsed",
                  format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=230,
                  on_change=moved("baseline", shown, runs.get),
-                 help="Pin a group: the others are shown as differences to it")
+                 help="Pin a group to show the others as differences from it")
 
 
 def _look(chosen: Chosen) -> None:
     place, axes = chosen.place, axes_of(chosen.traces)
     said = axes.get(chosen.axis, chosen.axis) + (f" · {place.smooth:g}" if place.smooth else "")
-    with st.popover(said, icon=":material/tune:", help="The axis and the smoothing of all charts"):
+    with st.popover(said, icon=":material/tune:", help="Axis and smoothing of all charts"):
         if axes:
             usual = usual_axis(chosen.traces, place.by)
-            x = held("compare:x", chosen.axis, tuple(axes))
+            x = widget_state("compare:x", chosen.axis, tuple(axes))
             st.segmented_control("Horizontal axis", list(axes), format_func=axes.__getitem__, default=x.value,
                                  key=x.key, required=True, on_change=moved(
                                      "x", x, lambda axis: "" if axis == usual else axis))
-        smooth = held("compare:smooth", place.smooth)
+        smooth = widget_state("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   on_change=moved("smooth", smooth),
-                  help="Exponential average, never across a knob's marker or a fork. The rows stay faint behind it.")
-        traces = held("compare:traces", place.traces)
+                  help="Exponential moving average. It never crosses a knob change or a fork. The raw values stay "
+                       "faint behind it.")
+        traces = widget_state("compare:traces", place.traces)
         st.toggle("Draw each seed", traces.value, key=traces.key, on_change=moved("traces", traces))

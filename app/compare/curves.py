@@ -87,7 +87,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     with right:
         data = payload(chosen.with_metrics([chosen.metric, *keys]), keys, big=False, full=full)
         compare_chart(data, "compare_small", on_resync=resync, on_metric=lambda key: change(metric=key))
-    st.caption(f"{words(chosen)}. Drag to zoom all charts; double-click for everything.")
+    st.caption(f"{words(chosen)}. Drag to zoom all charts; double-click to reset.")
 
 
 def resync() -> None:
@@ -139,10 +139,11 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
 def words(chosen: Chosen) -> str:
     """What the lines are: their mean, their band, their smoothing."""
     several = any(len(group.traces) > 1 for group in chosen.groups)
-    parts = ["Mean over seeds with its 95 % bootstrap band, as far as all of them come; faint: single seeds"
+    parts = ["Mean over seeds with its 95 % bootstrap band, up to the last step that all of them reached; faint: "
+             "single seeds"
              if several else "One line for each run"]
     if chosen.place.smooth:
-        parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands not" if several else ", the rows faint behind"))
+        parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands unsmoothed" if several else ", raw values faint"))
     if several and any(len(group.traces) == 1 for group in chosen.groups):
-        parts.append("one seed has no band")
+        parts.append("no band for one seed")
     return "; ".join(parts)

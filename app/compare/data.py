@@ -1,4 +1,4 @@
-"""The runs that are compared, as they stand: read once per server, grouped by setting, each group with its colour."""
+"""Read the compared runs once per server and group them by setting, each group with its colour."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
         try:
             return list(sweep.sweep(lab().store, place.sweep).runs), []
         except LabError:
-            return [], [f"There is no sweep “{cut(place.sweep)}” here: its runs were deleted (for a week the page Runs "
-                        "restores them), or the link is from another lab."]
+            return [], [f"There is no sweep “{cut(place.sweep)}” here. Its runs were deleted (the page Runs can "
+                        "restore them for a week), or the link is from another lab."]
     found: list[Source] = []
     faults = []
     own = lab().store.runs_named(place.runs)
@@ -158,7 +158,7 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
         names = [trace.title for trace in traces if trace.run in beyond]
-        faults.append(f"{MOST_SETTINGS} settings fit on one picture: {', '.join(names)} "
+        faults.append(f"{MOST_SETTINGS} settings fit into one chart, so {', '.join(names)} "
                       f"{'is' if len(beyond) == 1 else 'are'} left out.")
         kept = [source for source, trace in zip(kept, traces, strict=True) if trace.run not in beyond]
         traces = [trace for trace in traces if trace.run not in beyond]
@@ -166,10 +166,10 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
     axes = axes_of(traces)
     axis = place.x if place.x in axes else usual_axis(traces, place.by)
     if place.x and traces and place.x not in axes:
-        faults.append(f"None of these runs counts {AXES[place.x]}: they are drawn along {axes[axis]}.")
+        faults.append(f"None of these runs records {AXES[place.x]}, so the horizontal axis is {axes[axis]}.")
     chosen = Chosen(place, tuple(kept), tuple(traces), tuple(found), metric, axis, logged)
     if place.baseline and traces and chosen.baseline is None:
-        faults.append(f"The baseline {place.baseline} is none of the runs that are compared: choose another one.")
+        faults.append(f"The baseline {place.baseline} is not among the compared runs. Choose another one.")
     return chosen, faults
 
 
@@ -263,7 +263,7 @@ def _algorithm(group: Group) -> str:
 def note(group: Group, metric: str) -> str:
     """How much a group's line rests on.
 
-    Seeds that are not there yet are said; one seed is no evidence.
+    Seeds that have not started are counted; one seed is no evidence.
     """
     begun = [trace for trace in group.traces if trace.axes["step"].size]
     if begun and not any(metric in trace.metrics for trace in begun):
@@ -272,5 +272,6 @@ def note(group: Group, metric: str) -> str:
     what = "run" if group.imported else "seed"
     if not begun:
         return "waiting" if any(trace.state in ACTIVE for trace in group.traces) else "no rows"
-    said = f"{len(begun)} {what}s" if len(begun) > 1 else f"1 {what}: not evidence"
-    return f"{said}, {waiting} to come" if waiting and any(trace.state in ACTIVE for trace in group.traces) else said
+    if waiting and any(trace.state in ACTIVE for trace in group.traces):
+        return f"{len(begun)} of {len(group.traces)} {what}s started"
+    return f"{len(begun)} {what}s" if len(begun) > 1 else f"1 {what}: not evidence"

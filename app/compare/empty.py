@@ -1,4 +1,4 @@
-"""The Compare page before anything is chosen: what it is for, and what can be compared in one click."""
+"""The Compare page before runs are chosen: its purpose, and comparisons that one click opens."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import streamlit as st
 from app import listing
 from app.compare.data import MOST_SETTINGS
 from app.compare.launch.form import form
-from app.compare.pick import setting, sweep_words
 from app.compare.place import Place, go
+from app.compare.run_picker import setting, sweep_words
 from app.lab import lab
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import sweeps
@@ -46,9 +46,9 @@ def _earlier() -> None:
                      f'<span class="rl-muted">{", ".join(labels)} · {len(same)} runs</span></div>')
             _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
     if not runs:
-        st.subheader("What comes out", anchor=False)
-        st.markdown("Curves over each other with a band over the seeds, a table that says who is better and with "
-                    "which p-value, reward against KL, and what each model answers.")
+        st.subheader("Results", anchor=False)
+        st.markdown("Overlaid curves with bands over seeds, a table of verdicts with their p-values, reward against "
+                    "KL, and the answers of each model.")
 
 
 def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]]:

@@ -9,12 +9,12 @@ from typing import Any
 import streamlit as st
 
 from app import link, session
-from app.compare import answers, controls, curves, data, empty, pick, plane, table, verdict
+from app.compare import answers, controls, curves, data, empty, plane, run_picker, table, verdict
 from app.compare.data import Chosen, Source
 from app.compare.one_batch import view as one_batch_view
 from app.compare.place import CURVES, VIEWS, Place
 from app.compare.sweep import view as sweep_view
-from app.compare.sweep.at_size import view as at_size
+from app.compare.sweep.large import view as at_size
 from app.components.compare_chart import CHART
 from app.lab import errors_shown, in_words
 from app.theme import ground
@@ -84,7 +84,7 @@ def page() -> None:
                 empty.show()
     finally:  # a view that fails must not take the way to another one with it
         with above:
-            pick.row(place, sources)
+            run_picker.row(place, sources)
             for sentence in (*(fault.sentence for fault in faults), *missing, *unfit):
                 st.warning(in_words(sentence), icon=":material/error:")
             if fitting:

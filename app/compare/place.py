@@ -1,4 +1,4 @@
-"""What a link to the Compare page says: which runs, and how they are looked at."""
+"""The link parameters of the Compare page: which runs, and how they are shown."""
 
 from __future__ import annotations
 

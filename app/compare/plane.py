@@ -1,4 +1,4 @@
-"""The view "Reward and KL": what each group earned, and how far it went from the reference for it."""
+"""The view "Reward and KL": the reward of each group against its distance from the reference."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
         compare_chart(payload(chosen, reward, points, full), "compare_plane", on_resync=resync)
     if points:
         right.html(f"{wording.CSS}{listed(chosen, reward, points)}")
-    dotted = "; dotted: the Pareto front, groups that no other one beats at both" if has_front(points) else ""
-    right.caption("Up and to the left is better: more reward for less KL. Thin: the path of each run, smoothed; small: "
-                  f"each seed {at}, the mean of the rows in its last {LAST} steps there; large: the mean of a group's "
-                  f"seeds{dotted}." if points else
-                  "The plane is drawn when the runs have rows with a reward and a KL to the reference.")
+    dotted = ". Dotted: the Pareto front, groups that no other group exceeds in both" if has_front(points) else ""
+    right.caption("Up and to the left is better: more reward for less KL. Thin lines: the smoothed path of each run. "
+                  f"Small markers: each seed {at}, as the mean of its last {LAST} steps. Large markers: the mean over "
+                  f"a group's seeds{dotted}." if points else
+                  "This chart appears once the runs have logged a reward and a KL to the reference.")
 
 
 def has_front(points: Sequence[Point]) -> bool:

@@ -1,4 +1,4 @@
-"""The view "Table": what each group reached, at what cost and with what evidence, and the files to take it away."""
+"""The view "Table": the result of each group with its cost and evidence, and the same as files."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     if len(table.rows) > 1:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")
-        st.caption(f"P is P(A > B): how often a run of {pair[0]} lies {order} one of {pair[1]}; ½ means no "
-                   "difference. A beats B only where the 95 % interval of the difference of their means (Welch's) "
-                   "excludes 0 and both have three seeds or more; anything else is a tie.")
+        st.caption(f"P is P(A > B): the probability that a run of {pair[0]} lies {order} one of {pair[1]}; ½ means no "
+                   "difference. A beats B only if the 95 % interval of the difference of their means (Welch's) "
+                   "excludes 0 and both have at least three seeds. Otherwise it is a tie.")
     st.caption(wording.measured(table.better))
     shared = budget.shared_time(chosen.stored)
     if notes := [*table.notes, *([shared] if shared else [])]:
         st.html(f'<ul class="rl-notes">{"".join(f"<li>{html.escape(note)}</li>" for note in notes)}</ul>')
     if table.config:
-        st.subheader("What differs", anchor=False)
+        st.subheader("Settings that differ", anchor=False)
         st.html(wording.settings(table, looks, [trace.spec for trace in chosen.traces if trace.spec]))
 
 
@@ -69,7 +69,7 @@ def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
 def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> Table:
     without = [trace for trace in _chosen.traces if trace.metrics and metric not in trace.metrics]
     if len(without) == len(_chosen.traces):
-        raise LabError(f"None of these runs logs {metric}: choose another metric.")
+        raise LabError(f"None of these runs logs {metric}. Choose another metric.")
     found = compare([trace for trace in _chosen.traces if trace not in without], metric, baseline,
                     naming.setting)
     said = [f"{', '.join(trace.title for trace in without)}: no {metric}, left out."] if without else []
@@ -108,5 +108,6 @@ def files(chosen: Chosen) -> None:
             st.download_button(label, partial(_made, make, chosen), key=f"compare:csv:{name}", icon=icon,
                                file_name=f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", mime="text/csv",
                                on_click="ignore")
-    st.caption("As plotted: thinned, and smoothed where the chart is; each line says so. All rows: every metric of "
-               "every step as it was logged, one number a line. While runs go: what there is at the click.")
+    st.caption("As plotted: thinned, and smoothed if the chart is; each line says so. All rows: every metric of every "
+               "step as logged, one number per line. While runs are running, a file holds the values at the moment of "
+               "the click.")

@@ -1,4 +1,5 @@
-"""The line above every view that judges: who is ahead, and at which cost that is said. The link keeps the choice."""
+"""The verdict line above every view that compares results: the best group, and the cost at which groups are compared.
+The link holds the choice."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from dataclasses import replace
 
 import streamlit as st
 
+from app import theme
 from app.compare import wording
 from app.compare.data import Chosen, look_of
 from app.compare.place import change
-from app.held import held
+from app.widget_state import widget_state
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
 from labcore.analysis.compare.table import Group
@@ -24,16 +26,16 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     """The verdict on where they stand, the cost to compare at, and where there is no verdict at the end, why not."""
     able, names = offered(chosen), names_of(chosen)
     if found is None:
-        _say("Nothing to compare yet: wait for the first steps." if chosen.active else
+        _say("Nothing to compare before the first steps." if chosen.active else
              why_not_at_the_end(chosen, names) or "None of these runs made a step.")
         return
     if len(found.means) < 2:
         return
     if chosen.place.by not in ("", budget.FINAL, *able) and not chosen.active:
-        st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}: they are compared "
+        st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}, so they are compared "
                    f"{wording.judged(found.criterion)}.", icon=":material/error:")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
-        shown = held("compare:by", found.criterion, tuple(able))
+        shown = widget_state("compare:by", found.criterion, tuple(able))
         if len(able) > 1:
             st.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
                                  label_visibility="collapsed", format_func=wording.switch,
@@ -48,7 +50,7 @@ def _say(said: str, aside: str = "") -> None:
 
 def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     """What a reader must know beside the verdict."""
-    sure = f"Best in {stand.shares[stand.leader]:.0%} of bootstrap resamples of the seeds." if (
+    sure = f"Best in {theme.percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if stand.criterion == "seconds" else ""
     return " ".join(filter(None, (sure, wording.updates(stand, names), why_not_at_the_end(chosen, names), shared)))

@@ -52,18 +52,18 @@ def headline(stand: Standing, metric: Metric, names: Mapping[str, str], going: b
     have no winner, whether or not runs are still going.
     """
     mean = stand.means[stand.leader]
-    unfinished = " Some runs have not finished: the comparison is not final." if going else ""
+    unfinished = " Some runs have not finished, so the comparison is not final." if going else ""
     leader, value, at = names[stand.leader], number(mean.mean, metric.digits), way(stand)
     if len(stand.means) == 1:
         return f"{capital(at)}: {leader} ({value}), {seeds(mean.count)}."
     alike = [label for label, each in stand.means.items() if number(each.mean, metric.digits) == value]
     if not metric.better:
         first = f"{leader} has" if len(alike) == 1 else f"{_some([names[each] for each in alike])} have"
-        return f"{capital(at)} {first} the most ({value}); neither more nor less {metric.inline} is better."
+        return f"{capital(at)} {first} the highest {metric.inline} ({value}); no direction is better."
     if mean.count < FEWEST or (going and len(stand.few) == len(stand.means) - 1):
         extreme = "Equal" if len(alike) == len(stand.means) else "Lowest" if metric.better == "lower" else "Highest"
         return (f"{extreme} {'so far, ' if going else ''}{at}: {_some([names[label] for label in alike])} ({value}); "
-                f"{_no_evidence([each.count for each in stand.means.values()])}.{unfinished}")
+                f"{_too_few([each.count for each in stand.means.values()])}.{unfinished}")
     if going:
         ahead = f"{leader} leads" if len(alike) == 1 else f"{_some([names[label] for label in alike])} are equal"
         return f"So far, {at}, {ahead} ({value}).{unfinished}"
@@ -72,18 +72,19 @@ def headline(stand: Standing, metric: Metric, names: Mapping[str, str], going: b
     return f"{capital(at)} {leader} ({value}): {'; '.join(parts)}."
 
 
-def _no_evidence(counts: Sequence[int]) -> str:
-    """
-    >>> _no_evidence([1, 1]), _no_evidence([2, 2]), _no_evidence([1, 3])
-    ('one seed each is no evidence', '2 seeds each are no evidence', 'fewer than 3 seeds are no evidence')
+def _too_few(counts: Sequence[int]) -> str:
+    """How many seeds there are where they are too few for a verdict.
+
+    >>> _too_few([1, 1]), _too_few([1, 3])
+    ('one seed per setting: not enough to rank them', 'fewer than 3 seeds: not enough to rank them')
     """
     if len(set(counts)) > 1:
-        return f"fewer than {FEWEST} seeds are no evidence"
-    return "one seed each is no evidence" if counts[0] == 1 else f"{seeds(counts[0])} each are no evidence"
+        return f"fewer than {FEWEST} seeds: not enough to rank them"
+    return f"{'one seed' if counts[0] == 1 else seeds(counts[0])} per setting: not enough to rank them"
 
 
 def way(stand: Standing) -> str:
-    """What the groups are judged by: "at the end", "at equal tokens (12,000 each)"."""
+    """The point at which groups are compared: "at the end", "at equal tokens (12,000 each)"."""
     if stand.place is None:
         return WAYS[stand.criterion]
     return f"{judged(stand.criterion)} ({place(stand.place)} each)"
@@ -178,12 +179,11 @@ def measured(better: str) -> str:
     """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
 
     >>> measured("")
-    'Each number of a run is the mean of the rows in its last 5 steps up to there, at least of the last row.'
+    'Value per run: mean of its last 5 steps up to that point, or its last row.'
     """
     point = "lowest" if better == "lower" else "highest"
-    best = f" Best: the {point} mean of the rows in {LAST} steps."
-    return (f"Each number of a run is the mean of the rows in its last {LAST} steps up to there, at least of the last "
-            f"row.{best if better else ''}")
+    best = f" Best: the {point} mean over {LAST} steps."
+    return (f"Value per run: mean of its last {LAST} steps up to that point, or its last row.{best if better else ''}")
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:
@@ -201,7 +201,7 @@ def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: b
     measures = [*table.equal, FINAL]
     costs = [head for head, there in (("Mean time per run", any(row.seconds for row in table.rows)),
                                       ("Memory", any(row.memory for row in table.rows)),
-                                      ("Holds", any(row.models for row in table.rows))) if there]
+                                      ("Models held", any(row.models for row in table.rows))) if there]
     heads = ["Group", "Seeds", *(f"At {place(at)} {AXES[axis]}" for axis, at in table.equal.items()),
              "So far" if going else "At the end", *(["Best"] if table.better else []), *costs]
     body = "".join(_row(table, row, looks[row.label], measures, costs, going) for row in rows_in_order(table, measure))
@@ -220,7 +220,7 @@ def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Seq
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
     cost = {"Mean time per run": _time(row),
             "Memory": NONE if row.memory is None else f"{row.memory.mean:,.0f} MB",
-            "Holds": " + ".join(row.models) or NONE}
+            "Models held": " + ".join(row.models) or NONE}
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
     tail = [f"{row.seeds}<small>{said}</small>", *ordered, *(cost[head] for head in costs)]
     return (f"<tr><th>{dot(look)}{html.escape(row.label)}{pinned}</th>"
@@ -256,8 +256,8 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
                 f"beats {len(beaten)} of {len(table.rows) - 1}" if beaten else
                 "leads, but it is a tie" if "tie" in verdicts else
                 f"no comparison from {seeds(row.seeds)}" if row.seeds < FEWEST else
-                "no comparison: the others have too few seeds")
-        why = "The best mean of all."
+                "no comparison, because the others have too few seeds")
+        why = "The best mean of all groups."
     else:
         first = next(each for each in table.rows if each.label == leader)
         comparison = table.comparisons[measure][leader][row.label]

@@ -1,1 +1,1 @@
-"""What Streamlit has no widget for: our own components, each a folder with its scripts and style."""
+"""Components that Streamlit lacks, each a folder with its scripts and style."""

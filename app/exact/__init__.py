@@ -1,1 +1,1 @@
-"""What the page Exact has of its own."""
+"""The parts of the page Exact."""

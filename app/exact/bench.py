@@ -9,7 +9,7 @@ import streamlit as st
 from app import jobs, link, theme
 from app.components.figure_chart import figure_chart
 from app.exact import bench_charts as charts
-from app.exact.asked_bench import BATCHES, MOST, TABLE, VALUES, Bench, lacking, read
+from app.exact.bench_link import BATCHES, MOST, TABLE, VALUES, Bench, lacking, read
 from app.lab import active
 from app.link import Param
 from app.tokens import literal
@@ -32,7 +32,7 @@ LEAD = ("How good an estimate of the true gradient is the gradient of one batch?
 
 
 def tab(run: RunRow, feed: Feed, step: int) -> None:
-    """What is asked, and once that is measured what came out."""
+    """The settings, and the results once they are measured."""
     asked, faults = read(link.get(ASKED))
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
@@ -42,9 +42,9 @@ def tab(run: RunRow, feed: Feed, step: int) -> None:
         return
     if others := lacking(asked.algorithms, asked.knob, run.spec):
         st.info(f"{', '.join(others)} {'have' if len(others) > 1 else 'has'} no knob {asked.knob}: leave "
-                f"{'them' if len(others) > 1 else 'it'} out, or look at another knob.", icon=":material/info:")
+                f"{'them' if len(others) > 1 else 'it'} out, or choose another knob.", icon=":material/info:")
         return
-    found, fresh = jobs.result(asked.spec(run.spec), "Batches are drawn, and every algorithm takes their gradients",
+    found, fresh = jobs.result(asked.spec(run.spec), "Sampling batches and computing the gradients of every algorithm",
                                "bench", polled=active(run))
     if found is not None:
         with st.container(key="bench" if fresh else "bench_stale"):
@@ -62,16 +62,17 @@ def _form(asked: Bench, spec: RunSpec) -> None:
             knobs = ["", *VALUES]
             st.selectbox("Knob", knobs, knobs.index(asked.knob), key=f"{name}:knob", width=280, format_func=_knob_words,
                          help="Every algorithm is measured at each of these values.")
-            st.selectbox("Batches of each", BATCHES, BATCHES.index(asked.batches), key=f"{name}:batches", width=130,
+            st.selectbox("Batches per row", BATCHES, BATCHES.index(asked.batches), key=f"{name}:batches", width=130,
                          help="More: narrower intervals, a longer wait.")
             st.selectbox("Critic", bench.CRITICS, bench.CRITICS.index(asked.critic), key=f"{name}:critic", width=130,
-                         help="Of algorithms that have one: untrained, as a run begins, or with the true values.")
+                         help="For algorithms with a critic: untrained, as at the start of a run, or with the exact "
+                              "values.")
             st.form_submit_button("Measure", icon=":material/straighten:", on_click=_ask, args=(name,))
 
 
 def _knob_words(knob: str) -> str:
     if not knob:
-        return "none: as they are"
+        return "none"
     said = (charts.value({"value": each}) for each in VALUES[knob])
     return f"{every_knob()[knob].label}: {', '.join(said)}"
 
@@ -84,7 +85,7 @@ def _ask(name: str) -> None:
 
 def _shown(found: dict[str, Any], run: RunRow) -> None:
     kind, columns = theme.ground(), st.columns(2, gap="large")
-    caption = f"{found['task']}, {found['batches']:,} batches a row, 95 % intervals"
+    caption = f"{found['task']}, {found['batches']:,} batches per row, 95 % intervals"
     for place, (key, title, unit, ideal) in enumerate(charts.PANELS):
         with columns[place % 2]:
             st.markdown(f"**{title}**")
@@ -93,7 +94,7 @@ def _shown(found: dict[str, Any], run: RunRow) -> None:
     st.html(CSS + charts.table(found))
     st.caption(literal(" ".join(bench.notes(found))))
     if why := charts.reasons(found):
-        with st.expander("Why the mean gradient is another one"):
+        with st.expander("Why the mean gradient differs from the exact one"):
             st.html(f'<ul class="rl-why">{why}</ul>')
     st.download_button("Table as CSV", _csv(bench.records(found)), f"estimators_{run.spec.task}.csv", "text/csv",
                        icon=":material/download:", key="bench:csv", on_click="ignore")

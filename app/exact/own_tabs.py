@@ -1,4 +1,4 @@
-"""The tabs of a run beside its truth: π against π*, and those of language models that it has too."""
+"""The tabs of an exact run: π against π*, and those that it shares with language models."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
 
 SIGNS = {"policy": "■", "reference": "━", "optimum": "◇"}
-NO_OPTIMUM = ("At β = 0, where the KL is only measured, and without a reference the best policy writes nothing but the "
-              "best completions: there is no π* ∝ π_ref e^(R/β) to draw, and no distance to it.")
+NO_OPTIMUM = ("At β = 0, where the KL is only measured, or without a reference, the best policy writes only the best "
+              "completions, so there is no π* ∝ π_ref e^(R/β) to draw and no distance to it.")
 
 
 def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
@@ -50,7 +50,7 @@ def _against_optimum(run: RunRow, feed: Feed, step: int) -> None:
     distance = f" KL(π‖π*) = {number(at['exact/distance'])} nats/completion." if "exact/distance" in at else ""
     optimum = f" β = {exact['beta']:g}." if "optimum" in keys else f" {NO_OPTIMUM}"
     st.caption(f"{files.of_step(samples['step'], step)}, before its updates. All {exact['completions']:,} completions "
-               f"of each prompt are enumerated: these numbers are exact.{distance}{optimum}")
+               f"of each prompt are enumerated, so these numbers are exact.{distance}{optimum}")
 
 
 TABS: Tabs = {

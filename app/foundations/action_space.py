@@ -19,7 +19,7 @@ def own() -> None:
     """The same of the reader's own checkpoints: a tab of every language-model run."""
     runs = able()[:RECENT]
     with st.container(border=True, gap="xsmall", key="own_action_space"):
-        st.markdown("**Of your own checkpoint**")
+        st.markdown("**For your own checkpoints**")
         if not runs:
             st.caption("No language model has been trained here yet. Start a run: its tab Action space samples "
                        "completions and measures this for its base and for each checkpoint.")
@@ -38,9 +38,9 @@ SECTION = Section(
     symbols=(
         (r"\pi_{(i)}(s)", "the probability of the $i$-th likeliest token in state $s$: the tokens sorted, the "
                           "likeliest first."),
-        (r"m_k(s)", "the mass of the top $k$: what the $k$ likeliest tokens hold together. 1 is all of it."),
+        (r"m_k(s)", "the mass of the top $k$: the total probability of the $k$ likeliest tokens, at most 1."),
         (r"\alpha\ \text{(sharpness)}", "in this picture the $i$-th likeliest token gets a probability proportional to "
-                                   "$1/i^{\\,\\alpha}$: 0 makes all alike, larger is sharper. A real model has a "
+                                   "$1/i^{\\,\\alpha}$: 0 makes all equal, larger is sharper. A real model has a "
                                    "distribution of its own at each position."),
         (r"e^{H}", "with the entropy $H$ of section 1: how many equally likely tokens would be as uncertain. Of a "
                    "whole completion: $e$ to the sum of the entropies, where positions do not depend on each other."),

@@ -17,7 +17,7 @@ SECTION = Section(
         (r"n", "the number of outcomes."),
         (r"\sum_{i=1}^{n}", "add up what follows for every outcome, from the first to the last."),
         (r"\log", "the natural logarithm. $-\\log p_i$ is the surprise of outcome $i$: 0 if it was certain, large if "
-                  "it was rare. An outcome that never comes adds nothing."),
+                  "it was rare. An outcome that never occurs adds nothing."),
         (r"H(p)", "the entropy. Its unit, with this logarithm, is the nat. Divided by $\\log 2 \\approx 0.693$ it is "
                   "in bits: about how many yes-or-no questions you need on average."),
         (r"T", "the temperature. Each $p_i$ becomes proportional to $p_i^{1/T}$: below 1 sharper, above 1 flatter."),

@@ -9,7 +9,7 @@ SECTION = Section(
     key="kl",
     title="KL divergence",
     sentence="The Kullback–Leibler divergence of P from Q is the extra surprise, on average, of someone who believes Q "
-             "while outcomes come from P: 0 if Q is right, infinite if Q rules out something that P does.",
+             "while outcomes come from P: 0 if Q is right, infinite if Q rules out something that P produces.",
     latex=r"\mathrm{KL}(P\,\|\,Q) = \sum_i p_i \log\frac{p_i}{q_i} \;\ge\; 0",
     symbols=(
         ("P, Q", "two distributions over the same outcomes."),

@@ -30,10 +30,11 @@ SECTION = Section(
     ),
     tries=(
         "k1 and k3 are right on average; k1 is often negative, which no KL is. k2 is biased.",
-        "Press **Q close to P**: k2 and k3 spread far less than k1, and the bias of k2 nearly goes.",
-        "Look at the gradients. k1 in a loss does nothing on average; k2 and ρ·k3 pull as the exact "
-        "$\\mathrm{KL}(\\pi\\,\\|\\,\\pi_{\\mathrm{ref}})$ does; plain k3 pulls as the other KL does.",
-        "The row with the ratio upside down ($1/r$) misses, in value and in gradient.",
+        "Press **Q close to P**: k2 and k3 spread far less than k1, and the bias of k2 nearly vanishes.",
+        "Look at the gradients. In a loss, the gradient of k1 is 0 on average; that of k2 and ρ·k3 is that of the "
+        "exact $\\mathrm{KL}(\\pi\\,\\|\\,\\pi_{\\mathrm{ref}})$; that of plain k3 is that of the KL with the order "
+        "reversed.",
+        "The row with the ratio upside down ($1/r$) is wrong, in value and in gradient.",
     ),
     returns=(
         Return("The estimator in a loss is a choice: GRPO's k3", "llm", {"algorithm": "grpo", "beta": "0.1"}),

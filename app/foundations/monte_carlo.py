@@ -20,12 +20,13 @@ SECTION = Section(
         ("s", "the same, estimated from the samples. In practice it is all you have."),
         (r"\pm 1.96\,s/\sqrt n", "the 95 % interval: of many such intervals about 95 in 100 hold the true mean, if $n$ "
                                  "is large enough for the samples at hand."),
-        (r"\text{slope}", "on two axes that grow by factors, $1/\\sqrt n = n^{-1/2}$ is a straight line with slope "
+        (r"\text{slope}", "on log–log axes, $1/\\sqrt n = n^{-1/2}$ is a straight line with slope "
                           "$-1/2$."),
     ),
     tries=(
         "Drag the end of the line to the right: the interval closes in on the truth.",
-        "**Rare event**: with few samples the event never comes, the mean is 0 and the interval has no width. A reward "
+        "**Rare event**: with few samples the event never occurs, the mean is 0 and the interval has no width. A "
+        "reward "
         "that is almost never earned looks like this to a learner.",
         "**Heavy tail**: the error does not fall as $1/\\sqrt n$, because one sample can outweigh all others.",
     ),

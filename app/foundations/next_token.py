@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import jobs
 from app.components.foundations import NEXT_TOKEN
-from app.foundations.asking import asked
+from app.foundations.model_choice import asked
 from app.tokens import literal
 from labcore.errors import LabError
 

@@ -1,4 +1,5 @@
-"""Foundations: a list of contents, and one open section: words beside a picture; on a phone the picture comes first.
+"""Draw Foundations: a list of contents, and one open section: words beside a picture; on a phone the picture comes
+first.
 
 Only the open section is mounted, so the page costs the same however many there are.
 """
@@ -37,7 +38,7 @@ CSS = """<style>
 def page() -> None:
     """The whole page."""
     place, faults = link.read(Place)
-    link.insist()
+    link.write()
     session.problem()
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
@@ -73,7 +74,7 @@ def _words(section: Section) -> None:
     """What the letters mean, what to try, where it returns, and the way on."""
     st.markdown("\n".join(f"* ${symbol}$: {words}" for symbol, words in section.symbols))
     st.markdown("**Try it**\n\n" + "\n".join(f"* {each}" for each in section.tries))
-    st.markdown("**Where this returns**")
+    st.markdown("**Where this is used**")
     for each in section.returns:
         st.page_link(f"../pages/{each.page}.py", label=each.words, icon=":material/arrow_forward:",
                      query_params=dict(each.query))

@@ -1,4 +1,4 @@
-"""What a link to Foundations says: which section is open, and which model answers what there."""
+"""The link parameters of Foundations: the open section, and the model and prompt there."""
 
 from __future__ import annotations
 

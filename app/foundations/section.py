@@ -1,4 +1,4 @@
-"""What a section of Foundations is made of, and where its address says that the reader is."""
+"""The parts of a section of Foundations, and the reader's place in the link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curves of a lesson's runs while they go: one chart per metric, each run the mean over its seeds."""
+"""The curves of a lesson's runs while they are running: one chart per metric, each run the mean over its seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prediction that is drawn by hand: the sheet, and how far the curve was from what came out."""
+"""A prediction that is drawn by hand: the sheet, and how far the curve was from the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def beside(lesson: Lesson, found: Course, attempt: Attempt) -> str:
     apart, scale = distance(lesson, found, attempt), lesson.drawn.high - lesson.drawn.low
     unit = METRICS[lesson.drawn.metric].unit
     near = "close to" if apart < 0.1 * scale else "some way from" if apart < 0.25 * scale else "far from"
-    return (f"Your curve is {near} what came out: **{number(apart, 2)}** {unit} apart on average, on an axis from "
+    return (f"Your curve is {near} the result: **{number(apart, 2)}** {unit} apart on average, on an axis from "
             f"{lesson.drawn.low:g} to {lesson.drawn.high:g}.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import link, session
-from app.lessons import listed, one
+from app.lessons import lesson_list, lesson_page
 from app.lessons.place import Place
 from app.tokens import literal
 from labcore.analysis.lessons import folders, progress
@@ -23,7 +23,7 @@ def page() -> None:
     try:
         if place.lesson in names:
             at = names.index(place.lesson)
-            one.show(lessons[at], lessons[at + 1] if at + 1 < len(lessons) else None)
+            lesson_page.show(lessons[at], lessons[at + 1] if at + 1 < len(lessons) else None)
             return
         if place.lesson:
             folders.find(place.lesson)
@@ -34,4 +34,4 @@ def page() -> None:
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
         attempts = {}
-    listed.show(lessons, attempts)
+    lesson_list.show(lessons, attempts)

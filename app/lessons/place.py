@@ -1,4 +1,4 @@
-"""What a link to the page of the lessons says: which lesson is open. To go there from the page itself takes a button:
+"""The link parameters of the page Lessons: the open lesson. To go there from the page itself takes a button:
 Streamlit's links to the page that is open do nothing."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the page of the lessons says: states, verdicts and predictions in plain words. Pure."""
+"""States, verdicts and predictions of lessons in plain words. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state(attempts: Sequence[Attempt]) -> tuple[str, str]:
         return ("#56B4E9", "Runs started") if last.sweep else ("#8A939D", "Prediction made")
     if last.says == "close":
         return SAYS["close"][0], f"Too close to call with {last.seeds} seeds"
-    came = {True: ", you predicted it", False: ", you predicted otherwise", None: ""}[last.right]
+    came = {True: ", as you predicted", False: ", contrary to your prediction", None: ""}[last.right]
     return SAYS[last.says][0], f"The claim {PART[last.says]}{came}"
 
 
@@ -58,12 +58,12 @@ def headline(verdict: Verdict, course: Course) -> str:
     colour, said = SAYS[verdict.says]
     if verdict.says == "close":
         said += f" with {verdict.seeds} seeds: " + (
-            "one more may tell." if course.next_seed is not None else "it is a tie at this scale.")
+            "one more seed may decide." if course.next_seed is not None else "it is a tie at this scale.")
     return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<b>{said}</b></div>")
 
 
-def came_true(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
+def prediction_correct(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
     """Whether a chosen answer came true: None where the runs do not confirm the lesson's own."""
     if verdict.says != "holds" or lesson.drawn is not None or predicted.choice is None:
         return None
@@ -76,12 +76,12 @@ def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
         return ""
     said = f"You predicted: **{lesson.choices[predicted.choice]}**"
     if verdict.says == "close":
-        return f"{said}. The runs cannot tell yet."
+        return f"{said}. The runs do not decide yet."
     if verdict.says == "fails":
         return f"{said}. These runs do not confirm the lesson's answer, so no prediction is counted."
     if predicted.choice == lesson.right:
-        return f"{said}. That is what came out."
-    return f"{said}. What came out: **{lesson.choices[lesson.right]}**"
+        return f"{said}. Correct."
+    return f"{said}. Result: **{lesson.choices[lesson.right]}**"
 
 
 def shown(value: float) -> str:
@@ -121,7 +121,7 @@ def readable(text: str, lesson: Lesson) -> str:
 
 def table(lesson: Lesson, verdict: Verdict) -> str:
     """The numbers of the verdict as HTML: a sentence with its numbers for each comparison, and its margin."""
-    head = "".join(f"<th>{cell}</th>" for cell in ("What is checked", "", "Margin, 95 % interval"))
+    head = "".join(f"<th>{cell}</th>" for cell in ("Check", "", "Margin, 95 % interval"))
     rows = []
     for sentence, part in zip(sentences(lesson), verdict.parts, strict=True):
         read = f": {numbers(part).replace(' ', UNBROKEN)}" if part.read else ""

@@ -1,1 +1,1 @@
-"""What the LLM lab has of its own."""
+"""The parts of the LLM lab."""

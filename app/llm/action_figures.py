@@ -90,7 +90,7 @@ def about(found: dict[str, Any]) -> str:
     left_out = (f" Top {' and '.join(trivial)} would be 1: the vocabulary has only {size} tokens." if trivial else
                 f" The vocabulary has {size:,} tokens.")
     short = any(len(column["positions"]) < column["longest"] for column in found["columns"])
-    cut = f" A line ends where fewer than {found['least']} completions still run." if short else ""
+    cut = f" A line ends where fewer than {found['least']} completions are that long." if short else ""
     return (f"Estimated from {first['samples']:,} sampled completions of each model, each of another prompt, at "
             f"temperature {first['temperature']:g}; bands are 95 % bootstrap intervals of the mean. Dashed: the base. "
             f"Solid: the run's policy.{cut}{left_out}")

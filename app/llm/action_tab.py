@@ -22,16 +22,16 @@ from labcore.runs.titles import title as title_of
 NAME = "Action space"
 COUNT, SEED = 128, 0  # prompts
 LENGTH, SPEED = "completions/mean_length", "tokens_per_second"  # metrics
-MEANS = ("Before each token the model has a probability for every token of its vocabulary. How much of it do the k "
-         "likeliest tokens hold together? Near 1 the model has hardly a choice left there: its effective action space "
-         "is small, and a sampled completion can differ only where the mass is spread.")
+MEANS = ("Before each token, the model has a probability for every token of its vocabulary. The chart shows the total "
+         "probability of the k likeliest tokens. Near 1 the policy is almost deterministic at that position: its "
+         "effective action space is small, and sampled completions differ only where the probability is spread.")
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
     """The mass of the top k tokens by position, for the checkpoint nearest to a step beside the run's base."""
     there = steps(run.id)
     if not there:
-        st.caption("The tokens are counted on a checkpoint: the first one is made soon.")
+        st.caption("This needs a checkpoint. The first one is saved soon.")
         return
     at = nearest(there, step)
     names = [Model(run.id, BASE).name, *([Model(run.id, step=at).name] if at else [])]
@@ -51,11 +51,11 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     figure_chart(figures.mass_figure(found, titles, theme.ground()), "action_space", title="Effective action space",
                  caption=f"{title_of(run)}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "
                  f"{figures.words(found, titles)}")
-    newer = "" if fresh else " Newer samples are on their way."
+    newer = "" if fresh else " Newer samples are being computed."
     shown = parse(found["columns"][-1]["model"]).step or 0
     nearby = _nearest(at, step) if shown == at else ", an earlier checkpoint"
     st.caption(f"{titles[-1]}{nearby}. {figures.about(found)}{newer}")
-    with st.expander("The numbers", key="action_space_numbers"):
+    with st.expander("Numbers", key="action_space_numbers"):
         st.html(figures.table(found, titles))
 
 
@@ -72,5 +72,5 @@ def cost(run: RunRow, feed: Feed, models: int) -> str:
 
 
 def _nearest(at: int, step: int) -> str:
-    """That the checkpoint is not of the step that the page shows."""
+    """Say that the checkpoint is not of the step that the page shows."""
     return "" if at == step else f", the checkpoint nearest to step {step:,}"

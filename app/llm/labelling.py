@@ -45,7 +45,7 @@ CSS = """<style>
 def open_() -> None:
     """Show it on top of the page; called from further below."""
     link.put(OPEN, True)
-    st.toast("Pairs of this policy are on top of the page.", icon=":material/thumbs_up_down:")
+    st.toast("Pairs of this policy are shown at the top of the page.", icon=":material/thumbs_up_down:")
 
 
 def close() -> None:
@@ -139,7 +139,7 @@ def _below(spec: RunSpec, there: Sequence[dict[str, Any]], fresh: bool) -> None:
         st.button(f"Train the reward model on {many}", key="label:train", disabled=not count,
                   type="primary" if count else "secondary",
                   icon=":material/play_arrow:", on_click=_train, args=(spec, there, fresh),
-                  help="Half of each batch, the other half the task's own pairs" if fresh else "Only on these")
+                  help="Half of each batch; the other half are the task's own pairs" if fresh else "Only on these")
         st.button("Close", key="label:close", on_click=close)
         st.html(f'<div class="rl-status rl-muted">{words(spec, there)}</div>', width="stretch")
 
@@ -147,7 +147,7 @@ def _below(spec: RunSpec, there: Sequence[dict[str, Any]], fresh: bool) -> None:
 def words(spec: RunSpec, there: Sequence[dict[str, Any]]) -> str:
     """How far the labeller is, and how often the labels agree with the gold score."""
     if len(there) < ENOUGH:
-        return f"{len(there)} labelled, each is kept at once."
+        return f"{len(there)} labelled. Each label is saved at once."
     agreed = agreement(spec, there)
     if agreed is None:
         return f"{len(there)} labelled."

@@ -1,4 +1,4 @@
-"""The tabs of a language model's run that no other kind has: what it writes, token by token, and the surrogate."""
+"""The tabs that only runs of language models have, such as the microscope and the surrogate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.training.tabs import Tabs
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
-NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone: there is no curve to draw."
+NO_CURVE = "This surrogate is not a function of the ratio and the advantage alone, so there is no curve to draw."
 LINE_LATER = ("The line through an update appears with the first step. For a model above 6 M parameters it appears "
               "later, because the line gets at most 3 % of the run's time.")
 
@@ -62,7 +62,7 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
         st.caption(f"{files.of_step(samples['step'], step)}. {counts['tokens']:,} tokens{part} after its last update: "
                    f"{counts['cut']:,} clipped (open circles: no gradient in one more update), "
                    f"{counts['still']:,} with advantage 0, {counts['one']:,} at ratio 1. "
-                   "The chart Clipped counts all tokens of the batch as each update met them.")
+                   "The chart Clipped counts all tokens of the batch, each with its ratio during the updates.")
 
 
 def _cost(run: RunRow, feed: Feed, step: int) -> None:

@@ -1,4 +1,4 @@
-"""The tab of a run that is rewarded by a proxy: whether gold follows, and what helps where it does not."""
+"""The tab of a run that is rewarded by a proxy: whether gold follows, and remedies where it does not."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ def _cures(run: RunRow, best: Point) -> None:
         return
     start = nearest(there, best.step)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="cures"):
-        st.html(f'<div class="rl-status" title="The checkpoint nearest to the peak of gold"><b>What helps</b>'
+        st.html(f'<div class="rl-status" title="The checkpoint nearest to the peak of gold"><b>Remedies</b>'
                 f'<span class="rl-muted">from step {start:,}</span></div>', width="content")
         _stronger_kl(run, start)
-        st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.wish_with,
+        st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.open_with_value,
                   args=(run.id, "stop_gold_fall", GOLD_FELL, start + 1),
                   help=f"Early stopping: the fork ends once gold is {GOLD_FELL:g} below its best")
         if chain.scorers(run.spec):
             _other_rewards(run, start)
         else:
             st.button("Fork with the verifier", key="cure:reward", icon=":material/verified:",
-                      on_click=forking.wish_with, args=(run.id, "reward_source", "verifier", start + 1),
-                      help="Fix the reward: what is wanted is what is rewarded")
+                      on_click=forking.open_with_value, args=(run.id, "reward_source", "verifier", start + 1),
+                      help="Fix the reward: the verifier replaces the proxy")
 
 
 def _stronger_kl(run: RunRow, start: int) -> None:
@@ -98,20 +98,20 @@ def _stronger_kl(run: RunRow, start: int) -> None:
     key, value = found
     name = next(knob.name for knob in knobs_of(run.spec.row, run.spec.task_row) if knob.key == key)
     st.button(f"Fork with {name} {shown(value)}", key="cure:kl", icon=":material/anchor:",
-              on_click=forking.wish_with, args=(run.id, key, value, start + 1),
-              help="A stronger KL penalty holds the policy near its reference, where the reward can be trusted more")
+              on_click=forking.open_with_value, args=(run.id, key, value, start + 1),
+              help="A stronger KL penalty holds the policy near its reference, where the proxy is more reliable")
 
 
 def _other_rewards(run: RunRow, start: int) -> None:
     """What changes the reward itself: pairs of this policy, and an ensemble."""
     st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
-              help="Train the reward model on pairs of this policy, where it is wrong; then start RL again")
+              help="Train the reward model on pairs of this policy, where its scores are wrong; then start RL again")
     members = chain.ensemble(run.spec, runs_of(run.spec.kind, "finished"))
     several = len(members) > 1
     if run.spec.knobs["reward_source"] != WORST_CASE:
         st.button(f"Lowest of {len(members)} reward models" if several else "Train a second reward model",
                   key="cure:ensemble", icon=":material/groups:", on_click=_ensemble, args=(run, start, members),
-                  help="An ensemble: a completion is only worth what all of its reward models agree on"
+                  help="An ensemble: the reward of a completion is the lowest score of several reward models"
                   + ("" if several else "; it needs two"))
 
 

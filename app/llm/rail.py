@@ -149,8 +149,8 @@ def _origin(spec: RunSpec) -> str:
     if sft is None:
         return f"{model_name(spec.model)}, without SFT"
     if not bases.there(sft.hash()):
-        return f"made first, at most {sft.steps} steps"
-    return "comes with the lab" if bases.shipped(sft.hash()) else "kept from an earlier run"
+        return f"trained first, at most {sft.steps} steps"
+    return "comes with the lab" if bases.shipped(sft.hash()) else "saved by an earlier run"
 
 
 def _without_model(found: Chain) -> dict[str, Any]:

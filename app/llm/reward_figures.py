@@ -1,4 +1,4 @@
-"""What a reward model knows, as figures: accuracy, calibration, scores against gold, margins. Pure."""
+"""Figures of a reward model: accuracy, calibration, scores against gold, margins. Pure."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def calibration_figure(bins: Sequence[dict[str, float]], kind: str) -> go.Figure
                        line={"color": colour, "width": 1.5}, error_y={"array": errors, "thickness": 1, "width": 3},
                        marker={"color": colour, "size": [5 + 13 * sqrt(row["pairs"] / most) for row in bins],
                                "opacity": 0.85}, customdata=[row["pairs"] for row in bins],
-                       hovertemplate="predicted %{x:.2f}<br>chosen so %{y:.2f}<br>%{customdata:.0f} pairs"
+                       hovertemplate="predicted %{x:.2f}<br>observed %{y:.2f}<br>%{customdata:.0f} pairs"
                                      "<extra></extra>")
     for row, error in zip(bins, errors, strict=True):
         figure.add_annotation(x=row["predicted"], y=row["right"] + error, text=f"{row['pairs']:.0f}", yanchor="bottom",
                               showarrow=False, yshift=4)
     low = min([0.45, *(row["right"] - error - 0.03 for row, error in zip(bins, errors, strict=True))])
-    return finished(figure, kind, "predicted probability of the likelier side", "share chosen so",
+    return finished(figure, kind, "predicted probability of the likelier side", "observed share",
                     {"range": [0.48, 1.02]}, {"range": [low, 1.1]})
 
 

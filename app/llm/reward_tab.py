@@ -1,4 +1,4 @@
-"""The tab of a reward model: how well its scores foretell the labels, and what they have to do with gold."""
+"""The tab of a reward model: how well its scores predict the labels, and how they relate to gold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.training.feed import Feed
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
 
-EARLIER = "An earlier version of the lab wrote this file, without the scores of the held-out pairs: run it again."
+EARLIER = "An earlier version of the lab wrote this file, without the scores of the held-out pairs. Run it again."
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
@@ -31,7 +31,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         "Accuracy": (figures.accuracy_figure(feed.steps, at, figures.agreement(held_out.get("gold", [])), kind),
                      "Share of pairs whose chosen side scores higher over the steps, beside chance"),
         "Calibration": (figures.calibration_figure(samples["calibration"], kind),
-                        "Predicted probability against the share of pairs that were chosen so"),
+                        "Predicted probability against the observed share of pairs"),
         "Margins": (figures.margin_figure(held_out["scores"], kind), "How many held-out pairs have which margin")}
     if "gold" in held_out:
         drawn["Predicted reward against gold"] = (

@@ -1,5 +1,5 @@
-"""The story strip above the charts of a language model's run: one prompt, what the model answers, what that earns, and
-how likely each answer is before and after the update; beside it how likely it was over the whole run.
+"""The story strip above the charts of a language model's run: one prompt, the model's answers, their rewards, and how
+likely each answer is before and after the update; beside it how likely it was over the whole run.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def judged(sampled: list[dict[str, Any]], count: int) -> str:
     """How many answers are right, or that nothing tells them apart."""
     rewards = {answer["reward"] for answer in sampled}
     if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
-        return f"All {count} answers earn the same reward: no gradient from them."
+        return f"All {count} answers earn the same reward, so they give no gradient."
     right = sum(answer["count"] for answer in sampled if answer["exact"])
     judged = any(answer["exact"] is not None for answer in sampled)
     if not judged or not count:

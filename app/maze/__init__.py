@@ -1,1 +1,1 @@
-"""What the page Maze has of its own."""
+"""The parts of the page Maze."""

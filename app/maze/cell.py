@@ -1,4 +1,4 @@
-"""One cell of the maze: its four actions as bars, what is known of it, and its last update as arithmetic. Pure HTML."""
+"""One cell of the maze: its four actions as bars, its values, and its last update as arithmetic. Pure HTML."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def panel(maze: Maze, sample: dict[str, Any], picked: int | None) -> str:
     pays = f" · reward {number(cell.reward, 2)}" if cell.reward is not None else ""
     head = f"<h4>Row {row + 1}, column {column + 1} · {cell.kind}{pays}{HINT if picked is None else ''}</h4>"
     if cell.kind == "wall":
-        return _box(f"{head}<p>Nothing is learnt here: a step into it stays where it is.</p>")
+        return _box(f"{head}<p>Nothing is learnt in a wall. A step into it leaves the agent where it was.</p>")
     if cell.kind in ("goal", "trap"):
-        return _box(f"{head}<p>The episode ends here, so nothing follows: its value is 0.</p>")
+        return _box(f"{head}<p>The episode ends here, so its value is 0.</p>")
     if sample["values"][state] is None:
-        return _box(f"{head}<p>Nothing is learnt here: no way leads here from the start.</p>")
+        return _box(f"{head}<p>Nothing is learnt here, because the start does not lead here.</p>")
     return _box(head + _known(sample, state) + _actions(sample, state) + _last(sample, state))
 
 

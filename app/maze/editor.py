@@ -1,4 +1,4 @@
-"""The maze of a draft: painted, sized, given other rules, saved and loaded; every change can be undone.
+"""Edit the maze of a draft: paint it, resize it, change its rules, save and load it. Every change can be undone.
 
 A preset that is changed becomes `own`, whose maze is the knob `maze`: so it goes into the link and into the run.
 """
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app import typed
+from app import number_boxes
 from app.components.maze_board import maze_board
 from app.maze import drawing
 from app.session import Draft, show_error
@@ -87,11 +87,11 @@ def _tools(draft: Draft) -> dict[str, Any]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="maze_tools"):
         st.segmented_control("Paint", list(BRUSHES), format_func=BRUSHES.__getitem__, default=brush["sign"],
                              required=True, key="brush", on_change=chosen,
-                             help="Click or drag on the maze; or move with the arrow keys and press Enter. What begins "
-                                  "on a cell of the same kind clears.")
+                             help="Click or drag on the maze, or move with the arrow keys and press Enter. A stroke "
+                                  "that begins on a cell of the same kind clears cells.")
         if brush["sign"] in brush:
             sign = str(brush["sign"])
-            typed.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
+            number_boxes.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
                          lambda pay: brush.update({sign: pay}), help="Reward of a step that ends in the cell.",
                          step=1.0, width=130)
         for name, icon, stack, other in (("Undo", "undo", past, future), ("Redo", "redo", future, past)):
@@ -111,8 +111,8 @@ def _rules(draft: Draft, maze: Maze) -> None:
     slip, pays = st.columns(2, gap="small", wrap=False)
     with slip:
         _number(draft, "Slip", maze.slip, 0.0, 0.99, lambda now, value: replace(now, slip=value), 0.05,
-                "Chance that a step goes to the left or the right of where it was meant to go. Higher: walls and traps "
-                "are dangerous from further away.")
+                "Probability that a step goes to the left or the right of the chosen direction. Higher: traps are "
+                "dangerous from further away.")
     with pays:
         _number(draft, "Step reward", maze.step_reward, -LARGEST_PAY, LARGEST_PAY,
                 lambda now, value: replace(now, step_reward=value), 0.1,
@@ -122,8 +122,8 @@ def _rules(draft: Draft, maze: Maze) -> None:
 
 def _number(draft: Draft, title: str, value: float, low: float, high: float, change: Callable[[Maze, Any], Maze],
             step: float = 1, help: str = "") -> None:
-    typed.number(draft.scope, title.replace(" ", "_"), title, type(low)(value), (low, high), _change(draft, change),
-                 help=help, step=step)
+    number_boxes.number(draft.scope, title.replace(" ", "_"), title, type(low)(value), (low, high),
+                        _change(draft, change), help=help, step=step)
 
 
 def _files(draft: Draft, maze: Maze | None) -> None:
@@ -148,7 +148,7 @@ def _files(draft: Draft, maze: Maze | None) -> None:
 
 def _read(now: Maze, file: UploadedFile) -> Maze:
     if file.size > LARGEST_FILE:
-        raise LabError(f"{file.name} has {file.size:,} bytes, more than any maze needs: choose a file that Save wrote.")
+        raise LabError(f"{file.name} has {file.size:,} bytes, more than any maze needs. Choose a file that Save wrote.")
     return from_json(file.getvalue().decode("utf-8", "replace"))
 
 

@@ -1,4 +1,5 @@
-"""What the maze page shows besides curves: the editor before a run; the board and one of its cells during and after."""
+"""Draw what the maze page shows besides curves: the editor before a run; the board and one of its cells during and
+after."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.maze_board import maze_board
-from app.held import held
 from app.lab import active
 from app.link import Param
 from app.maze import cell, drawing, editor
 from app.session import Draft
 from app.training import files
 from app.training.feed import Feed
+from app.widget_state import widget_state
 from labcore.classic.envs.maze import Maze
 from labcore.classic.envs.maze_presets import build
 from labcore.classic.envs.maze_text import from_text
@@ -94,8 +95,8 @@ def _view(sample: dict[str, Any]) -> drawing.View:
     present = {"values": True, "visits": bool(sample["visits"]), "error": bool(drawing.truth(sample)[0])}
     heat = _choice("heat", "Colours", {key: name for key, name in drawing.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", drawing.ARROWS,
-                     "Greedy: the best actions, several where they are equally good. Behaviour: what the agent does "
-                     "now, with its exploration; the longer an arrow, the likelier.")
+                     "Greedy: the best action, or several if they are equally good. Behaviour: the agent's present "
+                     "actions, with exploration; a longer arrow is likelier.")
     return drawing.View(heat, arrows, bool(sample["path"]) and _switch("path", "Path"))
 
 
@@ -112,7 +113,7 @@ def _kept(field: str, options: Sequence[str]) -> str:
 
 def _switch(field: str, title: str) -> bool:
     """A switch, on at first."""
-    shown = held(f"look:{field}", _kept(field, ("on", "off")) == "on")
+    shown = widget_state(f"look:{field}", _kept(field, ("on", "off")) == "on")
 
     def switched() -> None:
         st.session_state["maze_look"][field] = chosen = "on" if shown.taken() else "off"
@@ -123,7 +124,7 @@ def _switch(field: str, title: str) -> bool:
 
 def _choice(field: str, title: str, options: dict[str, str], help: str | None = None) -> str:
     first = next(iter(options))
-    shown = held(f"look:{field}", _kept(field, tuple(options)), of=tuple(options))
+    shown = widget_state(f"look:{field}", _kept(field, tuple(options)), of=tuple(options))
 
     def chosen() -> None:
         st.session_state["maze_look"][field] = shown.taken()

@@ -1,4 +1,4 @@
-"""The models side by side: which runs can answer, and at which stage of its training each is asked."""
+"""Choose the models side by side: the runs that can answer, and the training stage of each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 import streamlit as st
 
 from app import naming
-from app.held import held
 from app.lab import lab
 from app.playground.place import MOST_MODELS, Place, go, now
 from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.compare.table import groups
 from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
@@ -53,8 +53,8 @@ def fitting(place: Place) -> Place:
         elif run.spec.kind != "llm":
             kind = kinds.kind(run.spec.kind)
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.info(f"{literal(title_of(run))} learnt to act in a world and answers no prompts: watch it play on "
-                        "its own page.", icon=":material/info:")
+                st.info(f"{literal(title_of(run))} learnt to act in a world and cannot answer prompts. Watch it play "
+                        f"on its own page.", icon=":material/info:")
                 st.page_link(page_of(kind.key), label=f"Open in {kind.label}", icon=":material/open_in_full:",
                              query_params={"run": run.id})
         else:
@@ -108,12 +108,12 @@ def _slot(place: Place, slot: int, model: Model, runs: Sequence[RunRow]) -> None
     words = to_choose(ids)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"slot_{slot}"):
         st.html(badge(slot), width="content")
-        run = held(f"playground:run:{slot}", model.run, tuple(words.items()))
+        run = widget_state(f"playground:run:{slot}", model.run, tuple(words.items()))
         st.selectbox(f"Model {LETTERS[slot]}", ids, ids.index(run.value), key=run.key, label_visibility="collapsed",
                      format_func=words.__getitem__, on_change=lambda: to(run.taken()), width="stretch")
         if len(place.models) > 1:
             st.button("", icon=":material/close:", key=f"remove:{slot}", on_click=to, args=(None,), type="tertiary",
-                      help=f"Take {LETTERS[slot]} away")
+                      help=f"Remove {LETTERS[slot]}")
     _stage(slot, model, to)
 
 
@@ -135,7 +135,7 @@ def _stage(slot: int, model: Model, to: Callable[[str], None]) -> None:
         name = shown.taken()
         to(model.run if name == newest and not parse(name).stage else name)
 
-    shown = held(f"playground:stage:{slot}", present, tuple(stages))
+    shown = widget_state(f"playground:stage:{slot}", present, tuple(stages))
     if len(stages) > 1:
         st.select_slider("Stage", stages, shown.value, key=shown.key, on_change=moved, label_visibility="collapsed",
                          format_func=lambda name: short(name, newest, best))

@@ -1,4 +1,4 @@
-"""The Playground: up to three models answer the same prompt with the same luck."""
+"""The Playground: up to three models answer the same prompt with the same random numbers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import jobs, link, session, typed
+from app import jobs, link, number_boxes, session
 from app.chat_text import in_one_line
 from app.components.playground_view import payload, playground_view
-from app.held import held
 from app.lab import in_words
-from app.playground import models, talk, vote
+from app.playground import conversation, models, vote
 from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.catalog.right import check
@@ -64,8 +64,8 @@ def page() -> None:
 
 def _empty() -> None:
     st.header("Playground", anchor=False)
-    st.markdown("Up to three models answer the same prompt here: what a run started from, what it has become, and "
-                "another one beside it. There is no trained model yet. A first run needs no settings.")
+    st.markdown("Here up to three models answer the same prompt, such as the base of a run, its newest checkpoint and "
+                "another run. There is no trained model yet. The defaults work for a first run.")
     if st.button("Train one in the LLM lab", type="primary", icon=":material/play_arrow:"):
         st.switch_page("../pages/llm.py")
 
@@ -76,7 +76,7 @@ def _right(place: Place) -> None:
                 "max_new_tokens": place.limit or int(spec.knobs["max_new_tokens"])}
     voting = place.view == VOTE
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="playground_top"):
-        shown = held("playground:view", place.view)
+        shown = widget_state("playground:view", place.view)
         st.segmented_control("View", [ANSWERS, VOTE], default=shown.value, key=shown.key, required=True,
                              format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.__getitem__,
                              label_visibility="collapsed", on_change=lambda: go(view=shown.taken()))
@@ -113,19 +113,20 @@ def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]
     known = dict(presets(run))
     prompt = next(iter(known)) if place.prompt is None else place.prompt
     answer = known.get(prompt) if place.answer is None else place.answer or None
-    turns = () if voting else talk.before(place, talks(run), prompt)
+    turns = () if voting else conversation.before(place, talks(run), prompt)
     if not voting and chats(run, spec):
-        talk.show(place, spec, turns)
-    typed, right = held("playground:prompt", prompt), held("playground:answer", answer or "")
+        conversation.show(place, spec, turns)
+    typed, right = widget_state("playground:prompt", prompt), widget_state("playground:answer", answer or "")
     box = partial(st.text_area, height=84) if spec.task_row.data else st.text_input  # a file's may have several lines
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_prompt"):
         box("Prompt", typed.value, key=typed.key, width="stretch",
             on_change=lambda: go(prompt=typed.taken(), answer=None, talk=turns or None))
         if spec.task_row.verifiable:
-            st.text_input("Right answer", right.value, key=right.key, width=170, help="What the verifier of the run's "
-                          f"task gets (check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.",
+            st.text_input("Right answer", right.value, key=right.key, width=170,
+                          help="The right answer for the verifier of the run's task "
+                               f"(check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.",
                           placeholder="no verifier", on_change=lambda: _judge(right.taken(), prompt, known))
-    chosen = held("playground:preset", prompt if prompt in known else None, tuple(known))
+    chosen = widget_state("playground:preset", prompt if prompt in known else None, tuple(known))
     st.pills("Prompts of the task", list(known), default=chosen.value, key=chosen.key, label_visibility="collapsed",
              format_func=lambda text: literal(in_one_line(text, 28)),
              on_change=lambda: go(prompt=chosen.taken() or prompt, answer=None, talk=None))
@@ -141,7 +142,7 @@ def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
 
 def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | None) -> None:
     names, run = [parse(name).pinned.name for name in place.models], parse(place.models[0]).run
-    spec, turns = spec_of(run), talk.before(place, talks(run), prompt)
+    spec, turns = spec_of(run), conversation.before(place, talks(run), prompt)
     if not prompt and chats(run, spec):
         st.caption("Write the next turn above.")
         return
@@ -149,7 +150,7 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     with below:  # so that what is there stays where it is while the next answers are made
         found, fresh = jobs.result({
             "job": "answer", "models": names, "prompt": prompt, "answer": answer, "seed": place.seed,
-            "count": place.count, **settings, **talk.asked(place, turns)},
+            "count": place.count, **settings, **conversation.asked(place, turns)},
             f"{len(names)} models answer" if len(names) > 1 else "The model answers", "playground")
     if found is None:
         return
@@ -158,28 +159,28 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
             "check": check(spec.task_row, spec.knobs)}, key="playground_view")
     if fresh and chats(run, spec):
         with above:
-            talk.go_on(prompt, turns, found)
+            conversation.go_on(prompt, turns, found)
     if fresh:
-        below.caption(f"{_drawn(found, place)} Hover over a token, or walk them with Tab and the arrow keys, for the "
-                      "tokens that it won against.")
+        below.caption(f"{_drawn(found, place)} Hover over a token, or use Tab and the arrow keys, to see the "
+                      f"alternatives that it was sampled over.")
 
 
 def _drawn(found: dict[str, Any], place: Place) -> str:
     """How the answers were drawn, in a sentence."""
     if not place.temperature:
-        return "Temperature 0: every model takes its likeliest token, so one answer is all there is."
+        return "Temperature 0: every model takes its likeliest token, so there is only one answer."
     if len(found["columns"]) == 1:
-        return f"Drawn with seed {place.seed}: the same seed gives the same answers again."
+        return f"Sampled with seed {place.seed}: the same seed gives the same answers again."
     if not found["twins"]:
-        return ("The vocabularies have different sizes, so the models cannot share their random numbers: part of what "
-                "differs is random.")
-    return (f"Each row was drawn with the same random numbers for all models (seed {place.seed}): where answers "
-            "differ, the models do.")
+        return ("The vocabularies have different sizes, so the models cannot share their random numbers and part of "
+                "the difference is random.")
+    return (f"Each row was sampled with the same random numbers for all models (seed {place.seed}), so answers differ "
+            f"only because the models differ.")
 
 
 def _sampling(place: Place) -> None:
     """How the models draw. Each control writes into the link."""
-    warm = held("playground:t", place.temperature)
+    warm = widget_state("playground:t", place.temperature)
     st.slider(TEMPERATURE.title, 0.0, max(2.0, place.temperature), float(warm.value), 0.05, key=warm.key, format="%g",
               on_change=lambda: go(temperature=float(warm.taken())),
               help="Higher: more varied, more mistakes. 0: always the likeliest token.")
@@ -202,4 +203,4 @@ def _bounds(knob: Knob) -> tuple[float, float]:
 
 
 def _number(field: str, words: str, bounds: tuple[float, float], value: float, **more: Any) -> None:
-    typed.number("playground", field, words, value, bounds, lambda new: go(**{field: new}), **more)
+    number_boxes.number("playground", field, words, value, bounds, lambda new: go(**{field: new}), **more)

@@ -1,4 +1,4 @@
-"""What a link to the Playground says: which models answer what, and how they draw."""
+"""The link parameters of the Playground: the models, the prompt and the sampling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _models(said: str) -> tuple[str, ...]:
             wrong.append(str(error))
     wrong = wrong[:MOST_MODELS]
     if beyond := kept[MOST_MODELS:]:
-        wrong.append(f"{MOST_MODELS} models answer side by side: {cut(', '.join(beyond))} "
+        wrong.append(f"{MOST_MODELS} models answer side by side, so {cut(', '.join(beyond))} "
                      f"{'is' if len(beyond) == 1 else 'are'} left out.")
     if wrong:
         raise link.Partly(tuple(kept[:MOST_MODELS]), " ".join(wrong))

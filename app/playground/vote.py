@@ -1,4 +1,4 @@
-"""The blind vote: two answers without names, which is better? What was preferred becomes pairs for DPO."""
+"""The blind vote between two answers without names. The votes become pairs for DPO."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, session
-from app.held import held
 from app.lab import titled
 from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
 from app.session import begin, page_of, show_error
+from app.theme import percent
 from app.tokens import readable
+from app.widget_state import widget_state
 from labcore.analysis.compare.statistics import interval
 from labcore.catalog.right import check
 from labcore.errors import LabError
@@ -49,9 +50,9 @@ CSS = """
 
 def own_prompt(place: Place) -> None:
     """The switch between new prompts of the task and the user's own, drawn anew for each vote."""
-    shown = held("vote:own", place.own)
+    shown = widget_state("vote:own", place.own)
     st.toggle("Always ask my prompt", shown.value, key=shown.key, on_change=lambda: go(own=shown.taken()),
-              help="Off: each vote is on a new prompt of the task. On: on your prompt, sampled again.")
+              help="Off: each vote uses a new prompt of the task. On: it uses your prompt, with new samples.")
 
 
 def show(place: Place, settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:
@@ -78,9 +79,10 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
                             for place in turns[row])) for row, question in enumerate(found["questions"])]
     ballots = [each for each in ballots if each[1][1]["text"] != each[2][1]["text"]]
     if not ballots:
-        st.info(f"To {ROUNDS} questions in a row the models gave the very same answers, so there is nothing to choose "
-                "between.", icon=":material/info:")
-        st.button("Ask others", icon=":material/refresh:", on_click=_next, args=(0, _where(state)), key="vote:others")
+        st.info(f"The models gave identical answers to {ROUNDS} questions in a row, so there is nothing to choose "
+                f"between.", icon=":material/info:")
+        st.button("Try other "
+                  "questions", icon=":material/refresh:", on_click=_next, args=(0, _where(state)), key="vote:others")
         return
     question, *sides = ballots[state["round"] % len(ballots)]
     if random.Random(f"{state['salt']}:{state['seed']}:{state['round']}").random() < 0.5:
@@ -201,13 +203,14 @@ def _duel(badged: dict[str, str], first: str, second: str, found: votes.Tally, a
     wins = max(found.first, found.second)
     winner, loser = (first, second) if wins == found.first else (second, first)
     low, high = interval(wins, found.decided)
-    said = "So far no winner." if low <= 0.5 else "That is more than chance."
+    said = "No winner so far." if low <= 0.5 else "That is more than chance."
     line = (f'<div class="rl-status"><span>{badged[winner]} preferred to {badged[loser]} in {wins} of {found.decided} '
-            f"vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: {wins / found.decided:.0%} "
-            f'<span class="rl-muted">95 % interval {low:.0%} to {high:.0%}'
+            f"vote{'s' if found.decided > 1 else ''}{f', {ties}' if ties else ''}: {percent(wins / found.decided)} "
+            f'<span class="rl-muted">95 % interval {percent(low)} to {percent(high)}'
             f"{', exact binomial, ties left out' if alone else ''}.</span> {said}</span></div>")
     return line if not alone else line + (
-        f'<div class="rl-share" role="img" aria-label="{low:.0%} to {high:.0%}, with chance at 50%"><i style="'
+        f'<div class="rl-share" role="img" aria-label="{percent(low)} to {percent(high)}, with chance at 50 %"><i '
+        f'style="'
         f'left:{low:.1%};width:{high - low:.1%}"></i><b style="left:{wins / found.decided:.1%}"></b></div>')
 
 

@@ -1,4 +1,4 @@
-"""What can be done with the selected runs: the row of buttons above the table, and the undo after a deletion."""
+"""The actions on the selected runs: a row of buttons above the table, and undo after a deletion."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app.held import held
 from app.lab import in_words, lab
 from app.runs import details
 from app.runs.state import GENERATION, PICKED, SAID, done, pick, picked, said
 from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.runs.files.paths import is_import, read_only
 from labcore.runs.imports import imported
 from labcore.runs.lists import marks
@@ -63,11 +63,11 @@ def _of_selected(chosen: Sequence[Entry]) -> None:
                  query_params={"runs": ",".join(ids)}, help=f"Up to {MOST_COMPARED} runs" if many else None)
     if all(entry.kind == PLAYABLE for entry in chosen) and len(ids) <= MOST_PLAYED:
         st.page_link("../pages/playground.py", label="Playground", icon=":material/forum:",
-                     query_params={"runs": ",".join(ids)}, help="Let them answer the same prompts")
+                     query_params={"runs": ",".join(ids)}, help="Ask them the same prompts")
     if not read_only():
         _change(chosen, one)
     if one and st.button("Details", icon=":material/account_tree:", key="act:details",
-                         help="Its settings, where it came from and what was forked from it"):
+                         help="Its settings, its parent and its forks"):
         details.show(one)
     _unselect()
 
@@ -77,7 +77,7 @@ def _change(chosen: Sequence[Entry], one: Entry | None) -> None:
     _steer(chosen)
     starred = all(entry.star for entry in chosen)
     _button("Unstar" if starred else "Star", ":material/star:", lambda: marks.star(lab().store, ids, not starred),
-            "Starred runs are spared by every clean-up")
+            "A clean-up never deletes starred runs")
     with st.popover("Tags", icon=":material/sell:"):
         _tags(chosen)
     if one:
@@ -134,7 +134,7 @@ def _tags(chosen: Sequence[Entry]) -> None:
     ids = [entry.id for entry in chosen]
     known = sorted({tag for entry in chosen for tag in entry.tags})
     shared = [tag for tag in known if all(tag in entry.tags for entry in chosen)]
-    shown = held(f"runs:tags:{','.join(ids)}", shared)
+    shown = widget_state(f"runs:tags:{','.join(ids)}", shared)
 
     def changed() -> None:
         now = shown.taken()
@@ -149,7 +149,7 @@ def _tags(chosen: Sequence[Entry]) -> None:
 
 
 def _note(entry: Entry) -> None:
-    shown = held(f"runs:note:{entry.id}", entry.note)
+    shown = widget_state(f"runs:note:{entry.id}", entry.note)
 
     def typed() -> None:
         marks.note(lab().store, entry.id, st.session_state[shown.key])  # where it is refused, the words stay in the box
@@ -197,7 +197,7 @@ def _purge(chosen: Sequence[Entry]) -> None:
     gone = [entry for entry in chosen if entry.id in purged]
     st.session_state[PICKED] = []
     said((f"{_runs(gone)} deleted for good." if gone else "Nothing was deleted.")
-         + (" What was restored since then stays." if len(gone) < len(chosen) else ""))
+         + (" Runs restored since then are kept." if len(gone) < len(chosen) else ""))
 
 
 def empty_trash(entries: Sequence[Entry]) -> None:

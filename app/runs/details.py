@@ -1,4 +1,4 @@
-"""The drawer with all there is to know of one run: its settings, its message, and the tree of forks it is part of."""
+"""The drawer with everything about one run: its settings, its message, and the tree of forks it is part of."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _imported(entry: Entry) -> None:
     """What of another tool's file was read and what was not, and what the doctor says of it."""
     run = entry.imported
     assert run is not None, "an entry of this kind has it"
-    st.caption(f"Imported from {literal(run.file)}. It can be laid over other runs on the page Compare.")
+    st.caption(f"Imported from {literal(run.file)}. You can compare it with other runs on the page Compare.")
     if entry.summary.last is not None:
         metric = METRICS[entry.summary.metric]
         st.markdown(f"{metric.label} **{number(entry.summary.last, metric.digits)}** at step {entry.step:,}.")

@@ -1,4 +1,4 @@
-"""Two dialogs of the page Runs: making room on the disk, and taking in another tool's metrics."""
+"""Two dialogs of the page Runs: free disk space, and import another tool's metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from app import typed
+from app import number_boxes
 from app.lab import errors_shown, in_words, lab
 from app.runs import findings
 from app.runs.state import STALE, done, pick, said, shelf, show_all
@@ -29,7 +29,7 @@ from labcore.runs.lists.marks import TRASH_DAYS
 from labcore.runs.titles import title
 
 DONE = "clean:done"
-AGE, NUMBER, FILES, UPLOADS = ("Runs older than some days", "All runs but the newest",
+AGE, NUMBER, FILES, UPLOADS = ("Runs older than a number of days", "All runs but the newest",
                                "Old checkpoints, samples and exports", "Uploads that no run needs")
 NAMED = 3  # uploads that are called by their names
 
@@ -37,9 +37,9 @@ NAMED = 3  # uploads that are called by their names
 def _count(name: str, title: str, usual: int, most: int) -> int:
     """What is typed there. Raises LabError where it is out of bounds: nothing goes by another number."""
     kept: dict[str, int] = st.session_state.setdefault("clean", {})
-    typed.forget("clean")
-    typed.number("clean", name, title, kept.get(name, usual), (0, most), partial(kept.__setitem__, name))
-    typed.check("clean")
+    number_boxes.forget("clean")
+    number_boxes.number("clean", name, title, kept.get(name, usual), (0, most), partial(kept.__setitem__, name))
+    number_boxes.check("clean")
     return kept.get(name, usual)
 
 
@@ -49,10 +49,11 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     """Choose what goes, see how much room that makes, do it. `entries` are those that the page lists."""
     if st.session_state.pop(DONE, False):
         st.rerun()  # close it: the page says what went
-    what = st.radio("What goes", (AGE, NUMBER, FILES, UPLOADS), key="clean:what", captions=(
-        "They go into the trash", "They go into the trash",
-        "Curves, results, each run's first and newest checkpoint stay; forks can then start only from these",
-        "Texts, prompts, pairs and weights that no run names any more, not even one in the trash"))
+    what = st.radio("Delete", (AGE, NUMBER, FILES, UPLOADS), key="clean:what", captions=(
+        "They are moved to the trash", "They are moved to the trash",
+        "Curves, results and each run's first and newest checkpoint are kept; forks can then start only from these "
+        "checkpoints",
+        "Texts, prompts, pairs and weights that no run uses any more, not even one in the trash"))
     if what == UPLOADS:
         _offer_uploads()
         return
@@ -63,8 +64,8 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
     else:
         plan = spare_files(entries)
     st.markdown(_words(plan))
-    listed = "" if all_of_them else f"Only the {len(entries)} runs that are listed now are looked at. "
-    st.caption(f"{listed}Starred runs and runs that are going always stay.")
+    listed = "" if all_of_them else f"Only the {len(entries)} listed runs are considered. "
+    st.caption(f"{listed}Starred and running runs are always kept.")
     if plan.ids:
         _button(_label(plan), _carry_out, plan)
 
@@ -72,7 +73,7 @@ def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
 def _offer_uploads() -> None:
     places = cleanup.unused_uploads(lab().store)
     st.markdown(_upload_words(places))
-    st.caption("What was uploaded, or used again, in the last day always stays: its run may be yet to come.")
+    st.caption("Files uploaded or used in the last day are always kept, because their run may not have started yet.")
     if places:
         _button(f"Delete {_counted(places, 'upload')}", _remove_uploads, places)
 
@@ -99,17 +100,17 @@ def _remove_uploads(places: list[str]) -> None:
 
 def _upload_words(places: list[str]) -> str:
     if not places:
-        return "Nothing to clean up: every upload is of a run, or young."
+        return "Nothing to clean up: every upload is recent or used by a run."
     found = [name for place in places[:NAMED] for name in uploads.names(place)]
     more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
     return (f"**{_counted(places, 'upload')}**, {literal(', '.join(found))}{more}: frees "
             f"**{volume(sum(map(uploads.size, places)))}** at once. This cannot be undone; the files that they were "
-            "copied from stay where they are.")
+            f"copied from are not touched.")
 
 
 def _words(plan: Plan) -> str:
     if not plan.ids:
-        return "Nothing to clean up: no run fits."
+        return "Nothing to clean up: no run matches."
     runs = f"**{_counted(plan.ids)}**"
     if plan.files:
         return f"Frees **{volume(plan.size)}** of {runs} at once. This cannot be undone."
@@ -168,7 +169,7 @@ def _taken(file: UploadedFile, label: str) -> dict[str, str]:
         taken[file.file_id] = _from_capsule(file)
     run = lab().store.run(taken[file.file_id])
     return {run.id: f":green[:material/check:] **{literal(title(run))}**: {run.step:,} steps of {run.spec.row.label} "
-                    f"on {literal(run.spec.task)}, to look at, to fork and to resume. {in_words(run.message)}"}
+                    f"on {literal(run.spec.task)}, which you can view, fork and resume. {in_words(run.message)}"}
 
 
 def _from_capsule(file: UploadedFile) -> str:
@@ -181,6 +182,6 @@ def _from_capsule(file: UploadedFile) -> str:
 def _summary(run: Imported) -> str:
     read = ", ".join(METRICS[key].inline for key in run.mapped if key in METRICS)
     left = "; ".join(f"{', '.join(columns)} ({why})" for why, columns in imported.by_reason(run.left).items())
-    words = [f"{run.steps:,} rows with {read}.", f"Left in the file: {left}." if left else "", *run.notes]
+    words = [f"{run.steps:,} rows with {read}.", f"Not imported: {left}." if left else "", *run.notes]
     return "\n\n".join([f":green[:material/check:] **{literal(run.label)}**: {literal(' '.join(filter(None, words)))}",
                         *findings.lines(run)])

@@ -21,7 +21,7 @@ def lines(run: Imported) -> list[str]:
         LabError: the run is gone or damaged.
     """
     if run.steps > MOST_ROWS:
-        return [f":gray[The doctor examines a run of this length on the command line: `python -m labcore doctor "
+        return [f":gray[This run is too long to examine here. Use the command line: `python -m labcore doctor "
                 f"{run.id}`]"]
     return [f":{_COLOURS[severity]}[**{WORDS[severity]}**] {literal(text)}. {literal(fix)}"
             for severity, text, fix in _findings(run.id, run.created)]

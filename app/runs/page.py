@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import naming
-from app.held import held
 from app.lab import errors_shown, in_words, lab
 from app.runs import actions, dialogs, table
 from app.runs.state import (
@@ -31,6 +30,7 @@ from app.runs.state import (
 )
 from app.session import page_of
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
@@ -41,9 +41,9 @@ from labcore.runs.lists.marks import purge
 ENTRIES = "runs:entries"
 SUMMARY_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
 OPEN_GROUPS = 3
-HELP = """Words are looked for in titles, ids, tags and notes: `grpo sort`, `#3`.\\
-Fields and knobs are compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
-A minus turns a term round: `-failed`. All terms must hold. Knobs are as the run was started."""
+HELP = """Words match titles, ids, tags and notes: `grpo sort`, `#3`.\\
+Fields and knobs can be compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
+A minus negates a term: `-failed`. All terms must match. Knobs have their values at the start of the run."""
 
 
 def page() -> None:
@@ -83,7 +83,7 @@ def _page(polling: bool) -> None:
     entries, now = st.session_state[ENTRIES], view()
     _top(entries, now)
     if wrong := left_out():
-        st.warning(literal(f"The link says {' and '.join(wrong)}, which fits nothing in this list and was left out."),
+        st.warning(literal(f"The link says {' and '.join(wrong)}, which matches nothing in this list and was ignored."),
                    icon=":material/link_off:")
     if not entries:
         _nothing(now)
@@ -128,7 +128,7 @@ def _tables(found: Sequence[Entry], now: View) -> None:
 def _top(entries: Sequence[Entry], now: View) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs_top"):
         st.header("Deleted" if now.deleted else "Runs", anchor=False, width="content")
-        find = held("runs:find", now.find)
+        find = widget_state("runs:find", now.find)
         st.text_input("Search", find.value, key=find.key, type="search", icon=":material/search:", help=HELP,
                       placeholder="Search: grpo beta>0.05 tag=paper", label_visibility="collapsed", width="stretch",
                       on_change=lambda: put(find=find.taken().strip()))
@@ -145,7 +145,7 @@ def _top(entries: Sequence[Entry], now: View) -> None:
             _changes(entries, now)
         if count := len(shelf().trashed(seconds=0)):
             st.button(f"Deleted · {count}", icon=":material/delete:", key="runs:deleted", on_click=_show, args=(True,),
-                      help="Restore what was deleted, or free its room")
+                      help="Restore deleted runs, or free their disk space")
 
 
 def _changes(entries: Sequence[Entry], now: View) -> None:
@@ -153,7 +153,7 @@ def _changes(entries: Sequence[Entry], now: View) -> None:
     if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics"):
         dialogs.import_files()
     if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",
-                 help="Make room: by age, by number, only files, or uploads"):
+                 help="Free disk space: by age, by number, only files, or uploads"):
         listed = _listed(entries, now)
         dialogs.clean_up(listed, len(listed) == len(entries))
 
@@ -172,8 +172,8 @@ def _show(deleted: bool) -> None:
 
 
 def _filters(now: View) -> None:
-    states, kinds, star = (held("runs:state", list(now.states)), held("runs:kind", list(now.kinds)),
-                           held("runs:star", now.star))
+    states, kinds, star = (widget_state("runs:state", list(now.states)), widget_state("runs:kind", list(now.kinds)),
+                           widget_state("runs:star", now.star))
     st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
              format_func=table.NAMES.__getitem__, on_change=lambda: put(states=tuple(states.taken())))
     st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
@@ -184,20 +184,20 @@ def _filters(now: View) -> None:
 
 def _arrangement(entries: Sequence[Entry], now: View) -> None:
     options = ["", *groups_of(entries)]
-    group = held("runs:group", now.group if now.group in options else "", of=tuple(options))
+    group = widget_state("runs:group", now.group if now.group in options else "", of=tuple(options))
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
                  format_func=lambda key: FIELDS[key].label if key in FIELDS else
                  naming.title(key) if key else "Nothing",
                  on_change=lambda: put(group=group.taken()), help="A field or any knob; each group shows its means")
-    order = held("runs:order", now.order.removeprefix("-"))
+    order = widget_state("runs:order", now.order.removeprefix("-"))
     options = [USUAL, *ORDERS]
     st.selectbox("Order by", options, options.index(order.value), key=order.key, width=260,
-                 format_func=lambda key: "What is going, then newest" if key == USUAL else FIELDS[key].label,
+                 format_func=lambda key: "Running, then newest" if key == USUAL else FIELDS[key].label,
                  on_change=lambda: _order_by(order.taken(), now),
-                 help="A click on a column's head orders the table as well")
+                 help="A click on a column header also sorts the table")
     if order.value == USUAL:
         return
-    turned = held("runs:descending", now.order.startswith("-"))
+    turned = widget_state("runs:descending", now.order.startswith("-"))
     st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
               on_change=lambda: put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
 
@@ -213,10 +213,10 @@ def _order_by(key: str, now: View) -> None:
 def _nothing(now: View) -> None:
     """The page without a run: what to do."""
     if now.deleted:
-        st.markdown("The trash is empty. What you delete stays here for a week and can be restored.")
+        st.markdown("The trash is empty. Deleted runs stay here for a week and can be restored.")
         return
     actions.row([], [], False)
-    st.markdown("No runs yet. The first one needs no settings.")
+    st.markdown("No runs yet. The defaults work for the first one.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="runs:first"):
             st.switch_page("../pages/llm.py")

@@ -1,4 +1,4 @@
-"""What the page Runs shows: its search, filters, groups and order in the link; its selection in the session."""
+"""The state of the page Runs: search, filters, groups and order in the link; the selection in the session."""
 
 from __future__ import annotations
 

@@ -96,23 +96,23 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
                                           color=[COLOURS[state] + TINT for state in NAMES]),
         "run": column.TextColumn("Run", width=wide("run")),
         "open": column.ButtonColumn("", width=wide("open"), type="tertiary", key=f"{key}:open", on_click=opened),
-        "algorithm": column.TextColumn("Algorithm", width=wide("algorithm"), help="With those of its knobs that are "
-                                       "not at their defaults"),
+        "algorithm": column.TextColumn("Algorithm", width=wide("algorithm"), help="With the knobs that are not at "
+        "their defaults"),
         "task": column.TextColumn("Task", width=wide("task")),
         "seed": column.NumberColumn("Seed", width=wide("seed"), format="%d"),
         "curve": column.LineChartColumn("Curve", width=wide("curve"), help="The metric over the steps; each curve has "
-                                        "a scale of its own"),
+        "its own scale"),
         "metric": column.TextColumn("Metric", width=wide("metric"), help="The metric of the run's first chart"),
         "last": column.NumberColumn("Last", width=wide("last"), format="%.4g", help="The metric's newest value"),
         "best": column.NumberColumn("Best", width=wide("best"), format="%.4g", help="The metric's best value in one "
                                     "step: the lowest where lower is better"),
         "step": column.NumberColumn("Steps", width=wide("step"), format="%d", help="Steps done"),
-        "steps": column.NumberColumn("of", width=wide("steps"), format="%d", help="Steps to do in all"),
+        "steps": column.NumberColumn("of", width=wide("steps"), format="%d", help="Total steps"),
         "when": column.DatetimeColumn("Deleted" if deleted else "Started", width=wide("when"), format="distance"),
         "duration": column.NumberColumn("Time", width=wide("duration"), format="%g s", help="Active time, pauses left "
                                         "out"),
         "tags": column.MultiselectColumn("Tags", width=wide("tags"), options=tags, color="auto"),
-        "size": column.NumberColumn("Size", width=wide("size"), format="bytes", help="Its files on the disk"),
+        "size": column.NumberColumn("Size", width=wide("size"), format="bytes", help="Size of its files on the disk"),
         "note": column.TextColumn("Note", width=wide("note")),
         "model": column.TextColumn("Model", width=wide("model")),
     }

@@ -1,1 +1,1 @@
-"""The page Studies: claims of the literature, tested here, and what came out."""
+"""The page Studies: claims of the literature, tested here, with their results."""

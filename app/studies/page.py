@@ -1,4 +1,5 @@
-"""The Studies page: all ten claims with what came out, or one of them. Polls only while runs of that one go."""
+"""The Studies page: all ten claims with their results, or one of them. Polls only while runs of that one are
+running."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ import streamlit as st
 from app import link, listing, session
 from app.lab import lab
 from app.status import duration
-from app.studies import one, picture
+from app.studies import picture, study_page
 from app.studies.place import Place
 from app.tokens import literal
 from labcore.analysis.studies import plan, recorded
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Study
 
-INTRO = ("What papers and tutorials claim, tested here on small models: each study has its claim, its runs, an "
-         "interval over three seeds, and a verdict that follows from the interval by a rule. A claim about large "
+INTRO = ("Claims of papers and tutorials, tested here on small models. Each study has a claim, its runs, an interval "
+         "over three seeds, and a verdict that follows from the interval by a fixed rule. A claim about large "
          "models may hold there and not here, so a disagreement is a result about this scale.")
 
 
@@ -28,7 +29,7 @@ def page() -> None:
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
     if place.study:
-        one.show(STUDIES[place.study])
+        study_page.show(STUDIES[place.study])
     else:
         _all()
 

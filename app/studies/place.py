@@ -1,4 +1,4 @@
-"""What a link to the Studies page says: which study."""
+"""The link parameters of the Studies page: the open study."""
 
 from __future__ import annotations
 

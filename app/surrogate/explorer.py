@@ -1,4 +1,4 @@
-"""The way from a run to the surrogate explorer."""
+"""The link from a run to the surrogate explorer."""
 
 from __future__ import annotations
 

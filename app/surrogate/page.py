@@ -1,5 +1,5 @@
-"""The surrogate explorer: what every surrogate makes of a ratio and an advantage, and of a policy small enough to be
-exact. The numbers are computed in the browser; here it gets where to begin."""
+"""The surrogate explorer: every surrogate as a function of ratio and advantage, and its effect on a policy small enough
+to be exact. The browser computes the numbers; this module gives it the values to start from."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import streamlit as st
 
 from app import link, session
 from app.components.surrogate_explorer import surrogate_explorer
-from app.held import held
 from app.lab import in_words, lab
 from app.naming import to_choose
 from app.surrogate import tokens
 from app.surrogate.place import KNOBS, SHOWN, SURROGATES, USUAL_BETA, Place, grab
 from app.surrogate.tokens import Tokens
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
@@ -92,7 +92,7 @@ def _of_run(place: Place) -> Tokens | None:
 
 
 def _run_of(place: Place, known: dict[str, RunRow]) -> None:
-    chosen = held("surrogate:run", place.run if place.run in known else NONE, tuple(known))
+    chosen = widget_state("surrogate:run", place.run if place.run in known else NONE, tuple(known))
     options = [NONE, *known]
     st.selectbox("Tokens of a run", options, index=options.index(chosen.value), key=chosen.key, width=320,
                  format_func=lambda run: to_choose(known[run]) if run else "none",
@@ -107,10 +107,10 @@ def _step_of(place: Place, run: RunRow) -> Tokens | None:
         return None
     own = run.spec.knobs.get(choices.SURROGATE.key)
     if own is not None and own not in SURROGATES:
-        st.caption(f"The surrogate of this run, {choices.SURROGATE[str(own)].label}, cannot be drawn here: its tokens "
-                   "stand on the unclipped one.")
+        st.caption(f"The surrogate of this run, {choices.SURROGATE[str(own)].label}, cannot be drawn here, so its "
+                   f"tokens are drawn on the unclipped one.")
     if len(steps := tokens.steps_of(run)) > 1:
-        at = held("surrogate:at", shown.step, tuple(steps))
+        at = widget_state("surrogate:at", shown.step, tuple(steps))
         st.select_slider("Step", steps, at.value, key=at.key, width=260,
                          on_change=lambda: link.turn(Place, at=at.taken()))
     st.page_link(session.page_of(run.spec.kind), label="Open the run", icon=":material/open_in_full:",

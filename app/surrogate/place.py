@@ -1,4 +1,5 @@
-"""What a link to the surrogate explorer says: whose tokens it shows, and everything that can be grabbed in it."""
+"""The link parameters of the surrogate explorer: the run whose tokens it shows, and everything that can be dragged in
+it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def _numbers(low: float, high: float, count: int) -> Callable[[str], tuple[float
     def read(said: str) -> tuple[float, ...]:
         parts = said.split(",")
         if len(parts) != count:
-            raise LabError(f"give {count} numbers, with commas")
+            raise LabError(f"give {count} numbers, separated by commas")
         return tuple(map(link.number(low, high), parts))
     return read
 

@@ -64,14 +64,14 @@ def of_run(run: RunRow, events: list[Event], at: int = 0) -> Tokens:
         LabError: the run has no ratio, or no step up to there has kept any. Says so in a sentence.
     """
     if not has_ratio(run):
-        raise LabError(f"{title(run)} learns by {run.spec.row.label}, which has no ratio to an old policy: the "
-                       "explorer shows runs with a tab Surrogate.")
+        raise LabError(f"{title(run)} learns by {run.spec.row.label}, which has no ratio to an old policy. Choose a "
+                       f"run with a tab Surrogate.")
     for step in reversed([step for step in steps_of(run) if step <= (at or NEWEST)]):
         samples = files.read(run.id, "samples", step)
         if samples and (dots := _dots(samples)):
             return _of_samples(run, KnobHistory(run.spec, events).at(step), samples, dots)
-    raise LabError(f"{title(run)} has kept no ratios {f'up to step {at:,}' if at else 'yet'}: they come with its first "
-                   "samples.")
+    raise LabError(f"{title(run)} has saved no ratios {f'up to step {at:,}' if at else 'yet'}. They appear with its "
+                   f"first samples.")
 
 
 def _dots(samples: Mapping[str, Any]) -> list[Dot]:

@@ -1,4 +1,4 @@
-"""The bar on top: which run is open, and what can be done with it now."""
+"""The bar on top: the open run, and the actions on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from app import link, typed
-from app.held import held
+from app import link, number_boxes
 from app.lab import active, lab
 from app.naming import to_choose, worded
 from app.plan import sweep_from
@@ -17,6 +16,7 @@ from app.session import Draft, close_run, runs_of, show_error, show_run
 from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
+from app.widget_state import widget_state
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.spec.run_spec import knobs_of
@@ -76,7 +76,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     """Resume with the knobs that were moved since the run ended: a diverged one would only diverge again."""
     assert run is not None, "the button is beside a run"
     draft, spec = Draft(run, kind), run.spec
-    typed.check(draft.knob_scope)
+    number_boxes.check(draft.knob_scope)
     moved = {}
     if (*draft.identity, draft.fields["model"]) == (spec.algorithm, spec.mix, spec.task, spec.model):
         moved = {knob.key: draft.values[knob.key] for knob in knobs_of(spec.row, spec.task_row)
@@ -85,7 +85,7 @@ def _resume(run: RunRow | None, kind: str) -> None:
     clock.live()
 
 
-RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start it; nothing needs to be touched",
+RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start the run. The defaults work",
              starts=True)
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
@@ -96,9 +96,9 @@ GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
               help="Stop and save a checkpoint to resume from. A long step that is under way is discarded")
-RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True, "Continue from the last checkpoint, with the "
-                "knobs that you move on the left")
-FORK = Action("Fork", ":material/call_split:", forking.wish, "F",
+RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True,
+                "Continue from the last checkpoint, with the knobs as set on the left")
+FORK = Action("Fork", ":material/call_split:", forking.open_dialog, "F",
               help="What if? Continue from one of its checkpoints with other settings")
 
 # Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
@@ -107,7 +107,7 @@ _BEFORE = tuple(action if action is STOP else replace(action, disabled=True, hel
                 for action in (PAUSE, STOP, FORK))
 
 # Before its first step a run has made nothing to continue from or to fork.
-_AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Try it once more as it was"))
+_AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Run it again with the same settings"))
 
 # What makes no difference any more while a run is about to stop or to pause.
 _NOT_WHILE = {"stopping": (*_BEFORE[:2], PAUSE, GO_ON, STEP, STOP), "pausing": (PAUSE,)}
@@ -147,7 +147,7 @@ def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
         if run:
             if not read_only():
                 st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
-                          help="An empty page; this run continues")
+                          help="Open an empty page; this run continues")
             with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
                             on_change="rerun") as opened:
                 if opened.open:  # what is looked at may have changed since the page was drawn
@@ -178,7 +178,7 @@ def _picker(run: RunRow | None, kind: str) -> None:
     if run and run.id not in words:
         words[run.id] = to_choose(run, name_of(run).lower())
     # The widget keeps its words as its value: new words, new widget.
-    shown = held(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
+    shown = widget_state(f"picker:{kind}", run.id if run else "", of=tuple(words.items()))
 
     def picked() -> None:
         if chosen := shown.taken():

@@ -1,4 +1,4 @@
-"""The line below the knobs that says where the base model comes from, and the switch that shows its SFT."""
+"""The line below the knobs about the base model, and the switch that shows its SFT."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from statistics import median
 import streamlit as st
 
 from app import naming
-from app.held import held
 from app.lab import lab
 from app.session import Draft
 from app.status import duration
 from app.tokens import literal
 from app.training import reward_line
+from app.widget_state import widget_state
 from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import RunSpec, base_spec
@@ -41,13 +41,13 @@ def show(draft: Draft, spec: RunSpec) -> None:
 
 
 def _switch(draft: Draft) -> None:
-    shown = held(f"warm_up:{draft.scope}", draft.fields["warm_up"])
+    shown = widget_state(f"warm_up:{draft.scope}", draft.fields["warm_up"])
 
     def changed() -> None:
         draft.fields["warm_up"] = shown.taken()
 
     st.checkbox("Show the warm-up", shown.value, key=shown.key, on_change=changed,
-                help="Train the base by SFT in front of you first, from random weights. RL starts from the kept one.")
+                help="Show the SFT of the base first, from random weights. RL starts from the saved base.")
 
 
 def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str = "",

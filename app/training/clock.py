@@ -1,4 +1,4 @@
-"""The page's clock: the one step that tiles, charts, samples, tokens, surrogate, board and films show."""
+"""The step that the whole page shows: tiles, charts, samples, tokens, surrogate, board and films."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import streamlit as st
 
 from app import jobs
-from app.held import Held, held
 from app.session import Draft
 from app.tokens import literal
+from app.widget_state import WidgetState, widget_state
 from labcore.errors import LabError
 from labcore.runs import jobs as store
 from labcore.runs.files.jsonl import BadRows
@@ -49,7 +49,7 @@ def dataset(draft: Draft, wanted: str) -> str:
     return str(result["path"])
 
 
-def mend(draft: Draft, path: Path, error: LabError) -> None:
+def offer_fixes(draft: Draft, path: Path, error: LabError) -> None:
     """Below what is wrong with a file: its columns to choose from, or a button that leaves rows out."""
     if isinstance(error, BadRows) and error.good:
         count = f"{error.bad:,} row{'s' if error.bad != 1 else ''}"
@@ -90,9 +90,9 @@ def _choose(draft: Draft, there: Sequence[str]) -> None:
     for role in NEEDED[draft.task_row.data]:
         chosen = names.get(role, NONE)
         options = [NONE, *there] if chosen in (NONE, *there) else [NONE, chosen, *there]
-        shown = held(f"map:{draft.scope}:{draft.task_row.data}:{role}", chosen, of=tuple(options))
+        shown = widget_state(f"map:{draft.scope}:{draft.task_row.data}:{role}", chosen, of=tuple(options))
 
-        def changed(role: str = role, shown: Held = shown) -> None:
+        def changed(role: str = role, shown: WidgetState = shown) -> None:
             taken = {**names, role: shown.taken() or NONE}
             draft.values["fields"] = ",".join(f"{name}={own}" for name, own in taken.items() if own != NONE)
 

@@ -1,4 +1,4 @@
-"""A knob becomes a widget: one table from the knob's type and scale, nothing written per knob.
+"""Make the widget of a knob: one table from the knob's type and scale, nothing written per knob.
 
 The value of a knob lives in a plain dict of the session (`Target.values`), never only in the widget, so that a
 slider and its number box agree and a page change resets nothing. A running run hears of a change only from a
@@ -16,10 +16,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import typed
-from app.held import Held, held
+from app import number_boxes
 from app.naming import worded
 from app.tokens import literal
+from app.widget_state import WidgetState, widget_state
 from labcore.catalog import inactive
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.reward_terms import JOIN
@@ -89,7 +89,7 @@ def words(knob: Knob, going: bool) -> str:
     safe = f" Usually {knob.safe[0]:g} to {knob.safe[1]:g}." if knob.safe else ""
     counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
               "restart": "needs a new run"}[knob.effect]
-    locked = " Locked: this run is going." if going and knob.effect == "restart" else ""
+    locked = " Locked while the run is running." if going and knob.effect == "restart" else ""
     return f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
 
 
@@ -115,7 +115,7 @@ def _safe(knob: Knob) -> tuple[float, float]:
 
 def _seen(target: Target, knob: Knob) -> set[float]:
     """The slider's edges, the default, and every value the knob had outside them: a slider that shrank while it is
-    moved would be a new one, and the hand would lose it."""
+    moved would be a new one, and dragging would be interrupted."""
     reached: dict[str, set[float]] = st.session_state.setdefault(f"reach:{target.scope}", {})
     seen = reached.setdefault(knob.key, {*_safe(knob), float(knob.default)})
     value = float(target.values[knob.key])
@@ -128,21 +128,21 @@ def _seen(target: Target, knob: Knob) -> set[float]:
 def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict[str, Any]:
     """Arguments that every widget shares; `unit`: the label says it, since the value does not.
 
-    The caller gives the value as the widget's default: see `app.held`.
+    The caller gives the value as the widget's default: see `app.widget_state`.
     """
-    shown = held(f"knob:{target.scope}:{knob.key}:{name}", target.values[knob.key])
+    shown = widget_state(f"knob:{target.scope}:{knob.key}:{name}", target.values[knob.key])
     return {"label": label(knob, target.going, unit), "key": shown.key, "help": words(knob, target.going),
             "disabled": read_only() or (target.going and knob.effect == "restart"), "on_change": _changed,
             "args": (target, knob, shown)}
 
 
-def _changed(target: Target, knob: Knob, shown: Held) -> None:
+def _changed(target: Target, knob: Knob, shown: WidgetState) -> None:
     """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
-    if typed.is_box(target.scope, knob, shown.key) and typed.fault(target.scope, knob):
+    if number_boxes.is_box(target.scope, knob, shown.key) and number_boxes.fault(target.scope, knob):
         return  # it is said below the box; it keeps a draft from being started, and no run hears of it
     try:
         value = knob.check(_joined(st.session_state[shown.key]))
-        typed.moved(target.scope, knob)
+        number_boxes.moved(target.scope, knob)
         if value == target.values[knob.key]:
             return
         if target.send:
@@ -187,15 +187,15 @@ def _unit(knob: Knob) -> str:
 
 def number(target: Target, knob: Knob) -> None:
     """A box for everything from `low` to `high`, beyond the slider's safe range too. Its bounds are said, and what is
-    out of them too: see `app.typed`."""
+    out of them too: see `app.number_boxes`."""
     step = 1 if knob.type is int else float(f"{(abs(float(knob.default)) or 0.1) / 10:.1g}")
     common = _common(target, knob, "number")
     if knob.bounds:
         common["label"] += f" · {knob.bounds}"
-    typed.box(target.scope, knob, common["key"])
+    number_boxes.box(target.scope, knob, common["key"])
     st.number_input(**common, value=knob.type(target.values[knob.key]), step=knob.type(step),
                     format=None if knob.type is int else "%g")
-    typed.say(target.scope, knob)
+    number_boxes.say(target.scope, knob)
 
 
 def _choice(target: Target, knob: Knob) -> None:

@@ -1,4 +1,4 @@
-"""What is said of the user's own file before a run, in sentences with what can be done about it. Pure."""
+"""Findings about the user's own file before a run, in sentences with their remedies. Pure."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Fin
     passed = f" ({check(spec.task_row, spec.knobs)})" if right else ""
     said = f"{_model(spec)} answered {right} of {count}{passed}{' before SFT' if sft else ''}"
     if right == count:
-        found.append(Finding("note", f"{said}: there is nothing left to learn from these prompts."))
+        found.append(Finding("note", f"{said}, so there is nothing left to learn from these prompts."))
     elif right:
         found.append(Finding("good", f"{said}: some answers are right and some wrong, so there is something to "
                              "reinforce."))

@@ -1,4 +1,5 @@
-"""The doctor's line on top of a run: what is wrong at the step shown, by which numbers, and the fix as a button.
+"""The doctor's line on top of a run: what is wrong at the step shown, the numbers that show it, and the fix as a
+button.
 
 A run that was always well has none. After its first verdict the place is kept, so that nothing below it moves.
 """
@@ -44,12 +45,12 @@ def show(run: RunRow, feed: Feed, at: int | None, steered: bool) -> None:
         st.html(line([finding for _, finding in found]))
         if not found:
             return
-        mend = _mender(run, feed, at) if steered else lambda place, since, finding: None
-        mend("line", *found[0])
+        fix_button = _fix_button_of(run, feed, at) if steered else lambda place, since, finding: None
+        fix_button("line", *found[0])
         with st.popover(f"+{len(found) - 1} more" if found[1:] else "Details", key="doctor_more"):
             for since, finding in found:
                 st.html(details(since, finding))
-                mend("list", since, finding)
+                fix_button("list", since, finding)
 
 
 def line(found: list[Finding]) -> str:
@@ -94,11 +95,11 @@ def change(knob: Knob, before: Value, after: Value) -> str:
     return f"{knob.name}: {shown(after)}" if knob.choices else f"{knob.name} {shown(before)} → {shown(after)}"
 
 
-def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Finding], None]:
+def _fix_button_of(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Finding], None]:
     """Draws the button of a finding at a place of its own."""
     values, going = feed.knobs(at), active(run) and at is None
 
-    def mend(place: str, since: int, finding: Finding) -> None:
+    def fix_button(place: str, since: int, finding: Finding) -> None:
         found = remedy(run.spec, going, values, finding)
         if found is None or read_only():
             return
@@ -106,7 +107,7 @@ def _mender(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Find
         st.button(found.label, key=f"mend:{place}:{finding.rule}", icon=f":material/{icon}:", on_click=do,
                   args=(run.id, finding, finding.began or since), help=literal(finding.fix))
 
-    return mend
+    return fix_button
 
 
 def _set(run_id: str, finding: Finding, since: int) -> None:
@@ -118,4 +119,4 @@ def _set(run_id: str, finding: Finding, since: int) -> None:
 
 def _fork(run_id: str, finding: Finding, since: int) -> None:
     assert finding.value is not None  # else it has no button
-    forking.wish_with(run_id, finding.knob, finding.value, since)
+    forking.open_with_value(run_id, finding.knob, finding.value, since)

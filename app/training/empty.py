@@ -1,4 +1,4 @@
-"""The page before a run: what will happen, drawn with the chosen task's own example, or the task's world itself."""
+"""The page before a run: its steps, drawn with the chosen task's own example, or the task's world itself."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     if read_only():
         ready = "<b>Shared for reading.</b> Choose a run above."
     elif caution:
-        ready = f"<b>Ready, but look first.</b> {html.escape(caution)}"
+        ready = f"<b>Ready, with warnings.</b> {html.escape(caution)}"
     colour = "#E69F00" if fault or caution else "#009E73"
     st.html(f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
             f"<span>{missing if fault else ready}</span></div>")
@@ -119,7 +119,7 @@ def _compared(with_reference: bool) -> tuple[str, str]:
     """What an algorithm of preferences looks at, as HTML, and in words."""
     if with_reference:
         return ("log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;",
-                "How much more than the reference does the policy like each side?")
+                "How much likelier is each side under the policy than under the reference?")
     return "log π of each, per token<br>&nbsp;<br>&nbsp;", "How likely is each side under the policy?"
 
 
@@ -145,7 +145,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
         pairs = ("Pairs are made", "The policy answers at every step; of two answers the better one is chosen.")
     taught, until = "Prompts with the right answers.", "Until its sampled answers reach the target."
     if task.pairs and task.verifiable and row.loop == "reward_model":
-        pairs = ("Pairs come with the task", "Two answers to each prompt, one of them chosen, with noise.")
+        pairs = ("Pairs of the task", "Two answers to each prompt, one of them chosen, with label noise.")
     if not task.verifiable:  # what is right is what the user's file chose
         pairs = ("Pairs are read", "Each line of your file is a pair: a prompt, an answer that was chosen and one that "
                  "was rejected.")
@@ -156,8 +156,8 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
                    ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
                     '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better "
                     "than expected is an advantage above zero."),
-                   ("3 · It learns", f"{good} likelier<br>{bad} rarer<br>&nbsp;", "Log-probabilities move with the "
-                    "advantage, and the next batch is sampled.")),
+                   ("3 · It learns", f"{good} likelier<br>{bad} less likely<br>&nbsp;",
+                    "Log-probabilities move with the advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
                        ("2 · Sides are compared", *_compared("reference" in row.models)),
                        ("3 · It learns", f"{good} raised<br>{bad} lowered<br>&nbsp;",
@@ -165,8 +165,8 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
         "reward_model": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
                          ("2 · Sides are scored", "P(chosen) = σ(r<sub>w</sub> − r<sub>l</sub>)<br>&nbsp;<br>&nbsp;",
                           "A copy of the model with one output gives each side a number."),
-                         ("3 · It learns", f"{good} scored higher<br>{bad} scored lower<br>&nbsp;", "A run may then "
-                          "take its rewards from the scores: reward source reward_model.")),
+                         ("3 · It learns", f"{good} scored higher<br>{bad} scored lower<br>&nbsp;", "RL can then use "
+                          "the scores as its rewards (knob Reward source).")),
         "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", taught),
                 ("2 · Next tokens", "−log π(token)<br>&nbsp;<br>&nbsp;", "How surprised is the model by each token?"),
                 ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", until)),

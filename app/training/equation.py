@@ -1,4 +1,4 @@
-"""The algorithm as it is written and as it is coded: LaTeX with its numbers, and the maths functions its row names.
+"""Show an algorithm as equation and as code: LaTeX with its numbers, and the maths functions that its row names.
 
 The source is read with `ast`, never imported: the page's process must not load torch.
 """

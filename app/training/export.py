@@ -1,4 +1,4 @@
-"""Take a run away: one zip, its capsule, the table alone, or a script for another tool.
+"""Export a run: one zip, its capsule, the table alone, or a script for another tool.
 
 Each file is made when its button is pressed.
 """
@@ -31,10 +31,10 @@ from labcore.runs.titles import title
 
 # What a kind's checkpoint is, and how to use it: language and text.
 HOLDS = {
-    "llm": "a Hugging Face folder that loads without any code of ours",
-    "exact": "a Hugging Face folder; a table needs the lab to be loaded, a transformer does not",
+    "llm": "a Hugging Face folder that loads without this lab",
+    "exact": "a Hugging Face folder; a tabular model needs this lab to load, a transformer does not",
     "maze": "the tables (safetensors and CSV) and the maze (JSON)",
-    "cartpole": "the newest and the best network (safetensors) and what they were made for (JSON)",
+    "cartpole": "the newest and the best network (safetensors) and their task (JSON)",
 }
 LOADS = {
     "llm": ("python", """from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -49,7 +49,7 @@ model, tokenizer = load("{run}/checkpoint")"""),
 }
 
 
-ADAPTER = "a LoRA adapter as peft has it; its base model is not in it"
+ADAPTER = "a LoRA adapter in the format of peft, without its base model"
 LOADS_ADAPTER = ("python", """from peft import AutoPeftModelForCausalLM
 from transformers import AutoTokenizer
 
@@ -93,8 +93,8 @@ def show(run: RunRow, feed: Feed) -> None:
     st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were logged, the metrics for TensorBoard, "
                f"spec.json, and checkpoint/, {holds}.")
     st.code(text.format(run=run.id), language=language)
-    st.caption("The capsule holds all that it takes to make the run again: anybody with the lab can check that every "
-               "number comes out the same, bit for bit, or import it on the page Runs.")
+    st.caption("The capsule holds everything that reproduces the run. Anybody with the lab can check that every "
+               "number is the same, bit for bit, or import it on the page Runs.")
     st.code(f"python -m labcore replay {packing.name_of(run.id)}", language="bash")
     if fits(run.spec):
         _further(run, feed)
@@ -109,8 +109,8 @@ def dialog(run: RunRow | None) -> None:
 @errors_shown()
 def _while_going(run: RunRow) -> None:
     _downloads(run)
-    st.caption("The run has not finished: each file is made from what it has now, with its newest checkpoint."
-               if active(run) else "The run has ended: each file has all of it.")
+    st.caption("The run has not finished, so each file has the data up to now and the newest checkpoint."
+               if active(run) else "The run has ended, so each file is complete.")
 
 
 def _close() -> None:
@@ -123,7 +123,7 @@ def _downloads(run: RunRow) -> None:
     with st.container(horizontal=True):
         st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",
                            icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
-                           help=None if ready else "Comes with the first checkpoint", key=f"zip:{run.id}")
+                           help=None if ready else "Available after the first checkpoint", key=f"zip:{run.id}")
         st.download_button("Download capsule", lambda: _capsule(run.id), packing.name_of(run.id), "application/zip",
                            icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
@@ -176,7 +176,7 @@ def _further(run: RunRow, feed: Feed) -> None:
         st.download_button("Download script", script, chosen.file(run.id), "text/plain", icon=":material/code:",
                            on_click="ignore", key=f"script:{chosen.key}:{run.id}")
     st.caption(f"The same training with {chosen.label} {chosen.version}, on this run's checkpoint or a large model: "
-               "every knob under the name that it has there. Comments say what that tool does otherwise.")
+               "every knob under its name there. Comments mark the differences of that tool.")
     st.code(script, language=chosen.language, height=420)
 
 

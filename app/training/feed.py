@@ -1,4 +1,4 @@
-"""What the live view knows of a run: rows and events read as deltas, and the payload for the live charts. Pure."""
+"""The live view's data of a run: rows and events read as deltas, and the payload for the live charts. Pure."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _read(path: str, changed: int) -> dict[str, Any]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     """What a file holds. Raises Damaged where it is not what a worker wrote."""
-    then = "the page goes on without this step"
+    then = "the page skips this step"
     found = read_json(path, dict, then)
     if not isinstance(found.get("step"), int):
         raise Damaged(f"{path} is damaged (it names no step): {then}.")

@@ -1,4 +1,4 @@
-"""Forking from the page: from which step, what is another there, and the family that is drawn as one tree."""
+"""The fork dialog: the step to fork from, the settings to change, and the family of forks drawn as one tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import typed
+from app import number_boxes
 from app.lab import active, errors_shown, in_words, lab
 from app.session import show_run
 from app.status import name_of
@@ -45,7 +45,7 @@ class Wish:
     before: int = 0
 
 
-def wish(run: RunRow | None, kind: str) -> None:
+def open_dialog(run: RunRow | None, kind: str) -> None:
     """Open the dialog for a run."""
     assert run is not None, "the button is beside a run"
     _open(run.id)
@@ -55,13 +55,13 @@ def _open(run_id: str, event_id: int | None = None, **asked: Any) -> None:
     st.session_state[OPEN] = Wish(run_id, tuple(fork.steps_to_fork(run_id)), event_id, **asked)
 
 
-def wish_at_marker(run_id: str, event_id: int) -> None:
+def open_at_marker(run_id: str, event_id: int) -> None:
     """Open it for a knob's marker; called from within a fragment, which must have the page drawn anew: `asked`."""
     _open(run_id, event_id)
     st.session_state[ASKED] = True
 
 
-def wish_with(run_id: str, knob: str, value: Value, before: int) -> None:
+def open_with_value(run_id: str, knob: str, value: Value, before: int) -> None:
     """Open it with a knob at another value, from before a step; also called from within a fragment."""
     _open(run_id, knob=knob, value=value, before=before)
     st.session_state[ASKED] = True
@@ -93,9 +93,8 @@ def _form(run: RunRow, found: Wish) -> None:
     there, history = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id))
     changes = history.moves
     if not there:
-        st.info(literal(f"{title(run)} has no checkpoint yet, and a fork begins at one: wait for its first step."
-                        if active(run) else f"{title(run)} ended before its first checkpoint, where a fork could "
-                                                    "begin: start a new run."))
+        st.info(literal(f"{title(run)} has no checkpoint to fork from yet. Wait for its first step." if active(run) else
+                        f"{title(run)} ended before its first checkpoint, so it cannot be forked. Start a new run."))
         return
     marked = history.move_of(found.event_id)
     scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")
@@ -107,8 +106,8 @@ def _form(run: RunRow, found: Wish) -> None:
     algorithm = right.selectbox("Continue with", list(compatible), format_func=compatible.__getitem__,
                                 key=f"{scope}:algorithm")
     if marked and not any(at < marked.step for at in there):
-        st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first "
-                f"is that of step {there[0]:,}, where the change has been made.")
+        st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first is that "
+                f"of step {there[0]:,}, after the change.")
     base = _base(run, step, algorithm)
     if base is None:
         return
@@ -118,10 +117,10 @@ def _form(run: RunRow, found: Wish) -> None:
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.__getitem__, default=True,
                                   required=True, key=f"{scope}:twin",
-                                  help="The same (common random numbers): what differs is due to "
-                                  "what you change. Fresh: another draw from the same state.")
+                                  help="The same (common random numbers): any difference is due to your change. "
+                                       "Fresh: new random numbers from the same state.")
     until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
-    typed.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
+    number_boxes.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
                  (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
     later = [each.text for each in changes if each.step > step]
     note = fork.optimizer_note(run.id, step)
@@ -224,7 +223,7 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
         changes.insert(0, f"{base.row.label} in place of {run.spec.row.label}")
     without = literal(f"without {', '.join(later[:3])}{' …' if later[3:] else ''}") if later else ""
     luck = ("Common random numbers: any difference is due to this change." if twin else
-            "The random numbers are new ones: part of the difference is random.")
+            "The random numbers are new, so part of the difference is random.")
     if changes:
         return f"From there on {literal(', '.join(changes))}{f', {without}' if later else ''}. {luck}"
     if later:
@@ -239,7 +238,7 @@ def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, 
 def _start(run: RunRow, step: int, algorithm: str, knobs: Mapping[str, Value], twin: bool, steps: int,
            scope: str) -> None:
     try:
-        typed.check(scope)
+        number_boxes.check(scope)
         spec = fork.fork_spec(lab().store, run.id, step, algorithm=algorithm, knobs=knobs, twin=twin, steps=steps)
         child = lab().launcher.start(spec)
     except LabError as error:

@@ -1,4 +1,4 @@
-"""What every page that trains has in common: the bar on top, the knobs on the left, the run on the right."""
+"""The frame of every page that trains: the bar on top, the knobs on the left, the run on the right."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def _setup(run: RunRow | None, draft: Draft | None) -> None:
     with st.container(key="setup"):
         if draft is None:
             assert run is not None, "only beside a run there is no draft"
-            knobs.what_goes(run)
+            knobs.running(run)
         else:
             knobs.setup(draft)

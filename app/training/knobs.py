@@ -1,4 +1,4 @@
-"""The left column: what will run, or what is running, and for how long; below it the knobs."""
+"""The left column: the next or the running run and its steps; below it the knobs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, memory, naming, typed
-from app.held import held
+from app import algorithms, memory, naming, number_boxes
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
 from app.training import base_line, controls, data_preview, mix, pretrained_models, step_time
 from app.training.feed import Feed
 from app.training.uploads import uploader
+from app.widget_state import widget_state
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.models import MODELS
@@ -77,7 +77,7 @@ def model_label(key: str) -> str:
 def _pick(draft: Draft, field: str, title: str, options: list[str],
           words: Callable[[str], str], value: str = "", **more: Any) -> None:
     value = value or draft.fields[field]
-    shown = held(f"{field}:{draft.scope}", value, of=tuple(options))
+    shown = widget_state(f"{field}:{draft.scope}", value, of=tuple(options))
     if value not in options:
         options = [*options, value]
 
@@ -129,7 +129,7 @@ def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
 
 @st.fragment
 def _counts(draft: Draft, drawn: str) -> None:
-    """How long, and with which luck. They rerun alone, as the knobs do, but where `drawn`, why it cannot run, changes.
+    """The steps and the seed. They rerun alone, as the knobs do, but where `drawn`, why it cannot run, changes.
     """
     if draft.fault() != drawn:
         st.rerun()
@@ -144,11 +144,11 @@ def _counts(draft: Draft, drawn: str) -> None:
 def _count(draft: Draft, field: str, title: str, value: int) -> None:
     kept = draft.fields["steps"] if field == "steps" else draft.fields
     name = draft.fields["algorithm"] if field == "steps" else field
-    typed.number(draft.scope, field, title, value, WHOLE[field], partial(kept.__setitem__, name),
+    number_boxes.number(draft.scope, field, title, value, WHOLE[field], partial(kept.__setitem__, name),
                  step=1 if field == "seed" else 10)
 
 
-def what_goes(run: RunRow) -> None:
+def running(run: RunRow) -> None:
     """What is running, and for how long, in place of the form."""
     spec = run.spec
     model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
@@ -185,7 +185,7 @@ def values_of(run: RunRow, feed: Feed) -> dict[str, Value]:
 
 def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts: Sequence[str] = ()) -> None:
     """`first` come first; `parts` are choices that stand open above them all, in their order."""
-    typed.forget(target.scope)
+    number_boxes.forget(target.scope)
     knobs = sorted(knobs, key=lambda knob: knob.key not in first)
     plain = [knob for knob in knobs if not knob.advanced]
     if parts:

@@ -98,7 +98,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
     data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting), "tiles": numbers(feed)}
     with curves or st.container():
-        live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.wish_at_marker)
+        live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
             st.caption(f"One step in {feed.stride} is drawn; the CSV has them all.")
     if stage:

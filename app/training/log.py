@@ -1,4 +1,4 @@
-"""What the workers of a run printed, with the traceback of one that broke: its last lines, and the whole as a file."""
+"""Show the log of a run's workers, with the traceback of a crash: its last lines, and the whole as a file."""
 
 from __future__ import annotations
 

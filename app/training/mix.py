@@ -1,4 +1,4 @@
-"""A mix of the user's own on the page: a card above its knobs, and beside them its equation and what to beware of.
+"""A mix of the user's own on the page: a card above its knobs, and beside them its equation and its cautions.
 
 The card is there as soon as a choice is not the named algorithm's.
 """
@@ -12,9 +12,9 @@ from dataclasses import replace
 import streamlit as st
 
 from app import algorithms, naming
-from app.held import held
 from app.session import Draft, show_error
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix import row as mixed
@@ -117,7 +117,7 @@ def _name(draft: Draft) -> None:
         _text(draft, "Name of your mix", lambda new: _give_name(draft, new))
         st.button("Save this mix", icon=":material/save:", key="mix:save", width="stretch",
                   on_click=_save, args=(draft,), disabled=read_only(),
-                  help="Keeps it among the algorithms, under Your mixes")
+                  help="Adds it to the list of algorithms, under Your mixes")
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**{literal(name)}**", width="stretch")
@@ -127,14 +127,14 @@ def _name(draft: Draft) -> None:
                       args=("algorithm", algorithms.MIX), help="A new mix with these choices")
             st.button("Delete it", icon=":material/delete:", key="mix:delete", on_click=_deleted, args=(draft,),
                       disabled=read_only(),
-                      help="Runs that were made from it stay")
+                      help="Runs of this mix are kept")
     if _made(draft) != there and not read_only():
         st.button("Save the changes", icon=":material/save:", key="mix:replace", width="stretch", on_click=_save,
                   args=(draft, True))
 
 
 def _text(draft: Draft, title: str, take: Callable[[str], object]) -> None:
-    box = held(f"mix:name:{draft.scope}", draft.fields["mix"])
+    box = widget_state(f"mix:name:{draft.scope}", draft.fields["mix"])
 
     def changed() -> None:
         new = (box.taken() or "").strip()

@@ -1,4 +1,4 @@
-"""The user's own file before a run: what is in it, and what the chosen model makes of 16 of its prompts.
+"""The user's own file before a run: its contents, and the chosen model's answers to 16 of its prompts.
 
 The prompts are tried by a job, kept under the file's content, the model and the knobs that count; it starts by itself
 where it takes no two seconds. Nothing here keeps a run from being started.

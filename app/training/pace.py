@@ -1,4 +1,4 @@
-"""How often a live page is drawn: as often as is usual, and less often while many pages are open.
+"""Set how often a live page is drawn: at its usual rate, and less often while many pages are open.
 
 All pages share the one Python process of the server. Their drawing together may take an eighth of a core: beyond that
 each is drawn half as often, then a quarter. What a drawing costs is measured, so a slow machine slows down sooner.

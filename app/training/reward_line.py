@@ -1,4 +1,4 @@
-"""Where the rewards of a run come from, in a sentence; nothing of the task's own verifier, which is the usual one."""
+"""Name the source of a run's rewards in a sentence; say nothing of the task's own verifier, which is the usual one."""
 
 from __future__ import annotations
 

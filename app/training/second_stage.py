@@ -1,4 +1,4 @@
-"""The charts of the RL stage while SFT still makes its base: they stand ready, greyed. Pure but for the drawing."""
+"""The greyed charts of the RL stage while SFT still trains its base. Pure but for the drawing."""
 
 from __future__ import annotations
 

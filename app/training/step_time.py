@@ -71,7 +71,7 @@ def words(spec: RunSpec, need: Need, before: float | None = None) -> str:
     """What a step takes, in sentences; `before` are the seconds of one in earlier runs of the same settings.
     """
     seconds = before or need.seconds
-    source = "as in earlier runs here" if before else "estimated, for completions of full length"
+    source = "measured in earlier runs here" if before else "estimated, for completions of full length"
     fits = {True: "it fits", False: "it may not fit", None: "free memory unknown"}[need.fits]
     return (f"On this machine a step takes about {duration(seconds)} ({source}), so {spec.steps:,} steps take about "
             f"{duration(seconds * spec.steps)}. Memory: about {in_bytes(need.bytes)}; {fits}.")

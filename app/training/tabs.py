@@ -1,4 +1,4 @@
-"""Below the curves: why they look so. Only the open tab is drawn."""
+"""The tabs below the curves, which explain them. Only the open tab is drawn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import streamlit as st
 
 from app import link
-from app.held import held
 from app.link import Param
 from app.naming import worded
 from app.status import duration
 from app.training import equation, export, log
 from app.training.feed import Feed
+from app.widget_state import widget_state
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Knob
 from labcore.runs.spec.run_spec import knobs_of
@@ -29,7 +29,7 @@ def show(run: RunRow, feed: Feed, step: int, own: Tabs) -> None:
     """The tabs of a run at a step, its kind's own first; those that its algorithm has nothing for are left out."""
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     first = next(iter(offered))
-    shown = held("why", chosen if (chosen := link.get(TAB)) in offered else first, of=tuple(offered))
+    shown = widget_state("why", chosen if (chosen := link.get(TAB)) in offered else first, of=tuple(offered))
     at_first = st.session_state.setdefault(f"tab:{shown.key}", shown.value)  # with another default they are other tabs
     tabs = st.tabs(list(offered), default=at_first, key=shown.key,
                    on_change=lambda: link.put(TAB, shown.taken(), default=first))

@@ -1,4 +1,4 @@
-"""The numbers of an equation's terms at a step: knobs, metrics, and what each is of the tokens of one completion."""
+"""The numbers of an equation's terms at a step: knobs, metrics, and the values at the tokens of one completion."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: di
     `samples` are those of `step` or of an earlier one, which is then named.
     """
     samples, found = samples or {}, terms.of(row)
-    group, completion = loudest(samples)
+    group, completion = strongest_completion(samples)
     strips = _strips(found, completion)
     values = {**values, **_annealed(row, values, feed.spec.steps, step)}
     shown = [{**_term(term, row, feed, values, samples, step), "colour": terms.colour(place)}
@@ -103,7 +103,7 @@ def _completions(samples: dict[str, Any]) -> Iterable[dict[str, Any]]:
     return (each for group in samples.get("groups", []) for each in group["completions"])
 
 
-def loudest(samples: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def strongest_completion(samples: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The completion with the most signal, and its group: the largest advantage, then the ratio farthest from 1, then
     the least probable token. Both empty where there is none."""
     found = [(group, each) for group in samples.get("groups", []) for each in group["completions"]

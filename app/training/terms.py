@@ -1,4 +1,4 @@
-r"""What the letters of an equation stand for: which knob, which metrics, which number of a token.
+r"""Link the letters of an equation to their knobs, metrics and numbers of a token.
 
 Each term that is found in a row's LaTeX gets a \textcolor of its own, by which the browser knows it again: KaTeX
 trusts nothing else. The colours are all but the same grey, which can be read on either ground until then.

@@ -70,7 +70,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     except LabError as error:
         draft.fields["data"].setdefault(wanted, path)  # an earlier one comes back once this one is taken away
         _refuse(draft, error)
-        columns.mend(draft, Path(path), error)
+        columns.offer_fixes(draft, Path(path), error)
         _verifiers(draft, path)
     else:
         draft.fields["data"][wanted] = path

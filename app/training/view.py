@@ -1,4 +1,4 @@
-"""How a run is looked at: as a student or a researcher, on which axis, how smooth. Kept in the link."""
+"""The view of a run: student or researcher, axis, smoothing. The link holds it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import streamlit as st
 
 from app import link
-from app.held import held
 from app.link import Param
 from app.session import SMOOTH, SMOOTHEST, X, axis
+from app.widget_state import widget_state
 
 STUDENT, RESEARCHER = "student", "researcher"
 VIEWS = {STUDENT: "Student", RESEARCHER: "Researcher"}
@@ -23,23 +23,24 @@ def researcher() -> bool:
 
 def show(kind: str, axes: Mapping[str, str]) -> None:
     """The choices: who looks, and one axis and one smoothing for all charts of a page. `axes` are those of `kind`."""
-    x, smooth = held(f"view:x:{kind}", axis(axes), of=tuple(axes)), held("view:smooth", link.get(SMOOTH))
+    x = widget_state(f"view:x:{kind}", axis(axes), of=tuple(axes))
+    smooth = widget_state("view:smooth", link.get(SMOOTH))
     chosen = [VIEWS[link.get(VIEW)], axes[x.value].lower(), *([f"{smooth.value:g}"] if smooth.value else [])]
     with st.popover(" · ".join(chosen), icon=":material/tune:", width="content",
-                    help="What is shown, and the axis and the smoothing of all charts"):
+                    help="View, axis and smoothing of all charts"):
         _who()
         st.segmented_control("Horizontal axis", list(axes), format_func=lambda key: axes[key], default=x.value,
                              required=True, key=x.key,
                              on_change=lambda: link.put(X, x.taken(), default=next(iter(axes))))
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
-                  help="Exponential average, the raw line stays faint behind it. Never across a knob's marker or a "
-                  "fork.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
-        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's words to "
+                  help="Exponential moving average. It never crosses a knob change or a fork. The raw line stays "
+                       "faint behind it.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
+        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's label to "
                    "fork from before it.")
 
 
 def _who() -> None:
-    who = held("view:who", link.get(VIEW))
+    who = widget_state("view:who", link.get(VIEW))
     st.segmented_control("View", list(VIEWS), format_func=lambda key: VIEWS[key], default=who.value, required=True,
                          key=who.key, on_change=lambda: link.put(VIEW, who.taken()),
                          help="Student: the three charts that tell the story, the others on request. Researcher: all "

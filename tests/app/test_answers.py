@@ -27,7 +27,7 @@ def test_all_runs_answer_the_same_questions_beside_their_base(page, lab, asked):
     written = html(test)
     assert written.count("cba") == SHOWN and "64 of 64" in written and "0 of 64" in written
     assert "GRPO sort #1" in written and "step 6 · seed 3" in written and "Base, by SFT" in written
-    assert "says how sure" in said(test) and "other seeds" in said(test)
+    assert "does not cover" in said(test) and "other training seeds" in said(test)
     ran(test)
     assert len(asked.asked) == 1
 
@@ -54,8 +54,8 @@ def test_newer_checkpoints_wait_until_the_answers_under_way_are_there_and_are_as
     jobs._keep(jobs.job_id(first), answers(first))
     assert "step 6 · seed 0" in html(ran(test))
     asked.reply = answers
-    next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
-    assert "step 8 · seed 0" in html(ran(test)) and "Newer checkpoints: ask again" not in labels(test)
+    next(button for button in test.button if button.label == "Update with newer checkpoints").click()
+    assert "step 8 · seed 0" in html(ran(test)) and "Update with newer checkpoints" not in labels(test)
 
 
 def test_what_is_asked_in_place_of_answers_under_way_stops_them(page, lab, asked):
@@ -64,7 +64,7 @@ def test_what_is_asked_in_place_of_answers_under_way_stops_them(page, lab, asked
     test = page("compare", runs=run, view="answers")
     checkpoint(run, 7)
     ran(test)
-    next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
+    next(button for button in test.button if button.label == "Update with newer checkpoints").click()
     ran(test)
     assert asked.cancelled == [jobs.job_id(asked.asked[0])]
     assert asked.asked[-1]["models"] == [f"base:{run}", f"{run}@7"], "its base comes with the lab"
@@ -111,7 +111,7 @@ def test_marks_escapes_and_shares():
     assert written.count("check: correct number") == 7 and "right (correct number)" in written
     assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
     assert written.count("✓") == 3 and written.count("✗") == 4 and "seed 5" in written and "#112233" in written
-    assert "3 of 3" in share(found["columns"][1], "#112233") and "100%" in share(found["columns"][1], "#112233")
+    assert "3 of 3" in share(found["columns"][1], "#112233") and "100 %" in share(found["columns"][1], "#112233")
     for answer in found["columns"][1]["answers"]:
         answer["exact"] = None
     assert "no verifier" in share(found["columns"][1], "#112233")

@@ -32,7 +32,7 @@ def test_the_diagonal_is_where_value_and_return_agree_on_one_scale():
 
 
 @pytest.mark.parametrize("share, said", [(0.9, "most"), (0.5, "some"), (0.0, "constant"),
-                                         (-1.0, "misleads, or the λ-returns hardly vary")])
+                                         (-1.0, "the critic is wrong or the λ-returns hardly vary")])
 def test_explained_variance_in_words(share, said):
     assert said in figures.value_words(share)
 

@@ -147,7 +147,7 @@ def test_without_a_clip_none_is_drawn(page, lab):
     words = said(page("cartpole", run=seed(lab.store, "finished", objective="kl_penalty")), "Surrogate")
     assert "has no clip" in words and "beyond the clip" not in words and "other objective" in words
     words = said(page("cartpole", run=seed(lab.store, "finished")), "Surrogate")
-    assert "1 beyond the clip" in words and "has no clip" not in words
+    assert "1 clipped" in words and "has no clip" not in words
 
 
 def test_a_batch_is_drawn_with_its_own_clip_and_an_earlier_file_says_so(page, lab):
@@ -170,7 +170,7 @@ def test_the_knobs_of_a_step_are_those_that_it_was_made_with():
 
 
 def test_a_variance_needs_two_environments(page, lab):
-    assert "two environments or more" in said(
+    assert "at least two environments" in said(
         page("cartpole", run=seed(lab.store, "finished", "reinforce", environments=1)), "Variance")
 
 

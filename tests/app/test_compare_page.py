@@ -8,7 +8,7 @@ import streamlit as st
 from app.compare import curves, data, export, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
-from app.held import KEPT
+from app.widget_state import KEPT
 from labcore.errors import LabError
 from labcore.runs.imports import imported
 from labcore.runs.spec.run_spec import make
@@ -112,7 +112,7 @@ def test_more_settings_than_fit(page, lab):
     runs = [tools.stored(lab.store, [0.5] * 2, beta=0.01 * number) for number in range(9)]
     test = page("compare", runs=",".join(runs))
     assert len(charts(test)["main"]["groups"]) == 8
-    assert warnings(test) == ["8 settings fit on one picture: GRPO sort #9 is left out."]
+    assert warnings(test) == ["8 settings fit into one chart, so GRPO sort #9 is left out."]
 
 
 def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
@@ -143,7 +143,7 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
     shown = html(page("compare", runs=f"{both},{dpo}", metric="reward", view="table"))
     assert "<li>DPO sort #2: no reward, left out.</li>" in shown
     none = page("compare", runs=dpo, metric="reward", view="table")
-    assert none.info[0].value == "None of these runs logs reward: choose another metric."
+    assert none.info[0].value == "None of these runs logs reward. Choose another metric."
     panel = charts(page("compare", runs=f"{both},{tools.stored(lab.store, [0.5] * 3)}"))["main"]["panels"][0]
     assert panel["key"] == "reward"
 
@@ -187,7 +187,7 @@ def test_widgets_with_other_options_keep_one_name_in_the_session(page, lab, pair
 
 def test_a_baseline_that_is_not_compared(page, lab, pair):
     test = page("compare", runs=",".join(pair[:3]), baseline=pair[4])
-    assert "The baseline RLOO sort #5 is none of the runs" in warnings(test)[0]
+    assert "The baseline RLOO sort #5 is not among the compared runs" in warnings(test)[0]
 
 
 def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
@@ -255,7 +255,7 @@ def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draw
         assert low < min(values) and high > max(values)
     assert panel["range"]["x"][1] == pytest.approx(1.08 * 0.8)  # GRPO's way leads further out than to its end
     assert "front" in panel["lines"] and "dotted: the Pareto front" in panel["caption"]
-    assert any("dotted: the Pareto front" in each.value for each in test.caption)
+    assert any("Dotted: the Pareto front" in each.value for each in test.caption)
 
 
 def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):

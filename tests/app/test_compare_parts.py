@@ -33,12 +33,12 @@ def test_a_place_and_its_link_are_one(place):
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which is left out: choose one of step,"),
-    ({"smooth": "1.5"}, "smooth='1.5', which is left out: use a number from 0 to 0.99."),
+    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which was ignored: choose one of step,"),
+    ({"smooth": "1.5"}, "smooth='1.5', which was ignored: use a number from 0 to 0.99."),
     ({"smooth": "nan"}, "smooth='nan'"), ({"smooth": "-0.1"}, "smooth='-0.1'"), ({"smooth": "x"}, "smooth='x'"),
-    ({"view": "pie"}, "view='pie', which is left out: choose one of curves, sweep"),
+    ({"view": "pie"}, "view='pie', which was ignored: choose one of curves, sweep"),
     ({"by": "nonsense"}, "by='nonsense'"),
-    ({"traces": "yes"}, "traces='yes', which is left out: use 1 or 0")])
+    ({"traces": "yes"}, "traces='yes', which was ignored: use 1 or 0")])
 def test_a_part_of_a_link_that_cannot_be_is_one_sentence_and_the_rest_holds(query, words):
     place, faults = link.read(Place, {"runs": "a,b,a", "baseline": "a", **query})
     assert place == Place(runs=("a", "b"), baseline="a")

@@ -37,9 +37,9 @@ def test_bf16_on_a_processor_without_it_is_said_at_the_knob_and_beside_run(page,
     test.session_state["more_knobs"] = True
     ran(test)
     assert "This processor (A Xeon) has no bf16 arithmetic: choose fp32." in [each.value for each in test.caption]
-    assert "look first" not in html(test)
+    assert "with warnings" not in html(test)
     next(each for each in test.selectbox if each.label == "Precision").set_value("bf16").run()
-    assert "Ready, but look first.</b> Precision is bf16, but this processor (A Xeon) has no bf16" in html(test)
+    assert "Ready, with warnings.</b> Precision is bf16, but this processor (A Xeon) has no bf16" in html(test)
 
 
 def test_a_model_that_is_not_there_is_said_in_place_of_ready_and_cannot_be_run(page, lab):
@@ -71,7 +71,7 @@ def test_a_knob_that_cannot_go_with_the_others_takes_run_away_at_once(page):
 
 
 @pytest.mark.parametrize("steps, first, said", [
-    (0, "Run again", "Mend that, then run it again."), (4, "Resume", "What it had done so far is kept.")])
+    (0, "Run again", "Fix that, then run it again."), (4, "Resume", "Its results so far are kept.")])
 def test_a_run_that_failed_is_resumed_where_it_has_made_a_step(page, lab, steps, first, said):
     run = seed(lab.store, "failed", steps=steps, message="There is no model '/no/such/model': choose tiny.")
     test = page("llm", run=run)

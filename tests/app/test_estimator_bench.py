@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.exact import bench_charts as charts
-from app.exact.asked_bench import VALUES, WITH, Bench, lacking, read
 from app.exact.bench import _csv
+from app.exact.bench_link import VALUES, WITH, Bench, lacking, read
 from labcore.catalog import kinds
 from labcore.llm.sizing import bench
 from labcore.runs.spec.run_spec import make
@@ -38,7 +38,7 @@ def test_nothing_is_measured_before_the_button_and_a_link_brings_it_back(page, l
     frozen = "a new one climbs the exact gradient of the reward, 30 % of the way to the best."
     assert any(frozen in each.value for each in test.caption)
     test.multiselect[0].set_value(["rloo", "grpo"])
-    next(each for each in test.selectbox if each.label == "Batches of each").set_value(50)
+    next(each for each in test.selectbox if each.label == "Batches per row").set_value(50)
     next(each for each in test.button if each.label == "Measure").click()
     ran(test)
     spec, = asked.asked

@@ -127,7 +127,7 @@ def test_another_algorithm_and_fresh_random_numbers(page, lab):
 
 def test_a_run_without_a_checkpoint_says_what_to_wait_for(page, lab):
     test = opened(page, lab, seed(lab.store))
-    assert button(test) is None and "has no checkpoint yet" in test.info[0].value
+    assert button(test) is None and "no checkpoint to fork from" in test.info[0].value
     test = opened(page, lab, seed(lab.store, "failed"))
     assert button(test) is None and "ended before its first checkpoint" in test.info[0].value
 

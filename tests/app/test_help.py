@@ -66,4 +66,4 @@ def test_one_search_finds_words_metrics_and_knobs_and_is_in_the_link(page):
     assert "<code>entropy</code>" in text and "<code>entropy_coef</code>" in text and "<b>Reward std</b>" not in text
     assert test.text_input[0].value == "ENTROPY"
     nothing = page("help", find="<code>")
-    assert nothing.caption and any("No word" in caption.value for caption in nothing.caption)
+    assert nothing.caption and any("No match" in caption.value for caption in nothing.caption)

@@ -117,7 +117,7 @@ def test_a_sweep_can_be_stopped_early_and_its_page_says_how(page, lab, monkeypat
     stopping(test).set_value(True)
     ran(test)
     assert number(test, "Reduction factor").value == 3
-    number(test, "Not before step").set_value(4)
+    number(test, "Earliest step").set_value(4)
     ran(test)
     number(test, "Steps").set_value(3)
     ran(test)
@@ -183,7 +183,7 @@ def test_where_nothing_ran_this_machine_is_measured_once_and_the_page_says_so(pa
     Answering(lab.launcher, measured)
     said = " ".join(each.value for each in page("compare").caption)
     assert re.search(r"About [\d hmins]+, estimated from a 2 s measurement on this machine\.", said)
-    assert "SFT comes first" not in said, "the base of the default task comes with the lab"
+    assert "SFT of the base model" not in said, "the base of the default task comes with the lab"
     page("compare")
     assert len(asked) == 1 and asked[0]["seconds"] <= 3 and asked[0]["host"] == platform.node()
 
@@ -192,7 +192,7 @@ def test_the_sft_of_a_base_that_does_not_come_with_the_lab_is_said(page, lab, mo
     monkeypatch.setattr(bases, "shipped", lambda name: False)
     Answering(lab.launcher, lambda spec: {"paces": [{"once": 0.0, "step": 0.1} for _ in spec["specs"]]})
     said = " ".join(each.value for each in page("compare").caption)
-    assert "The base model's SFT comes first: at most 40 s." in said
+    assert "SFT of the base model runs first, which takes at most 40 s." in said
 
 
 def test_what_cannot_be_measured_is_said(page, lab):

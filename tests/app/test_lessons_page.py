@@ -51,7 +51,7 @@ def test_the_list_has_every_lesson_and_says_what_is_wrong_with_a_file(page, mine
     progress.begin("cliff", "sweep-1")
     progress.settle("cliff", "holds", True, 3)
     test = page("lessons")
-    assert "**1 of 16** done" in markdown(test) and "The claim holds, you predicted it" in html(test)
+    assert "**1 of 16** done" in markdown(test) and "The claim holds, as you predicted" in html(test)
     assert len(test.warning) == 1 and "bad.md is left out: line 12" in test.warning[0].value
     assert "No such" not in html(page("lessons", lesson="cliff"))
     assert "did you mean" in page("lessons", lesson="clif").error[0].value
@@ -72,7 +72,7 @@ def test_a_prediction_is_locked_then_run_then_judged_then_one_seed_more(page, la
 
     finish(lab)
     test = page("lessons", lesson="both")  # another tab, or after a restart
-    assert "The claim holds in these runs" in html(test) and "That is what came out" in markdown(test)
+    assert "The claim holds in these runs" in html(test) and "Correct." in markdown(test)
     assert "8.100" in html(test) and "matter of the maze" in markdown(test)
     assert (found := progress.newest("both")) and (found.says, found.right, found.seeds) == ("holds", True, 3)
 
@@ -124,7 +124,7 @@ def test_a_drawn_lesson_waits_for_the_curve(page, lab):
     ([Attempt(0, 1, sweep="s", says="close", seeds=3)], "Too close to call with 3 seeds"),
     ([Attempt(0, 1, sweep="s", says="fails")], "The claim does not hold"),
     ([Attempt(0, 1, sweep="s", says="holds", right=False, closed=True)],
-     "The claim holds, you predicted otherwise"),
+     "The claim holds, contrary to your prediction"),
     ([Attempt(0, 1, closed=True)], "Not started")])
 def test_how_far_the_reader_is(attempts, said):
     assert words.state(attempts)[1] == said

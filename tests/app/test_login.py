@@ -85,13 +85,13 @@ def test_each_provider_has_its_button(visit):
 def test_only_the_allowed_are_let_in(visit, addresses, user, enters):
     test = visit("runs", {**ADA, **user}, auth=AUTH, lab={"allowed": addresses})
     assert ("Runs" in [header.value for header in test.header]) is enters
-    assert ("whom this lab has not let in yet" in words(test)) is not enters and "Log out" in labels(test)
+    assert ("not authorised" in words(test)) is not enters and "Log out" in labels(test)
 
 
 @pytest.mark.parametrize(("secrets", "says"), [
     ({"auth": {**AUTH, "cookie_secret": ""}}, "[auth] has no cookie_secret"),
     ({"auth": {"redirect_uri": "x", "cookie_secret": "y"}}, "names no provider with a client_id"),
-    ({"auth": "yes"}, "auth is no section"),
+    ({"auth": "yes"}, "auth is not a section"),
     ({"auth": AUTH, "lab": {"allowed": "@example.org"}}, "allowed in [lab] is no list"),
     ({"auth": AUTH, "lab": {"allowed": ["example.org"]}}, "allowed in [lab] is no list"),
     ({"auth": AUTH}, 'nobody is allowed: write allowed = ["ada@example.org", "@example.com"] in [lab]'),
@@ -169,9 +169,9 @@ def settings(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("content", "says"), [
-    (b'auth="x"', "auth is no section"), (b"\xff\xfe\x00", "it cannot be read"), (None, "it cannot be read"),
-    (b"[auth", "it cannot be read"), (b"lab=7", "lab is no section"),
-    (b'[auth]\ncookie_secret=7\nredirect_uri="x"', "cookie_secret in [auth] is no text")])
+    (b'auth="x"', "auth is not a section"), (b"\xff\xfe\x00", "it cannot be read"), (None, "it cannot be read"),
+    (b"[auth", "it cannot be read"), (b"lab=7", "lab is not a section"),
+    (b'[auth]\ncookie_secret=7\nredirect_uri="x"', "cookie_secret in [auth] is not a text")])
 def test_settings_on_which_streamlit_breaks_let_nobody_in_and_every_page_says_why(page, settings, content, says):
     settings(content)
     assert get_cookie_secret() is not None  # what the server asks for each request, and broke on

@@ -71,7 +71,7 @@ def test_goals_out_of_reach_are_named():
 
 def test_a_maze_without_a_way_says_so_beside_run_and_may_be_run_on_purpose(page, lab):
     test = page("maze", task="own", maze=to_text(from_rows(["S#G"])))
-    assert "Ready, but look first.</b> The goal in row 1, column 3 cannot be reached from the start" in html(test)
+    assert "Ready, with warnings.</b> The goal in row 1, column 3 cannot be reached from the start" in html(test)
     test.button(key="do:Run").click()
     assert [row.spec.task for row in ran(test) and lab.store.runs()] == ["own"]
 

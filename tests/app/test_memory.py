@@ -50,8 +50,8 @@ def test_what_does_not_fit_is_told_by_the_names_of_the_knobs(page, asked, told):
 def test_a_batch_that_may_not_fit_is_said_beside_run_without_opening_anything(page, asked, told):
     told(10**7)
     test = page("llm", algorithm="grpo", model="tiny", prompts_per_step="1024", group_size="1024")
-    assert "Ready, but look first.</b> It does not fit: it needs about " in html(test)
-    assert "“Memory on this device” below says what makes it fit." in html(test)
+    assert "Ready, with warnings.</b> It does not fit: it needs about " in html(test)
+    assert "See “Memory on this device” below" in html(test)
     for label in ("Prompts per step", "Group size"):
         next(each for each in test.slider if each.label.startswith(label)).set_value(16).run()
     assert "<b>Ready.</b>" in html(test) and len(asked.asked) == 2, "a usual batch is not asked for"

@@ -101,7 +101,7 @@ def test_a_clipped_token_by_hand():
     assert (found["Clipped"].worked, found["Clipped"].result) == ("1.2000 × 0.7070", "0.8484")
     assert found["Clipped"].active and found["Clipped"].still and not found["Unclipped"].active
     assert (found["Surrogate"].worked, found["Surrogate"].result) == ("min(1.0547, 0.8484)", "0.8484")
-    assert found["Gradient"].still and "no gradient here; that of the KL stays" in found["Gradient"].note
+    assert found["Gradient"].still and "no gradient here; the gradient of the KL remains" in found["Gradient"].note
 
 
 def test_the_three_kls_and_the_loss_by_hand():

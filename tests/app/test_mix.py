@@ -134,4 +134,4 @@ def test_only_language_models_offer_mixes(lab):
     ({"algorithm": "grpo"}, "")])
 def test_numbers_alone_have_their_cautions_too(page, query, said):
     shown = html(page("llm", **query))
-    assert said in shown and ("look first" in shown) == (bool(said) and "surrogate" not in query)
+    assert said in shown and ("with warnings" in shown) == (bool(said) and "surrogate" not in query)

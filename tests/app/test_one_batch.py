@@ -26,7 +26,7 @@ def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page,
     assert spec == {"job": "one_batch", "model": f"{run}@6", "prompts": 16, "group_size": 8, "updates": 0, "seed": 0,
                     "eval_prompts": 512, "algorithms": [*ONLINE[:FEW]]}
     assert "16 prompts × 8 completions" in html(test) and "mean reward 0.50" in html(test)
-    assert set(drawn(test)) == {"Cosines between gradients", "What one step does"}
+    assert set(drawn(test)) == {"Cosines between gradients", "Effect of one step"}
     by_key(test.selectbox, "one_batch:model").set_value(f"base:{run}")
     ran(test)
     by_key(test.segmented_control, "one_batch:updates").set_value(2)
@@ -58,7 +58,7 @@ def test_while_a_run_goes_the_batch_stays_that_of_the_checkpoint_that_was_asked(
     (run_folder(run) / "checkpoints" / "step-000009" / "policy").mkdir(parents=True)
     ran(test)
     assert len(asked.asked) == 1 and by_key(test.selectbox, "one_batch:model").value == f"{run}@6"
-    next(button for button in test.button if button.label == "Newer checkpoints: ask again").click()
+    next(button for button in test.button if button.label == "Update with newer checkpoints").click()
     ran(test)
     assert asked.asked[-1]["model"] == f"{run}@9" and by_key(test.selectbox, "one_batch:model").value == f"{run}@9"
 
@@ -114,7 +114,7 @@ def test_a_run_without_rewards_gives_no_batch(page, lab, asked, tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}')
     own = trained(lab.store, "dpo", task="preferences", data=str(path))
-    assert "Files of preferences give no rewards" in page("compare", runs=own, view="batch").info[0].value
+    assert "preference files have none" in page("compare", runs=own, view="batch").info[0].value
     assert not asked.asked
 
 
@@ -144,7 +144,7 @@ def test_effects_are_drawn_with_their_uncertainty_and_no_step_where_there_is_no_
     assert [trace.name for trace in traces] == ["GRPO", "GRPO", "REINFORCE"]
     assert traces[0].error_y.array[0] == pytest.approx(0.0196) and traces[0].y == (0.05,)
     table = charts.effect_table(batch(ASKED))
-    assert "no gradient: no step" in table and "+0.0500 ± 0.0100" in table and "−0.0400 ± 0.0100" in table
+    assert "no gradient, so no step" in table and "+0.0500 ± 0.0100" in table and "−0.0400 ± 0.0100" in table
 
 
 def test_pushes_have_signs_and_an_end():
@@ -156,10 +156,10 @@ def test_pushes_have_signs_and_an_end():
 
 def test_words_say_why_algorithms_coincide_and_what_the_clip_does():
     on_policy, after = (" ".join(charts.said(batch({**ASKED, "updates": count}))) for count in (0, 1))
-    assert "All ratios are 1, so the clip of GRPO cuts nothing" in on_policy
-    assert "GRPO 25.0% (cosine 0.50 to its unclipped gradient)" in after and "All ratios" not in after
+    assert "All ratios are 1, so the clip of GRPO has no effect" in on_policy
+    assert "GRPO 25.0 % (cosine 0.50 to its unclipped gradient)" in after and "All ratios" not in after
     assert "No algorithm has a gradient" in on_policy  # the fake has no pair of gradients
-    assert "fitted to 8 other batches" in on_policy and "explains 10% of the variance" in on_policy
+    assert "fitted to 8 other batches" in on_policy and "explains 10 % of the variance" in on_policy
 
 
 @pytest.mark.parametrize("cosines, words", [

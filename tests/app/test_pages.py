@@ -333,7 +333,7 @@ def test_tabs(page, lab, tab):
     words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "up to step 6; metrics.csv",
              "Export": "metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
-    assert "What the model writes" not in " ".join(element.value for element in test.caption)
+    assert "Completions appear here" not in " ".join(element.value for element in test.caption)
 
 
 def test_the_events_are_said_in_words(page, lab):

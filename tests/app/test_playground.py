@@ -41,10 +41,10 @@ def test_a_link_and_back():
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"t": "9"}, "t='9', which is left out: temperature is 9, outside its bounds"),
-    ({"n": "99"}, "n='99', which is left out: use a whole number from 1 to 8"),
+    ({"t": "9"}, "t='9', which was ignored: temperature is 9, outside its bounds"),
+    ({"n": "99"}, "n='99', which was ignored: use a whole number from 1 to 8"),
     ({"seed": "-1"}, "seed='-1'"), ({"view": "x"}, "choose one of answers, vote"), ({"runs": "../x"}, "names no model"),
-    ({"runs": "a,b,c,d,e"}, "3 models answer side by side: d, e are left out")])
+    ({"runs": "a,b,c,d,e"}, "3 models answer side by side, so d, e are left out")])
 def test_what_does_not_fit_in_a_link_is_said(query, words):
     place, faults = address.read(Place, {"runs": "a", **query})
     assert words in faults[0].sentence and len(place.models) <= 3
@@ -169,7 +169,7 @@ def test_models_are_added_and_taken_away(page, lab, grpo, asked):
 def test_a_run_without_prompts_is_sent_to_its_own_page(page, lab, grpo, asked):
     maze = seed_maze(lab.store)
     test = page("playground", runs=f"{maze},{grpo},gone")
-    assert "answers no prompts" in said(test) and "There is no run “gone” here" in said(test)
+    assert "cannot answer prompts" in said(test) and "There is no run “gone” here" in said(test)
     assert [link.proto.label for link in test.get("page_link") if "Open in" in link.proto.label] == ["Open in Maze"]
     assert asked.asked[-1]["models"] == [f"{grpo}@6"]
 

@@ -77,7 +77,7 @@ def stations(spec, run=None, recent=()):
 
 def test_stations_say_their_number_and_what_they_wait_for(lab):
     sft, model, rl = stations(of("grpo"))
-    assert sft["note"] == "made first, at most 400 steps" and not sft["run"]
+    assert sft["note"] == "trained first, at most 400 steps" and not sft["run"]
     assert model["starts"] == [["reward_model", "Train"], LABEL] and rl["note"] == "after the reward model"
 
     going = trained(lab.store, of("reward_model"), "running")

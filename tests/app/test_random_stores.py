@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.compare.place import VIEWS
-from app.compare.sweep.at_size import view as at_size
+from app.compare.sweep.large import view as at_size
 from labcore.analysis.compare.best import CRITERIA
 from labcore.analysis.lessons import progress
 from labcore.analysis.studies.rows import STUDIES

@@ -127,14 +127,14 @@ def test_a_clean_up_of_uploads_says_how_many_and_that_there_is_no_way_back(page,
     test.session_state["clean:what"] = UPLOADS
     press(test, "runs:clean")
     assert "**5 uploads**, book" in said(test) and "and 2 more: frees **5.0 MB** at once" in said(test)
-    assert "cannot be undone" in said(test) and "the last day always stays" in said(test)
+    assert "cannot be undone" in said(test) and "the last day are always kept" in said(test)
     press(test, "clean:do")
     assert not any(path.exists() for path in free)
     assert "5.0 MB of uploads deleted." in said(test)
     assert "Undo" not in labels(test)
     test = page("runs")
     test.session_state["clean:what"] = UPLOADS
-    assert "every upload is of a run, or young" in said(press(test, "runs:clean"))
+    assert "every upload is recent or used by a run" in said(press(test, "runs:clean"))
 
 
 def test_a_clean_up_of_files_keeps_the_curves(page, lab):

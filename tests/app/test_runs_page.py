@@ -112,7 +112,7 @@ def test_the_usual_order_has_a_name_and_leaves_the_newest_first_to_the_other_one
     going, ended = seed(lab.store, "paused"), seed(lab.store, "finished")
     test = page("runs")
     order = next(box for box in test.selectbox if box.label == "Order by")
-    assert rows(test) == [going, ended] and order.value == "going" and "What is going, then newest" in order.options
+    assert rows(test) == [going, ended] and order.value == "going" and "Running, then newest" in order.options
     assert not [each for each in test.toggle if each.label == "Newest first"], "it has no direction"
     order.set_value("started")
     assert link(ran(test))["order"] == "-started" and rows(test) == [ended, going]
@@ -143,7 +143,7 @@ def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_show
     assert rows(test) == [] and "try beta=1" in said(test)
     assert rows(press(test, "runs:all")) == [run_id] and "find" not in test.query_params
     test = page("runs", group="nonsense", order="nonsense", state="running", view="deleted", run="gone", find="x")
-    assert "The link says group=nonsense and order=nonsense and run=gone, which fits nothing" in said(test)
+    assert "The link says group=nonsense and order=nonsense and run=gone, which matches nothing" in said(test)
     test = page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")
     assert rows(test) == [run_id] and "state=nonsense and view=nonsense" in said(test)
     for group in ("best", "size", "steps", "note", "ε"):  # fields that make no groups; a sign of several knobs

@@ -41,9 +41,9 @@ def pair(**changes):
               "together fall."),
     (group(right=1), "1 of 8 answers is right. After the update the right one rises from 31 % to 47 %, the wrong ones "
                      "together fall."),
-    (group(right=8), "All 8 answers earn the same reward: no gradient from them. After the update the right one "
+    (group(right=8), "All 8 answers earn the same reward, so they give no gradient. After the update the right one "
                      "rises from 31 % to 47 %."),
-    (group(right=0, after=0.2), "All 8 answers earn the same reward: no gradient from them. After the update the "
+    (group(right=0, after=0.2), "All 8 answers earn the same reward, so they give no gradient. After the update the "
                                 "right one falls from 31 % to 20 %, the wrong ones together fall."),
     (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the wrong ones "
                           "together fall."),

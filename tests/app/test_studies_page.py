@@ -34,7 +34,7 @@ def test_all_claims_are_listed_with_what_was_recorded(page):
 def test_a_study_without_runs_says_its_cost_and_starts_them_at_a_click(page, lab, asked):
     asked.reply = lambda spec: {"paces": [{"once": 0.0, "step": 0.25}] * len(spec["specs"])}
     test = page("studies", study="samples")
-    assert "Claim." in html(test) and "Your own result comes here" in html(test)
+    assert "Claim." in html(test) and "Your own result appears here" in html(test)
     assert any("About" in caption.value for caption in test.caption)
     start = next(button for button in test.button if button.label == "Run this study: 12 runs")
     start.click().run()

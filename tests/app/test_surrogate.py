@@ -94,7 +94,7 @@ def test_a_run_that_is_not_there_or_has_no_samples_yet(page, lab):
     test = page("surrogate", run="no-such-run")
     assert "no run “no-such-run”" in test.warning[0].value and given(test)["now"]["focus"] == "clip"
     test = page("surrogate", run=seed(lab.store, "starting"))
-    assert "has kept no ratios yet" in test.info[0].value
+    assert "has saved no ratios yet" in test.info[0].value
 
 
 def test_another_run_leaves_what_the_last_was_turned_to(page, lab):

@@ -192,7 +192,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     test = page("compare", sweep=sweep_id, view="sweep")
     said = told(test)
     assert "At equal tokens (300 each) GRPO β 0.1 (0.810): beats GRPO β 0 and GRPO β 0.2." in said
-    assert "Best in 100% of bootstrap resamples" in said and "Reward at equal tokens (300 each)" in said
+    assert "Best in 100 % of bootstrap resamples" in said and "Reward at equal tokens (300 each)" in said
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
     switch = next(each for each in test.button_group if each.label == "Compared at")
@@ -207,7 +207,7 @@ def test_nothing_is_the_best_by_a_metric_that_has_no_better(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
     said = told(page("compare", sweep=sweep_id, view="sweep", metric="updates"))
-    assert "neither more nor less" in said and "best mean" not in said and "Best in" not in said
+    assert "no direction is better" in said and "best mean" not in said and "Best in" not in said
     assert "has the best mean" in told(page("compare", sweep=sweep_id, view="sweep", metric="reward"))
 
 
@@ -227,12 +227,12 @@ def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page,
     assert "Reward at equal tokens" in told(test) and "'nonsense'" in test.warning[0].value
     test = page("compare", sweep=sweep_id, view="sweep", by="env_steps")
     assert test.warning[0].value == (
-        "These runs cannot be compared at equal environment steps: they are compared at equal tokens.")
+        "These runs cannot be compared at equal environment steps, so they are compared at equal tokens.")
 
 
 def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
-    assert "Nothing to compare yet" in told(page("compare", sweep=sweep_id, view="sweep"))
+    assert "Nothing to compare before" in told(page("compare", sweep=sweep_id, view="sweep"))
     first, *_ = lab.store.sweep_runs(sweep_id)
     go(lab.store, first, 0.5, "running")
     said = told(page("compare", sweep=sweep_id, view="sweep"))
@@ -240,11 +240,11 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     *_, last = lab.store.sweep_runs(sweep_id)
     go(lab.store, last, 0.4)
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert ("Highest so far, at equal tokens (300 each): GRPO β 0 (0.500); one seed each is no evidence. Some runs "
-            "have not finished: the comparison is not final.") in said
+    assert ("Highest so far, at equal tokens (300 each): GRPO β 0 (0.500); one seed per setting: not enough to "
+            "rank them. Some runs have not finished, so the comparison is not final.") in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
-    assert "Highest at equal tokens (300 each): GRPO β 0.1 (0.800); one seed each is no evidence." in told(
+    assert "Highest at equal tokens (300 each): GRPO β 0.1 (0.800); one seed per setting: not enough" in told(
         page("compare", sweep=alone, view="sweep"))
 
 

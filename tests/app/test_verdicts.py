@@ -85,7 +85,7 @@ def test_wrong_answers_with_shaped_rewards_are_told_apart_by_them():
 def test_equal_rewards_teach_nothing():
     level = group(long("8", 0.0, 0.0, 0.001), long("9", 0.0, 0.0, 0.001))
     assert verdicts.payload(level, [])["sentence"] == (
-        "All 2 answers earn the same reward: no gradient from them. After the update the mean log-prob of the wrong "
+        "All 2 answers earn the same reward, so they give no gradient. After the update the mean log-prob of the wrong "
         "ones stays.")
 
 

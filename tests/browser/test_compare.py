@@ -50,7 +50,7 @@ def test_a_large_sweep_shows_its_pictures_and_its_ranking(page: Page, server: Se
     expect(rows).to_have_count(20, timeout=SLOW)
     page.wait_for_function("""() => [...document.querySelectorAll('.rl-figure-chart .js-plotly-plot')].filter(
         plot => plot.querySelector('.scatterlayer path, .heatmaplayer image')).length === 3""", timeout=SLOW)
-    expect(page.get_by_role("status").filter(has_text="Of 25 settings the best: β ")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Of 25 settings the best is β ")).to_be_visible()
     expect(rows.first.locator("th")).to_have_text("1")
 
 

@@ -257,5 +257,5 @@ def test_pictures_follow_the_hand_and_the_keys(page: Page, server: Server) -> No
 
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_role("link", name="Effective action space").first.click()
-    expect(page.get_by_text("Of your own checkpoint")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("For your own checkpoints")).to_be_visible(timeout=SLOW)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

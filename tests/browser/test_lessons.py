@@ -23,7 +23,7 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     expect(run).to_be_enabled(timeout=SLOW)
     run.click()
     expect(page.get_by_text("The claim holds in these runs.")).to_be_visible(timeout=SLOW)
-    expect(page.get_by_text("That is what came out.")).to_be_visible()
+    expect(page.get_by_text("Correct.")).to_be_visible()
     expect(page.locator(".rl-table").first).to_contain_text(re.compile(
         r"worth more with λ = 0.9 than with λ = 0, by over 1: [\d.]+\sagainst\s−[\d.]+\."))
     expect(page.get_by_text("start_value/greedy", exact=False)).to_have_count(0)  # the check itself is a click away
@@ -32,7 +32,7 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     page.reload()  # it is kept
     expect(page.get_by_text("The claim holds in these runs.")).to_be_visible(timeout=SLOW)
     page.get_by_role("button", name="All lessons").click()
-    expect(page.get_by_text("The claim holds, you predicted it")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("The claim holds, as you predicted")).to_be_visible(timeout=SLOW)
 
 
 def test_a_curve_is_drawn_by_pointer_and_by_keys(page: Page, server: Server) -> None:

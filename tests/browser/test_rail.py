@@ -24,7 +24,7 @@ APART = """() => [...document.querySelectorAll('.rl-rail li')].every(stage => {
 def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/llm?task=reviews&algorithm=reward_model&steps=4&sft_steps=6&eval_pairs=32")
     rail = page.locator(".rl-rail")
-    expect(rail.locator("[data-stage=sft]")).to_contain_text("made first, at most 6 steps", timeout=SLOW)
+    expect(rail.locator("[data-stage=sft]")).to_contain_text("trained first, at most 6 steps", timeout=SLOW)
     expect(rail.locator("[data-stage=rl]")).to_contain_text("after the reward model")
     page.get_by_role("button", name=re.compile("^Run")).click()
     model = rail.locator("[data-stage=reward_model]")

@@ -8,10 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, cost, link, naming, session, typed
-from app.compare.launch import about, early, planning
+from app import algorithms, cost, link, naming, number_boxes, session
+from app.compare.launch import duration_line, early_stopping, planning
 from app.compare.place import CURVES, Place, go
-from app.held import held
 from app.lab import errors_shown, lab
 from app.link import Param
 from app.plan import Plan
@@ -19,6 +18,7 @@ from app.tokens import literal
 from app.training import pretrained_models
 from app.training.knobs import model_label, widgets_of
 from app.training.uploads import uploader
+from app.widget_state import widget_state
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob
@@ -51,7 +51,7 @@ def form() -> None:
         (_algorithms if place["way"] == "algorithms" else _axes)(plan)
         _counts(plan)
         if place["way"] == "sweep":
-            early.choose(plan)
+            early_stopping.choose(plan)
         _to_url(place, plan)
         _start(plan, _of_algorithms if place["way"] == "algorithms" else _of_axes)
 
@@ -74,11 +74,11 @@ def _to_url(place: dict[str, str], plan: Plan) -> None:
     fields = plan.fields | {"model": name_of_model(plan.fields["model"])}
     fields_moved = planning.to_link(place["way"], place["kind"], fields, plan.usual() | {"knobs": plan.untouched()})
     if not set(link.query()) - {PLAN.key}:
-        link.settle({PLAN.key: fields_moved or None})
+        link.replace_all({PLAN.key: fields_moved or None})
 
 
 def _choose(place: dict[str, str], field: str, title: str, options: dict[str, str]) -> None:
-    shown = held(f"launch:{field}", place[field])
+    shown = widget_state(f"launch:{field}", place[field])
 
     def changed() -> None:
         place[field] = shown.taken()
@@ -89,7 +89,7 @@ def _choose(place: dict[str, str], field: str, title: str, options: dict[str, st
 
 def _select(plan: Plan, field: str, title: str, options: list[str], words: Callable[[str], str], chosen: str = "",
             **more: Any) -> None:
-    shown = held(f"{plan.scope}:{field}", chosen or plan.fields[field], of=tuple(options))
+    shown = widget_state(f"{plan.scope}:{field}", chosen or plan.fields[field], of=tuple(options))
     if shown.value not in options:
         options = [*options, shown.value]
 
@@ -133,7 +133,7 @@ def _fitting(plan: Plan) -> list[str]:
 def _algorithms(plan: Plan) -> None:
     fitting = _fitting(plan)
     chosen = [key for key in plan.fields["algorithms"] if key in fitting]
-    shown = held(f"{plan.scope}:algorithms", chosen, of=tuple(fitting))
+    shown = widget_state(f"{plan.scope}:algorithms", chosen, of=tuple(fitting))
 
     def changed() -> None:
         plan.fields["algorithms"] = shown.taken()
@@ -143,7 +143,7 @@ def _algorithms(plan: Plan) -> None:
     st.multiselect("Algorithms", fitting, shown.value, format_func=labels.__getitem__, key=shown.key, on_change=changed)
     if not chosen:
         return
-    fold = st.expander("Knobs: each algorithm has its defaults", key=f"{plan.scope}:knobs", on_change="rerun")
+    fold = st.expander("Knobs of each algorithm", key=f"{plan.scope}:knobs", on_change="rerun")
     if fold.open:
         with fold:
             edited = st.segmented_control("Knobs of", chosen, format_func=labels.__getitem__, default=chosen[0],
@@ -162,7 +162,7 @@ def _axes(plan: Plan) -> None:
     kept[:] = [(key, text) for key, text in kept if key in known] or [_first(known)]
     for place in range(min(len(kept) + 1, sweep.MOST_AXES)):  # one more than there are, to add it
         _axis(plan, kept, place, known)
-    fold = st.expander("The other knobs", key=f"{plan.scope}:other_knobs", on_change="rerun")
+    fold = st.expander("Other knobs", key=f"{plan.scope}:other_knobs", on_change="rerun")
     if fold.open:
         with fold:
             widgets_of(plan, without={key for key, _ in kept})
@@ -178,8 +178,8 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
     key, text = kept[place] if place < len(kept) else ("", "")
     taken = {other for index, (other, _) in enumerate(kept) if index != place}
     offered = [each for each in ([""] if place else []) + list(known) if each not in taken]
-    knob_box = held(f"{plan.scope}:{plan.row.key}:axis{place}", key, of=tuple(offered))
-    values_box = held(f"{plan.scope}:{plan.row.key}:values{place}:{key}", text)
+    knob_box = widget_state(f"{plan.scope}:{plan.row.key}:axis{place}", key, of=tuple(offered))
+    values_box = widget_state(f"{plan.scope}:{plan.row.key}:values{place}:{key}", text)
 
     def knob_chosen() -> None:
         chosen = knob_box.taken()
@@ -198,19 +198,19 @@ def _axis(plan: Plan, kept: list[tuple[str, str]], place: int, known: dict[str, 
 
 
 def _counts(plan: Plan) -> None:
-    typed.forget(plan.scope)
-    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "A comparison needs three or more."),
+    number_boxes.forget(plan.scope)
+    boxes = (("seeds", "Seeds", (1, planning.MOST_SEEDS), "A verdict needs at least three seeds."),
              ("seed", "First seed", WHOLE["seed"], ""),
-             ("limit", "Steps", WHOLE["steps"], "Empty: each algorithm's own default."))
+             ("limit", "Steps", WHOLE["steps"], "Empty: the default of each algorithm."))
     for column, (field, title, bounds, help) in zip(st.columns(3, gap="small"), boxes, strict=True):
-        typed.number(plan.scope, field, title, plan.fields[field], bounds, partial(plan.fields.__setitem__, field),
-                     column, help, placeholder="default")
+        number_boxes.number(plan.scope, field, title, plan.fields[field], bounds,
+                            partial(plan.fields.__setitem__, field), column, help, placeholder="default")
 
 
 def _of_algorithms(plan: Plan) -> list[RunSpec]:
     chosen = [key for key in plan.fields["algorithms"] if key in _fitting(plan)]
     if not chosen:
-        raise LabError("The comparison has no algorithm: choose at least one.")
+        raise LabError("Choose at least one algorithm.")
     return planning.interleaved([sweep.grid(plan.of(key), {}, plan.seeds) for key in chosen])
 
 
@@ -226,9 +226,9 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     try:
         specs = specs_of(plan)
         if len(specs) > sweep.MOST_RUNS:
-            raise LabError(f"That comparison has {len(specs):,} runs, more than {sweep.MOST_RUNS:,}: take fewer "
-                           "algorithms or seeds.")
-        stopping = early.chosen(plan) if specs_of is _of_axes else None
+            raise LabError(f"This comparison has {len(specs):,} runs; the limit is {sweep.MOST_RUNS:,}. Choose fewer "
+                           f"algorithms or seeds.")
+        stopping = early_stopping.chosen(plan) if specs_of is _of_axes else None
         if stopping:
             halving.check(stopping, specs)
         fault = ""
@@ -244,11 +244,11 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
         else:
-            st.caption(literal(f"{about.about(specs, places)} {planning.start_of(specs)}"), width="stretch")
+            st.caption(literal(f"{duration_line.about(specs, places)} {planning.start_of(specs)}"), width="stretch")
     by_algorithm = {spec.row.label: spec for spec in specs}
     if specs and specs_of is _of_algorithms:
         if changes := planning.moved(by_algorithm):
-            st.caption(literal(f"Not at their defaults: {'; '.join(changes)}."))
+            st.caption(literal(f"Changed from the defaults: {'; '.join(changes)}."))
         if plan.kind.key == "llm":
             cost.show(_beside(list(by_algorithm.values())), "launch")
 

@@ -1,4 +1,5 @@
-"""What a comparison will run: algorithms from the same start, or one algorithm with knobs at several values. Pure."""
+"""Plan the runs of a comparison: algorithms from the same start, or one algorithm with knobs at several values.
+Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ def values_in(knob: Knob, text: str) -> list[Value]:
     """
     words = [word for word in re.split(r"[,;\s]+", text.strip()) if word]
     if not words:
-        raise LabError(f"The sweep has no values of {knob.name}: give some, for example {written(suggested(knob))}.")
+        raise LabError(f"The sweep has no values of {knob.name}. Enter some, for example {written(suggested(knob))}.")
     values = [knob.parse(word) for word in words]
     if twice := next((value for value in values if values.count(value) > 1), None):
-        raise LabError(f"The sweep has {knob.name} = {twice} twice: give each value once.")
+        raise LabError(f"The sweep has {knob.name} = {twice} twice. Enter each value once.")
     return values
 
 
@@ -78,13 +79,15 @@ def start_of(specs: Sequence[RunSpec]) -> str:
     """What the runs have in common at their start, in words."""
     bases = {base.hash() if (base := base_spec(spec)) else None for spec in specs if spec.row.loop != "sft"}
     if specs and specs[0].kind == "exact":
-        return "All start from the same policy and have one reference, whatever their seed."
+        return "All runs start from the same policy and use the same reference, whatever their seed."
     if specs and specs[0].kind != "llm":
-        return "Each seed gives all of them the same world and the same first weights, where they have the same form."
+        return ("With the same seed, all runs have the same environment, and networks of the same shape have the same "
+                "initial weights.")
     if len(bases) == 1:
-        who = "all" if all(spec.row.loop == "online" for spec in specs) else "those that sample while they learn"
-        return f"All start from the same base model; with one seed, {who} see the same prompts step by step."
-    return "They start from different base models, since a setting of the base differs: their numbers compare less."
+        who = "all" if all(spec.row.loop == "online" for spec in specs) else "those that sample during training"
+        return f"All runs start from the same base model. With the same seed, {who} get the same prompts at each step."
+    return ("The runs start from different base models, because a setting of the base differs, so their numbers are "
+            "less comparable.")
 
 
 def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
@@ -121,7 +124,8 @@ def of_link(text: str) -> dict[str, Any]:
         if found.get("mix"):
             with_every_knob(found.get("algorithm", kinds.kind("llm").algorithm))
     except (LabError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise LabError("The link's new comparison cannot be read, so the form is as usual: copy the link again.") \
+        raise LabError("The comparison in the link cannot be read, so the form shows its defaults. Copy the link "
+                       "again.") \
             from error
     return found
 

@@ -1,4 +1,4 @@
-"""What of a link is the affair of the view "One batch": which batch it is, and what is done to it first."""
+"""The link parameters of the view "One batch": which batch, and the updates made on it first."""
 
 from __future__ import annotations
 

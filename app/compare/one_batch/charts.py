@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from app import charts, theme
 from app.compare.wording import listed
-from app.theme import number
+from app.theme import number, percent
 from app.tokens import visible
 
 # Blue, grey, orange around zero, on either ground.
@@ -105,7 +105,7 @@ def effect_table(found: dict[str, Any]) -> str:
             effect = found["effects"][row["key"]][which]
             length = found["step_length"] if which == "equal" else effect and effect["length"]
             cells = "".join(f"<td>{estimate(effect[key], sign=key != 'kl')}</td>" for key in (
-                "resampled", "weighted", "kl")) if effect else "<td colspan=3>no gradient: no step</td>"
+                "resampled", "weighted", "kl")) if effect else "<td colspan=3>no gradient, so no step</td>"
             rows += (f"<tr><td>{html.escape(row['label'])}</td><td>{words}</td>"
                      f"<td>{number(length, 3) if length else '–'}</td>{cells}</tr>")
     return ('<div class="rl-scroll"><table class="rl-table"><tr><th>algorithm</th><th>step</th><th>length ‖Δθ‖</th>'
@@ -125,7 +125,7 @@ def estimate(value: dict[str, float], sign: bool = True) -> str:
 def push_table(found: dict[str, Any], place: int) -> str:
     """How hard each algorithm pushes each token of a shown completion up or down: HTML.
 
-    The unit is the algorithm's own mean |push| on the whole batch, so that rows can be held against each other.
+    The unit is the algorithm's own mean |push| on the whole batch, so that rows can be compared.
     """
     completion = found["completions"][place]
     reach = max((abs(value) for row in found["algorithms"] for value in row["push"][place]), default=0.0) or 1.0
@@ -188,23 +188,22 @@ def said(found: dict[str, Any]) -> list[str]:
     if pairs:
         sentences.append(_directions(pairs))
     else:
-        sentences.append("No algorithm has a gradient here: all completions of a prompt have the same reward.")
+        sentences.append("No algorithm has a gradient here, because all completions of a prompt have the same reward.")
     clipped = [row for row in rows if row["unclipped"] is not None]
     if clipped and not found["updates"]:
         names = listed([row["label"] for row in clipped])
-        sentences.append(f"All ratios are 1, so the clip of {names} cuts nothing: their gradients are exactly the "
-                         "unclipped ones. The algorithms differ here only in the baseline, in how tokens are "
-                         "averaged, and in the KL coefficient. Look after an update to see the "
-                         "clip at work.")
+        sentences.append(f"All ratios are 1, so the clip of {names} has no effect and the gradients equal the "
+                         f"unclipped ones. The algorithms differ here only in the baseline, the token averaging and "
+                         f"the KL coefficient. Make an update on the batch first to see the clip act.")
     elif clipped:
-        shares = ", ".join(f"{row['label']} {row['clipped_frac']:.1%} (cosine {two(row['unclipped'])} to its "
+        shares = ", ".join(f"{row['label']} {percent(row['clipped_frac'], 1)} (cosine {two(row['unclipped'])} to its "
                            "unclipped gradient)" for row in clipped)
-        sentences.append(f"Ratios have left 1. Tokens where the clip acts: {shares}. An algorithm without a ratio "
+        sentences.append(f"The ratios differ from 1. Clipped tokens: {shares}. An algorithm without a ratio "
                           "treats the batch as on-policy.")
     if critic := found["critic"]:
         explained = critic["explained_variance"]
-        fits = "" if explained is None else f" It explains {explained:.0%} of the variance of the returns here."
+        fits = "" if explained is None else f" It explains {percent(explained)} of the variance of the returns here."
         sentences.append((f"The critic was fitted to {critic['batches']} other batches of this policy, "
-                          f"{critic['passes']} passes each: the run has none." if critic["fitted"] else
-                          "The critic is the run's own.") + fits)
+                          f"{critic['passes']} passes each, because the run has no critic." if critic["fitted"] else
+                          "The critic is that of the run.") + fits)
     return [html.escape(sentence) for sentence in sentences]

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, link, theme, typed
+from app import jobs, link, number_boxes, theme
 from app.chat_text import in_one_line, shortened
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
@@ -27,11 +27,11 @@ from app.compare.one_batch.batch import (
     to_compare,
 )
 from app.components.figure_chart import figure_chart
-from app.held import Held, held
 from app.link import Param
 from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
+from app.widget_state import WidgetState, widget_state
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.models import offered, spec_of
 from labcore.runs.spec.model_names import BASE, Model, parse
@@ -59,9 +59,9 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
     language = language_runs(run_ids)
     runs = [run for run in language if run.spec.task_row.verifiable]
     if not runs:
-        st.info("Files of preferences give no rewards, from which the algorithms of this view learn: choose a run on a "
+        st.info("The algorithms of this view learn from rewards, and preference files have none. Choose a run on a "
                 "task with a verifier." if language else
-                "A batch is sampled from a language model: choose a run of the LLM lab that has a checkpoint.",
+                "This view samples a batch from a language model. Choose a run of the LLM lab that has a checkpoint.",
                 icon=":material/info:")
         return
     models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
@@ -103,8 +103,8 @@ def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: M
                      title="Cosines between gradients", caption=batch.model,
                      alt="Cosine between the gradients of each pair of algorithms, and each gradient's norm",
                      least=280 + 46 * len(found["algorithms"]))
-        st.caption("Blue: the two would push the weights the same way; orange: against each other. Gradients and norms "
-                   "are those before any clipping of the norm.")
+        st.caption("Blue: both gradients push the weights the same way; orange: in opposite directions. Gradients and "
+                   "norms are those before gradient-norm clipping.")
     right.html(f'<ul class="rl-seen">{"".join(f"<li>{each}</li>" for each in charts.said(found))}</ul>')
     _pushes(found, batch, to)
     _effects(found, batch, kind, hues)
@@ -125,33 +125,34 @@ def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> 
     names = [*(Model(run.id).pinned.name for run in runs), *(Model(run.id, BASE).name for run in runs)]
     names = names if batch.model in names else [*names, batch.model]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="one_batch_controls"):
-        model = held("one_batch:model", batch.model, tuple(names))
+        model = widget_state("one_batch:model", batch.model, tuple(names))
         st.selectbox("Batch sampled from", names, names.index(model.value), key=model.key, width=320,
                      format_func=lambda each: _model_name(each, runs),
                      on_change=lambda: to(model=model.taken()))
-        updates = held("one_batch:updates", batch.updates)
-        st.segmented_control("Updates on it before", UPDATES, default=updates.value, key=updates.key, required=True,
-                             format_func=lambda count: str(count) if count else "none: on policy",
+        updates = widget_state("one_batch:updates", batch.updates)
+        st.segmented_control("Updates before the "
+                             "comparison", UPDATES, default=updates.value, key=updates.key, required=True,
+                             format_func=lambda count: str(count) if count else "none (on policy)",
                              on_change=lambda: to(updates=updates.taken()),
-                             help="With none every ratio is 1. After some the policy has left the one that sampled, as "
-                                  "in the later passes over a batch (μ > 1).")
+                             help="Without updates every ratio is 1. After updates the policy differs from the one "
+                                  "that sampled the batch, as in later passes over a batch (μ > 1).")
         if batch.updates:
             algorithm = spec_of(parse(batch.model).run).algorithm
             own = algorithm if algorithm in ONLINE else ONLINE[0]
-            stepper = held("one_batch:stepper", batch.stepper or own)
-            st.selectbox("taken by", ONLINE, ONLINE.index(stepper.value), key=stepper.key, width=150,
+            stepper = widget_state("one_batch:stepper", batch.stepper or own)
+            st.selectbox("Updates by", ONLINE, ONLINE.index(stepper.value), key=stepper.key, width=150,
                          format_func=lambda key: ALGORITHMS[key].label, on_change=lambda: to(stepper=stepper.taken()))
         with st.popover("Size", icon=":material/tune:"):
-            for words, key in (("Prompts", "prompts"), ("Completions of each", "group_size"), ("Seed", "seed")):
+            for words, key in (("Prompts", "prompts"), ("Completions per prompt", "group_size"), ("Seed", "seed")):
                 _number(words, key, batch, to)
-            others = held("one_batch:others", batch.eval_prompts)
-            st.select_slider("Other prompts, to measure a step's effect", OTHERS, others.value, key=others.key,
+            others = widget_state("one_batch:others", batch.eval_prompts)
+            st.select_slider("Other prompts, to measure the effect of a step", OTHERS, others.value, key=others.key,
                              on_change=lambda: to(eval_prompts=others.taken()))
 
 
 def _algorithms(batch: Batch, compared: tuple[str, ...], to: Callable[..., None]) -> None:
     """Which algorithms are compared; those of the runs on the page, unless others are chosen."""
-    shown = held("one_batch:algorithms", list(batch.algorithms))
+    shown = widget_state("one_batch:algorithms", list(batch.algorithms))
 
     def chosen() -> None:
         keys = tuple(shown.taken())
@@ -163,7 +164,7 @@ def _algorithms(batch: Batch, compared: tuple[str, ...], to: Callable[..., None]
 
 
 def _number(words: str, key: str, batch: Batch, to: Callable[..., None]) -> None:
-    typed.number("one_batch", key, words, getattr(batch, key), BOUNDS[key], lambda new: to(**{key: new}))
+    number_boxes.number("one_batch", key, words, getattr(batch, key), BOUNDS[key], lambda new: to(**{key: new}))
 
 
 def _head(found: dict[str, Any]) -> str:
@@ -174,7 +175,7 @@ def _head(found: dict[str, Any]) -> str:
                  f"{ALGORITHMS[found['stepper']].label}")
     return (f'<div class="rl-status"><b>{batch["prompts"]} prompts × {batch["group_size"]} completions</b>'
             f'<span class="rl-muted">{batch["tokens"]:,} tokens · mean reward {batch["reward"]:.2f} · '
-            f'{batch["flat_groups"]:.0%} zero-variance groups{after}</span></div>')
+            f'{theme.percent(batch["flat_groups"])} zero-variance groups{after}</span></div>')
 
 
 def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:
@@ -187,34 +188,36 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
     for column, which, usual in zip(st.columns(2, gap="large"), LOOKED, (0, other), strict=True):
         with column:
             chosen = getattr(batch, which)
-            shown = held(f"one_batch:{which}", chosen if 0 <= chosen < len(rows) else usual, tuple(words))
+            shown = widget_state(f"one_batch:{which}", chosen if 0 <= chosen < len(rows) else usual, tuple(words))
             st.selectbox("Completion", range(len(words)), shown.value, format_func=words.__getitem__, key=shown.key,
                          label_visibility="collapsed", on_change=_looked, args=(shown, which, usual, to))
             st.html(charts.push_table(found, shown.value))
-    st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's own mean |push| "
-               "on this batch, so that rows can be held against each other.")
+    st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's mean |push| on "
+               "this batch, so that rows can be compared.")
 
 
-def _looked(shown: Held, which: str, usual: int, to: Callable[..., None]) -> None:
+def _looked(shown: WidgetState, which: str, usual: int, to: Callable[..., None]) -> None:
     chosen = shown.taken()
     to(**{which: USUAL if chosen == usual else chosen})
 
 
 def _effects(found: dict[str, Any], batch: Batch, kind: str, hues: Mapping[str, int]) -> None:
-    """What one step does, measured on other prompts."""
+    """The effect of one step, measured on other prompts."""
     before, length = found["before"]["reward"], found["step_length"]
-    st.subheader("What one step does", anchor=False)
-    figure_chart(charts.effect_figure(found, kind, hues), "one_batch:effects", title="What one step does",
+    st.subheader("Effect of one step", anchor=False)
+    figure_chart(charts.effect_figure(found, kind, hues), "one_batch:effects", title="Effect of one step",
                  caption=batch.model, alt="Change of the mean reward against the KL of one step, for each algorithm")
-    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest "
-            "that costs none of them more than about 0.01 nats/token on the first of these prompts. ")
-    st.caption(f"{same}Right: as the training loop would take it, AdamW with the run's moments, the algorithm's "
-               "learning rate and gradient clip; at its very start Adam moves every weight by about the learning rate. "
-               f"Estimates with 95 % error bars, from {found['before']['prompts']:,} other prompts, answered before "
+    same = ("" if length is None else f"Left: steps of length {length:.3g} along each gradient, the longest for which "
+                                      f"no algorithm's KL exceeds about 0.01 nats/token on the first of these "
+                                      f"prompts. ")
+    st.caption(f"{same}Right: the step of the training loop, by AdamW with the run's moments and the algorithm's "
+               f"learning rate and gradient clipping. In the first steps of a run, Adam moves every weight by about "
+               f"the learning rate. Estimates with 95 % error bars, from {found['before']['prompts']:,} other "
+               f"prompts, answered before "
                f"(mean reward {before['mean']:.3f} ± {before['se']:.3f}) and after the step with the same random "
                "numbers. A bar that crosses 0 is no evidence of an effect.")
     with st.expander("All numbers"):
         st.html(charts.effect_table(found))
         st.caption("Mean ± standard error over prompts. Importance-weighted: the mean of (ρ − 1)(R − R̄) over the old "
-                   "answers, ρ the ratio of a whole answer; it needs no new samples, and its noise grows with the "
-                   "step.")
+                   "completions, where ρ is the ratio of a whole completion. It needs no new samples, and its "
+                   "variance grows with the step.")

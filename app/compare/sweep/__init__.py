@@ -1,1 +1,1 @@
-"""Compare's view of a sweep: small charts by value, what is best, and its queue."""
+"""Compare's view of a sweep: small charts by value, the best setting, and its queue."""

@@ -1,4 +1,4 @@
-"""A sweep's queue from the page: what waits or goes can be cancelled, what was stopped can be resumed."""
+"""The buttons of a sweep's queue: cancel queued or running runs, resume stopped ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
         what = " interrupted" if all(run.state == "interrupted" for run in again) else ""
         st.button(f"Resume {len(again):,}{what} run{'s' if len(again) > 1 else ''}", icon=":material/play_arrow:",
                   key="sweep:resume", on_click=_resume, args=(sweep_id, states),
-                  help="Queue them again: they continue from their checkpoints")
+                  help="Queue them again; they continue from their checkpoints")
     if going:
         asked = sum(run.pending == "stopping" for run in runs) == going
         st.button(f"Stopping {going:,}" if asked else f"Cancel {going:,}", icon=":material/stop:", key="sweep:cancel",

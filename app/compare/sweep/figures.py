@@ -1,4 +1,4 @@
-"""What came of each value of a sweep: its figure. Pure."""
+"""Figures of a sweep's results by value. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_HOLLOW: Hollow = MappingProxyType({})
 
 
 def unfinished(groups: Sequence[Group]) -> dict[str, str]:
-    """The groups with a run that did not finish: what they reached is not to be held against the others."""
+    """The groups with a run that did not finish: their values are not compared with the others."""
     def words(trace: Trace, spec: RunSpec) -> str:
         steps = trace.axes["step"]
         at = int(steps[-1]) if steps.size else 0
@@ -43,7 +43,7 @@ def unfinished(groups: Sequence[Group]) -> dict[str, str]:
 
 def by_value(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Standing, metric: Metric,
              kind: str, hollow: Hollow = NO_HOLLOW) -> go.Figure:
-    """What came of each value: a line with its 95 % band, a map of two knobs, or a dot per group.
+    """The result of each value: a line with its 95 % band, a map of two knobs, or a dot per group.
 
     The settings of `hollow` are drawn as open markers beside the line; in a map they have no colour.
     """

@@ -1,4 +1,4 @@
-"""Where the settings of a sweep stand: by the values of its one or two knobs, or each by itself. Pure."""
+"""Arrange the settings of a sweep in a grid, by the values of its one or two knobs, or each by itself. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view "Sweep": small charts by value on shared axes, what is best and how sure that is, and every run."""
+"""The view "Sweep": small charts by value on shared axes, the best setting with its evidence, and every run."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _head(title: str, words: str) -> None:
 
 def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, names: Mapping[str, str],
             kind: str, hollow: figures.Hollow) -> None:
-    """What came of each value."""
+    """The result of each value."""
     metric = METRICS[chosen.metric]
     title = f"{metric.label} {wording.way(stand)}"
     caption = "mean over seeds [its 95 % interval]" if len(grid.knobs) == 2 else \
@@ -134,16 +134,17 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
     digits, better, best = metric.digits, metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
-        share = stand.shares and stand.shares.get(group.label)
+        share = (stand.shares or {}).get(group.label)
         runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)]
         links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
         label = html.escape(names[group.label])
-        cell = f"<td>{'–' if share is None else f'{share:.0%}'}</td>" if better else ""
+        cell = f"<td>{'–' if share is None else theme.percent(share)}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"
                  f"{'<small class=rl-under>has the best mean</small>' if group.label == best else ''}</th>"
                  f"<td>{wording.mean(mean, digits)}</td>{cell}"
                  f'<td style="text-align:left;white-space:normal">{links}</td></tr>')
-    head = '<th title="How often its mean is the best when the seeds are drawn again">Best in</th>' if better else ""
+    why = "How often its mean is the best in bootstrap resamples of the seeds"
+    head = f'<th title="{why}">Best in</th>' if better else ""
     return ('<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Setting</th>'
             f"<th>{html.escape(metric.label)} {html.escape(wording.way(stand))}</th>"
             f'{head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')

@@ -1,4 +1,4 @@
-"""The pictures of the page Foundations: each computes in the browser, so that it follows the hand."""
+"""The pictures of the page Foundations: each computes in the browser, so that it follows the pointer."""
 
 from app.components.foundations.picture import Picture
 

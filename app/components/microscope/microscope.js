@@ -12,7 +12,7 @@ function made(name, className = "", text = "") {
 }
 
 function build(scope) {
-  scope.root.innerHTML = `<div class="rl-scope-body"><section class="rl-scope-left" aria-label="What the step held">
+  scope.root.innerHTML = `<div class="rl-scope-body"><section class="rl-scope-left" aria-label="Samples of the step">
     <div class="rl-scope-tools"><span class="rl-scope-chips" role="group" aria-label="Kind"></span>
       <select aria-label="Sort"></select><span class="rl-scope-chips" role="group" aria-label="Filter"></span></div>
     <div class="rl-scope-heads" aria-hidden="true"><i></i><i></i><i></i><span>reward</span><span>from baseline</span>

@@ -142,7 +142,7 @@ function cell(view, column, answer) {
   line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `log π/π_base ${signed(whole)}`),
     make("span", `${answer.tokens.length} ${answer.tokens.length === 1 ? "token" : "tokens"}` +
       (answer.truncated ? ", cut" : "")));
-  line.lastChild.title = answer.truncated ? "The length limit came before the end." : "The end token counts as one.";
+  line.lastChild.title = answer.truncated ? "Cut at the length limit." : "The end token counts as one.";
   line.children[line.children.length - 2].title = "log π/π_base of the whole answer, nats";
   const chips = make("div", undefined, "rl-chips");
   chips.setAttribute("role", "group");
@@ -170,7 +170,7 @@ function legend(view) {
   scale.setAttribute("role", "img");
   scale.setAttribute("aria-label", `colours from ${format(-reach, 1)} to ${format(reach, 1)} nats`);
   line.append(make("span", `${format(-reach, 1)}`), scale, make("span", `+${format(reach, 1)} nats`),
-    make("small", "log π/π_base of each token: blue, likelier than under the base; orange, rarer"));
+    make("small", "log π/π_base of each token: blue: likelier than under the base; orange: less likely"));
   return line;
 }
 

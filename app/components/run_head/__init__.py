@@ -1,4 +1,4 @@
-"""What stands above the charts of a run: its status line, and the tiles with its numbers.
+"""The head above the charts of a run: its status line, and the tiles with its numbers.
 
 Both are written by the charts' own message and at the same moment, so that all of them are of one step.
 """

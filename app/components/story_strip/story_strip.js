@@ -48,7 +48,7 @@ function choose(strip, name) {
 
 // ---- the prompt ------------------------------------------------------------------------------------------------
 
-const GROUPS = { watched: "Watched for the whole run, not learnt from", batch: "This step's batch" };
+const GROUPS = { watched: "Watched for the whole run, not trained on", batch: "This step's batch" };
 
 function prompts(strip) {
   const { options, chosen, pinned, prompt } = strip.data;

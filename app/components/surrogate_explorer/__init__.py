@@ -1,4 +1,4 @@
-"""The surrogates as pictures that can be grabbed, and a small exact policy that climbs them.
+"""The surrogates as pictures that can be dragged, and a small exact policy that maximises them.
 
 Everything is computed in the browser, so nothing asks the server while a handle is dragged.
 """

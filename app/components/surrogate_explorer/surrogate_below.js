@@ -105,7 +105,7 @@ function drawLine(picture, gains, kls, found) {
 
 function stepTable(picture, parent) {
   const body = el("tbody"), node = el("table", { class: "rl-f-table rl-su-table" }, el("thead"), body), rows = new Map();
-  node.tHead.innerHTML = "<tr><th>Step from π_old</th><th>J after it</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
+  node.tHead.innerHTML = "<tr><th>Step from π_old</th><th>J after the step</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rowOf = (key) => {
     const [colour, dash] = lookOf(picture, key), cells = Array.from({ length: 5 }, () => el("td"));

@@ -53,7 +53,7 @@ function changes(picture) {
 }
 
 const INTRO = "π = softmax(θ) over three tokens writes two of them, without a memory of the first. Reward: the mean of the "
-  + "two tokens' r, plus w if they differ. All is summed exactly, nothing is sampled. Drag π_old and the rewards; ε, β, c and τ are those above.";
+  + "two tokens' r, plus w if they differ. All sums are exact; nothing is sampled. Drag π_old and the rewards; ε, β, c and τ are those above.";
 
 // What is explained: shading, dots and words are those of this one.
 const focusChoice = (picture) => choice(picture, { label: "Explain", options: picture.data.drawn

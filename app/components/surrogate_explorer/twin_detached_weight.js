@@ -6,5 +6,5 @@ SURROGATES.detached_weight = { name: "CISPO", note: "weight × A", colour: ["4",
   of: capped, slope: capped, dead: flat,
   dials: (picture) => ({ ratio_cap: { label: "CISPO ε_max", ...most(picture, "ratio_cap", 8) } }),
   words: (ratio, advantage, { ratio_cap: cap }) => (ratio > cap
-    ? `The weight is capped at ε_max = ${at3(cap)}, and the gradient lives: ${at3(cap * advantage)}.`
+    ? `The weight is capped at ε_max = ${at3(cap)}, and the gradient does not vanish: ${at3(cap * advantage)}.`
     : `The weight is ρ itself: the gradient is ρA = ${at3(ratio * advantage)}. From ε_max = ${at3(cap)} on it is capped, never 0.`) };

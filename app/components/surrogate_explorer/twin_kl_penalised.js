@@ -8,6 +8,6 @@ SURROGATES.kl_penalised = { name: "KL penalty", note: "L<sup>KLPEN</sup>", colou
   dials: (picture) => ({ beta: { label: "β of the KL penalty", ...most(picture, "beta", 3), step: 0.01 } }),
   words(ratio, advantage, { beta }) {
     const pull = ratio * advantage, price = beta * (ratio - 1), turn = beta / (beta - advantage);
-    const where = beta > advantage ? ` They cancel at ρ = β/(β − A) = ${at3(turn)}.` : " β is not above A: no ratio is too large for it.";
+    const where = beta > advantage ? ` They cancel at ρ = β/(β − A) = ${at3(turn)}.` : " β is not above A, so the gradient is positive at every ratio.";
     return `ρA pushes with ${signed(pull)}, the KL with ${signed(-price)}: together ${signed(pull - price)}.${where}`;
   } };

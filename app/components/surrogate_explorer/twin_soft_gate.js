@@ -14,5 +14,5 @@ SURROGATES.soft_gate = { name: "SAPO", note: "gate", colour: ["6", ""],
     gate_negative: { label: "SAPO τ, A < 0", low: 0.1, high: 10, log: true } }),
   words(ratio, advantage, knobs) {
     const share = through(ratio, advantage, knobs);
-    return `The gate 4σ(1 − σ) lets ${Math.round(100 * share)} % of ρA through: gradient ${at3(share * ratio * advantage)}. It closes smoothly, and never wholly.`;
+    return `The gate 4σ(1 − σ) lets ${Math.round(100 * share)} % of ρA through: gradient ${at3(share * ratio * advantage)}. It closes smoothly, but never completely.`;
   } };

@@ -1,4 +1,4 @@
-"""An evaluation as the player shows it: which picture its world has, its path, its rewards, how it ended. Pure."""
+"""The player's data of an evaluation: the picture of its world, its path, its rewards, how it ended. Pure."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _gradient(one: Token, knobs: Knobs) -> list[Line]:
         note = "the advantage is 0"
     elif slope == 0:
         stays = knobs.get("kl_placement") == "loss" and knobs.get("beta")
-        note = "cut off: the surrogate has no gradient here" + ("; that of the KL stays" if stays else "")
+        note = "clipped: the surrogate has no gradient here" + ("; the gradient of the KL remains" if stays else "")
     else:
         note = f"pushes its probability {'up' if slope > 0 else 'down'}"
     return [Line("Gradient", "∂S/∂log π", "", "", plain(slope), note, ("ratio", "advantage"), still=slope == 0)]

@@ -1,4 +1,4 @@
-"""What a step's samples hold, as cards in an order: groups with signal first, those without folded. Pure.
+"""Make sorted cards of a step's samples: groups with signal first, groups without signal folded. Pure.
 
 A card is a group of completions of one prompt, a preference pair, an example that SFT learns, or an answer that was
 only sampled. Each kind has its own ways to be sorted and filtered.

@@ -1,4 +1,4 @@
-"""What a completion's reward is compared with, and the arithmetic of its advantage. Pure.
+"""The baseline of a completion's reward, and the arithmetic of its advantage. Pure.
 
 A formula is shown only where it gives the advantage that was recorded: what it lacks, such as the rewards of the whole
 batch, is not in a file.
@@ -86,8 +86,8 @@ def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int,
 def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Value], advantage: float) -> list[Line]:
     """Those of a reward for each token: with a critic δ and the advantage from the returns it learns."""
     rewards, values, returns = (completion.get(key) for key in ("rewards", "values", "returns"))
-    found = [] if not rewards else [Line("Token reward", "r", "", "", plain(rewards[place]), "the completion's is at "
-                                         "its last token" if place + 1 < len(rewards) else "", ("reward",))]
+    found = [] if not rewards else [Line("Token reward", "r", "", "", plain(rewards[place]), "the completion's reward "
+        "is given at its last token" if place + 1 < len(rewards) else "", ("reward",))]
     whitened = "whitened over the batch's tokens" if knobs.get("whiten_advantages") else ""
     if not (values and rewards and returns):
         chosen = ADVANTAGE[str(knobs["advantage"])]
@@ -100,5 +100,5 @@ def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Val
                  f"{bracketed(value)}", plain(rewards[place] + gamma * ahead - value), "", ("value", "reward",
                                                                                             "knob_gamma")),
             Line("Advantage", "A", "Σ (γλ)ˡ δ = R̂ − V", less(returns[place], value), plain(returns[place] - value),
-                 "" if whitened else "as it is in the loss", (*TERMS, "target"), "advantage"),
+                 "" if whitened else "as used in the loss", (*TERMS, "target"), "advantage"),
             *([Line("", "Â", "", "", plain(advantage), whitened, TERMS)] if whitened else [])]

@@ -1,4 +1,4 @@
-"""A line of arithmetic: a quantity of a token, how it is computed, with the numbers in it, and what comes out. Pure."""
+"""A line of arithmetic: a quantity of a token, how it is computed, with its numbers, and the result. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the component gets: the cards with their orders, and the chosen completion token by token. Pure."""
+"""Build the data of the component: the cards with their orders, and the chosen completion token by token. Pure."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     parts = [] if reward is None else [f"reward {number(reward, 3)}" + (f" ({made})" if made else "")]
     parts += [] if against is None else [f"baseline {number(against, 3)}"]
     if completion.get("slope") and not arithmetic.has_met(completion):
-        parts.append("kept after the step, without what its updates met")
+        parts.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
-        parts.append("left out by the selection: nothing is learnt from it")
+        parts.append("left out by the selection, so nothing is learnt from it")
     if completion.get("old_logprobs") and completion.get("logprobs"):
         before, after = (sum(completion[key]) for key in ("old_logprobs", "logprobs"))
         parts.append(_moved(before, after))
@@ -73,12 +73,12 @@ def _moved(before: float, after: float) -> str:
     """What the updates of the step made of a completion's log-prob: as probabilities where they are large enough.
 
     >>> _moved(-1.0, -0.5), _moved(-20.0, -21.5)
-    ('probability 37 % → 61 % by the step', 'log-prob −20.0 → −21.5 nats by the step')
+    ('probability before → after the update: 37 % → 61 %', 'log-prob before → after the update: −20.0 → −21.5 nats')
     """
     if max(before, after) < SMALL:
-        return f"log-prob {number(before, 1)} → {number(after, 1)} nats by the step"
+        return f"log-prob before → after the update: {number(before, 1)} → {number(after, 1)} nats"
     first, last = (percent(exp(min(0.0, value))) for value in (before, after))
-    return f"probability {first} → {last} by the step"
+    return f"probability before → after the update: {first} → {last}"
 
 
 def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str) -> dict[str, Any]:

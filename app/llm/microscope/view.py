@@ -34,7 +34,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     samples = files.newest(run.id, "samples", step)
     if samples is None:
         st.caption(probes.off(feed, step) or (
-            "What the model writes appears here after the first steps." if active(run)
+            "Completions appear here after the first steps." if active(run)
             else "This run has no samples: it ended before the first ones, or a clean-up deleted them."))
         return
     if scored := samples.get("scored"):

@@ -17,7 +17,7 @@ function buildActionSpace(picture) {
   const knobs = FIRST_SHARPNESS.map((_, place) => knob(picture, handles, { label: `Sharpness at position ${place + 1}`, low: 0, high: SHARPEST,
     step: 0.1, class: "rl-s1", read: () => state.sharpness[place], text: () => state.sharpness[place].toFixed(2),
     write: (to) => { state.sharpness = state.sharpness.map((each, at) => (at === place ? to : each)); }, at: (event) => handles.at(event).y }));
-  const chart = plot(picture, picture.root, { title: "What the k likeliest tokens hold together", height: 250, right: 58 });
+  const chart = plot(picture, picture.root, { title: "Total probability of the k likeliest tokens", height: 250, right: 58 });
   const rows = numbers(picture);
   const found = table(picture.root, "By position", ["Position", ...FIRST_SHARPNESS.map((_, place) => String(place + 1))]);
   const sum = equation(picture, "The mass of the top 4 at position 1 with these numbers");
@@ -29,7 +29,7 @@ function buildActionSpace(picture) {
     line(handles, state.sharpness.map((each, place) => [place + 1, each]), { class: "rl-s1 rl-f-faint" });
     knobs.forEach((each, place) => each.show(handles.x(place + 1), handles.y(state.sharpness[place])));
     drawMass(chart, space.positions, positions);
-    rows.show([["Completions that could be written", powers(space.all), "", `${size.toLocaleString("en-US")} tokens, ${FIRST_SHARPNESS.length} positions`],
+    rows.show([["Possible completions", powers(space.all), "", `${size.toLocaleString("en-US")} tokens, ${FIRST_SHARPNESS.length} positions`],
       ["Effective number of completions", powers(space.completions), "", "exact: e to the sum of the entropies"]]);
     found.show([["Entropy, nats", ...space.positions.map(({ entropy }) => entropy.toFixed(2))],
       ["Tokens, effective", ...space.positions.map(({ effective }) => format(effective, effective < 100 ? 1 : 0))]]);

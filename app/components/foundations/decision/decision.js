@@ -68,8 +68,8 @@ function valuesOf(critic, value) {
 function creditRows(credit, all) {
   const advantages = credit.states.map((state, t) => all.action[state][credit.tokens[t]] - all.value[state]);
   const row = (words, values, title) => [[words, "", title], ...values.map((each) => format(each, 3))];
-  return [row("Reward r", credit.rewards, "what this token earns"), row("Bandit: R − b", credit.bandit, "the same for all tokens"),
-    row("MDP: Â", credit.steps, "what follows from this token on, compared with the critic"),
+  return [row("Reward r", credit.rewards, "the reward of this token"), row("Bandit: R − b", credit.bandit, "the same for all tokens"),
+    row("MDP: Â", credit.steps, "the rewards from this token on, compared with the critic"),
     row("Exact: Q(s, a) − V(s)", advantages, "the mean over all continuations, by enumeration")];
 }
 
@@ -104,9 +104,9 @@ function decisionWords({ kind, critic, lambda }, all) {
       + "a baseline of its own, so every token gets the same credit.";
   }
   const why = [kind === "process" && "a token gets no credit for rewards before it", critic === "exact" && "each token is compared with the value of its state",
-    lambda < 1 && "λ below 1 trusts the critic more than the reward that really came"].filter(Boolean).join("; ");
+    lambda < 1 && "λ below 1 relies on the critic more than on the actual reward"].filter(Boolean).join("; ");
   const mean = all.steps.bias < 1e-9 ? "Their means are equal, so both are unbiased" : `The MDP's mean misses ∇J by ${format(all.steps.bias, 3)}: `
-    + "the critic is wrong, and λ below 1 relies on it";
+    + "the critic is biased, and λ below 1 bootstraps from it";
   const share = all.steps.variance / all.bandit.variance;
   return `${value} The two differ for single completions: ${why}. ${mean}. Token by token has ${format(share, 2)} times the bandit's variance.`;
 }

@@ -54,6 +54,6 @@ function inWordsKl(p, q) {
   const there = kl(p, q), back = kl(q, p), lost = NAMES.filter((_, i) => p[i] > 0 && q[i] === 0);
   if (there === 0 && back === 0) return "P and Q are the same: both divergences are 0, and only then.";
   const now = `KL(P‖Q) is ${there === Infinity ? "infinite" : `${fixed(there, 3)} nats`}, KL(Q‖P) is ${back === Infinity ? "infinite" : `${fixed(back, 3)} nats`}: the order matters.`;
-  return there === Infinity ? `${now} P gives ${lost.join(" and ")}, where Q has no probability: the surprise under Q is infinite.`
+  return there === Infinity ? `${now} P gives ${lost.join(" and ")}, where Q has probability 0, so the surprise under Q is infinite.`
     : back === Infinity ? `${now} Q gives something that P never does.` : now;
 }

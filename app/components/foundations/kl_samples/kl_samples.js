@@ -4,8 +4,8 @@ const BEGIN = { p: [0.4, 0.25, 0.2, 0.1, 0.05], q: [0.15, 0.2, 0.25, 0.25, 0.15]
 const DRAWS = 10_000, QUICK = 1_000, BINS = 90, LEAST = 0.01;
 const ROWS = [["k1", "k1 = −log r"], ["k2", "k2 = ½ (log r)²"], ["k3", "k3 = r − 1 − log r"], ["upside_down", "k3 with π/π_ref: wrong"]];
 const COLOURS = { k1: "rl-f1", k2: "rl-f5", k3: "rl-f3", ratio_k3: "rl-f3", upside_down: "rl-f2" };
-const LOSSES = [["k1", "k1: none"], ["k2", "k2: that of KL(π‖π_ref)"], ["ratio_k3", "ρ·k3: that of KL(π‖π_ref)"],
-  ["k3", "k3: that of KL(π_ref‖π)"], ["upside_down", "k3 with π/π_ref: of neither"]];
+const LOSSES = [["k1", "k1: 0"], ["k2", "k2: gradient of KL(π‖π_ref)"], ["ratio_k3", "ρ·k3: gradient of KL(π‖π_ref)"],
+  ["k3", "k3: gradient of KL(π_ref‖π)"], ["upside_down", "k3 with π/π_ref: gradient of neither"]];
 
 function buildKlSamples(picture) {
   const state = { ...BEGIN, n: 16, seed: 1 };
@@ -44,7 +44,7 @@ function drawSpread(one, all, exact, draws, n) {
   const wide = (sign) => (each) => each.truth.mean + sign * 3.5 * each.truth.deviation;
   const low = Math.min(0, exact, ...all.map(wide(-1)).map((each, i) => Math.max(each, Math.min(0, ...all[i].values)))) - 0.01;
   const high = Math.max(exact, ...all.map(wide(1))) + 0.01;
-  one.call(`Estimates of KL(P‖Q), each the mean of ${n} samples: where they fall in ${draws.toLocaleString("en-US")} draws`);
+  one.call(`Estimates of KL(P‖Q), each the mean of ${n} samples: distribution of ${draws.toLocaleString("en-US")} estimates`);
   one.fit({ x: { label: "estimate, nats", low, high }, y: { label: "", low: 0, high: all.length, ticks: [] } });
   const step = (high - low) / BINS;
   all.forEach(({ name, words, values, here }, i) => {

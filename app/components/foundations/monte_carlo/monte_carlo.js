@@ -4,8 +4,8 @@ const MOST = 10_000, LEAST_N = 4;
 const REPEATS = 200, FEW = 30; // at rest, and while the hand moves
 const WORDS = {
   die: { label: "Die", what: "the mean of a fair die", unit: "pips", digits: 3 },
-  darts: { label: "π by darts", what: "4 for each dart that lands in the quarter circle, 0 else; the mean is π", unit: "", digits: 3 },
-  rare: { label: "Rare event", what: "1 with probability 0.001, 0 else: the mean is that probability", unit: "", digits: 5 },
+  darts: { label: "π by darts", what: "4 for each dart that lands in the quarter circle, otherwise 0; the mean is π", unit: "", digits: 3 },
+  rare: { label: "Rare event", what: "1 with probability 0.001, otherwise 0: the mean is that probability", unit: "", digits: 5 },
   heavy: { label: "Heavy tail", what: "a payoff with a mean of 3 whose variance is infinite", unit: "", digits: 3 },
 };
 
@@ -59,7 +59,7 @@ function drawMean(one, run, { truth, view }, words) {
 function drawErrors(one, found, slope, { deviation }, repeats, unit) {
   const there = found.filter(([, error]) => error > 0), finite = deviation !== Infinity;
   const all = [...there.map(([, error]) => error), ...(finite ? [deviation, deviation / Math.sqrt(MOST)] : [])];
-  one.call(`Typical error of the mean (root mean square, estimate from ${repeats} repeats) by n; both axes by factors of ten`);
+  one.call(`Typical error of the mean (root mean square, estimate from ${repeats} repeats) by n; log–log axes`);
   one.fit({ x: { label: "samples n", low: 1, high: MOST, log: true }, y: { label: unit ? `error, ${unit}` : "error", low: Math.min(...all) / 1.6, high: Math.max(...all) * 1.6, log: true } });
   if (finite) {
     line(one, [[1, deviation], [MOST, deviation / Math.sqrt(MOST)]], { class: "rl-f-truth" });
@@ -82,7 +82,7 @@ function inWordsMean({ n, problem }, [, mean, half], { truth, deviation }, words
   const off = Math.abs(mean - truth), inside = off <= half ? "holds" : "misses";
   const now = `With ${n.toLocaleString("en-US")} samples the mean is ${fixed(mean, words.digits)}, off by ${fixed(off, words.digits)}; its interval ${inside} the truth.`;
   if (deviation === Infinity) return `${now} The variance is infinite: now and then one sample moves the whole mean, the error does not follow 1/√n (fitted slope ${fixed(slope.slope, 2)}), and the interval cannot be trusted.`;
-  const trust = problem === "rare" && share < 0.9 ? " Until the event has come several times, the interval cannot be trusted: without one it has no width." : "";
+  const trust = problem === "rare" && share < 0.9 ? " Until the event has occurred several times, the interval cannot be trusted; without any event it has no width." : "";
   return `${now} Over the repeats the error falls with slope ${fixed(slope.slope, 2)}, an estimate of −1/2: four times the samples halve it.${trust}`;
 }
 

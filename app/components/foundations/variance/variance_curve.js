@@ -109,6 +109,6 @@ function curveWords({ ratios, mean }, chosen) {
   if (chosen === "control") return `Subtracting c·(u − ½), whose mean is 0, leaves ${said("control")} of the variance with the `
     + "best c: only what is not a straight line remains. c is fitted on the same samples: where they are few, that adds noise and a small bias.";
   return `Each u is used together with its mirror 1 − u: ${said("antithetic")} of the variance at as many evaluations. `
-    + (ratios.antithetic > 1 ? "On a curve that is nearly symmetric the mirror tells nothing new, and it gets worse."
+    + (ratios.antithetic > 1 ? "On a nearly symmetric curve the mirrored sample adds no information, and the variance rises."
       : "Where one is too high the other is too low.");
 }

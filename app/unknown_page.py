@@ -1,4 +1,4 @@
-"""An address that no page has: it gets one, hidden from the navigation, that says so and leads on.
+"""Give an unknown address a page, hidden from the navigation, that says so and links to the others.
 
 Streamlit alone would show Home, below a dialog that names neither the address nor a way.
 """
@@ -56,7 +56,7 @@ def _show(name: str, known: Sequence[Page]) -> None:
     home = next(page for page in known if not page.url_path)
     st.header("No such page", anchor=False)
     st.markdown(f"This lab has no page called “{shown}”. " + (
-        f"Did you mean **{near.title}**?" if near else "These are the ones that it has:"))
+        f"Did you mean **{near.title}**?" if near else "The pages of this lab:"))
     with st.container(horizontal=True, gap="small"):
         for page in dict.fromkeys([near, home]) if near else known:
             st.page_link(page, label="Home" if page is home else page.title, icon=":material/arrow_forward:",

@@ -8,7 +8,7 @@ from collections import Counter
 import streamlit as st
 
 from app import link, session
-from app.compare.launch import about
+from app.compare.launch import duration_line
 from app.compare.place import Place as ComparePlace
 from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
@@ -83,7 +83,7 @@ def _start(study: Study, runs: Runs) -> None:
         if todo and not runs.active and not read_only():
             st.button(label, icon=":material/play_arrow:", key="study:start", on_click=_launch, args=(todo,),
                       type="primary" if "seeds" not in label else "secondary")
-            said = about.about(todo, max_runs())
+            said = duration_line.about(todo, max_runs())
             then = " Then the policies are trained on their scores." if first else ""
             kept = recorded.read().get(study.key)
             whole = f" All of it took {duration(kept.seconds)} on the recorded machine." if kept else ""
@@ -151,8 +151,8 @@ def _result(study: Study, runs: Runs) -> None:
                      "training</span>")
     failed = [row for row in runs.all if row.state in RESUMABLE]
     if not own:
-        why = (f"{len(failed)} runs did not finish: run the missing ones again." if failed and not runs.active else
-               "Your own result comes here when all runs are finished.")
+        why = (f"{len(failed)} runs did not finish. Run the missing ones again." if failed and not runs.active else
+               "Your own result appears here when all runs have finished.")
         lines.append(f'<span style="opacity:.75">{why}</span>')
     st.html("".join(f'<div class="rl-status">{line}</div>' for line in lines))
     st.html(picture.findings(study, own, kept))
@@ -165,12 +165,12 @@ def _result(study: Study, runs: Runs) -> None:
 def rule(study: Study) -> str:
     """How the verdict comes about, in words."""
     many = len(study.deciding)
-    level = (f"Those of the {many} deciding contrasts hold together with 95 %" if many > 1 else
-             "That of the deciding one holds with 95 %")
-    return (f"Intervals are Welch's, over the seeds. {level}. A contrast agrees where its whole interval lies in "
-            "the shaded region and disagrees where none of it does; else, and with fewer than "
-            f"{FEWEST} seeds, there is no verdict at this scale. The claim agrees where all deciding contrasts do, and "
-            "disagrees where one does.")
+    level = (f"The intervals of the {many} deciding contrasts hold jointly with 95 % confidence" if many > 1 else
+             "The interval of the deciding contrast holds with 95 % confidence")
+    return (f"Intervals are Welch's, over the seeds. {level}. A contrast agrees if its whole interval lies in the "
+            f"shaded region and disagrees if none of it does; otherwise, or with fewer than "
+            f"{FEWEST} seeds, there is no verdict at this scale. The claim agrees if all deciding contrasts agree, "
+            f"and disagrees if one disagrees.")
 
 
 def _own(study: Study, runs: Runs) -> Result | None:

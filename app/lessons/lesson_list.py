@@ -14,8 +14,8 @@ from labcore.analysis.lessons.folders import VARIABLE
 from labcore.analysis.lessons.lesson import Lesson
 from labcore.analysis.lessons.progress import Attempt
 
-INTRO = ("Each lesson tests a claim. Predict what will happen, then run it here: the verdict is computed from the "
-         "numbers of your own runs, with its uncertainty.")
+INTRO = ("Each lesson tests a claim. Predict the result, then run it. The verdict is computed from your own runs, "
+         "with its uncertainty.")
 COLUMNS = 3
 
 
@@ -28,7 +28,7 @@ def show(lessons: Sequence[Lesson], attempts: Mapping[str, Sequence[Attempt]]) -
         for column, lesson in zip(st.columns(COLUMNS), lessons[start:start + COLUMNS], strict=False):
             with column.container(border=True, height="stretch", gap="xsmall"):
                 _card(lesson, attempts.get(lesson.name, ()))
-    st.caption(f"Lessons of your own are text files in the folder that {VARIABLE} names: docs/lessons.md says how.")
+    st.caption(f"Your own lessons are text files in the folder {VARIABLE}; see docs/lessons.md.")
 
 
 def _card(lesson: Lesson, attempts: Sequence[Attempt]) -> None:

@@ -70,13 +70,13 @@ def _claim(lesson: Lesson, predicted: bool) -> None:
     if predicted:
         st.markdown(f"**The claim.** {lesson.claim}")
     st.caption(f"Source: {literal(lesson.source)} · {lesson.minutes} minutes")
-    with st.expander(f"What is run: {words.size(lesson)}"):
+    with st.expander(f"Runs: {words.size(lesson)}"):
         for setup in lesson.setups:
             spec = setup.spec
             setting = f"{spec.row.label} {spec.task} {apart(spec)}".rstrip()
             st.markdown(f"**{literal(setup.label)}**: {literal(setting)}, {spec.steps:,} steps")
         if predicted:
-            st.markdown("What is checked, for each seed and then over all of them:")
+            st.markdown("Checks, for each seed and then over all seeds:")
             st.markdown("\n".join(f"- {literal(sentence)}" for sentence in words.sentences(lesson)))
 
 
@@ -120,8 +120,8 @@ def _ask(lesson: Lesson) -> None:
     st.button("Lock my prediction and run", type="primary" if ready else "secondary", icon=":material/play_arrow:",
               key="lesson:run", disabled=not ready or read_only(), on_click=_try,
               args=(_predict, lesson, choice, curve),
-              help="The answer cannot be changed after this. The runs start at once.")
-    st.caption(words.size(lesson) + ". They are kept, and the page Runs has them.")
+              help="You cannot change the answer afterwards. The runs start at once.")
+    st.caption(words.size(lesson) + ". The page Runs keeps them.")
 
 
 def _predict(lesson: Lesson, choice: int | None, curve: curves.Curve) -> None:
@@ -143,8 +143,8 @@ def _try(do: Callable[..., Any], *args: Any) -> None:
 
 def _before(lesson: Lesson) -> None:
     with st.container(border=True):
-        st.markdown(":material/lock: The curves and the verdict come here, after your prediction.")
-        st.caption("A guess is enough. What you expected and what happened stay side by side.")
+        st.markdown(":material/lock: Curves and verdict appear here after your prediction.")
+        st.caption("A guess is enough. Your prediction stays beside the result.")
 
 
 # ---- the runs and the verdict ----------------------------------------------------------------------------------
@@ -204,11 +204,11 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
         _again(lesson)
         return
     if verdict is None:
-        st.warning("Some runs of this lesson were deleted, so no seed has all of its runs and there is no verdict. The "
-                   "page Runs restores deleted runs for a week.", icon=":material/error:")
+        st.warning("Some runs of this lesson were deleted, so no seed has all of its runs and there is no verdict. "
+                   "The page Runs can restore deleted runs for a week.", icon=":material/error:")
         _again(lesson)
         return
-    right = words.came_true(lesson, verdict, attempt)
+    right = words.prediction_correct(lesson, verdict, attempt)
     if not read_only() and (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
         progress.settle(lesson.name, verdict.says, right, verdict.seeds)
     st.html(words.headline(verdict, found))
@@ -223,19 +223,18 @@ def _more(lesson: Lesson, verdict: Verdict, found: Course) -> None:
             st.button("One more seed", icon=":material/add:", key="lesson:seed", disabled=read_only(),
                       on_click=_try, args=(_seed, found),
                       type="primary" if verdict.says == "close" else "secondary",
-                      help="Every run of this lesson once more with another seed; then the verdict is computed anew.")
+                      help="Repeats every run of this lesson with another seed, then computes the verdict again.")
         _again(lesson)
         with st.popover("Each seed"):
             st.html(words.seeds(verdict, found))
-            st.caption("The margin of a comparison is its left side less its right side, for each seed; of two "
-                       "logarithms it is a factor. The interval is Student's for its mean over the seeds. The check "
-                       "itself:")
+            st.caption("Margin: left side minus right side, for each seed; between two logarithms, a factor. "
+                       "Interval: Student's t for the mean over seeds. The check:")
             st.code(lesson.check.text, language=None, wrap_lines=True)
 
 
 def _again(lesson: Lesson) -> None:
-    st.button("Do it again", icon=":material/restart_alt:", key="lesson:anew", disabled=read_only(),
-              on_click=_try, args=(_anew, lesson), help="A new prediction and new runs. What you did before is kept.")
+    st.button("Repeat this lesson", icon=":material/restart_alt:", key="lesson:anew", disabled=read_only(),
+              on_click=_try, args=(_anew, lesson), help="A new prediction and new runs. The earlier attempt is kept.")
 
 
 def _anew(lesson: Lesson) -> None:

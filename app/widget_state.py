@@ -1,4 +1,4 @@
-"""A widget that shows a value which is kept elsewhere, and hears of the user's changes only.
+"""A widget that shows a value stored elsewhere and reports only the user's changes.
 
 The value goes in as the widget's own default, never through the session state: on a busy machine the browser may
 mount a widget late, when the one message that would set it has been overtaken; it would then show, and send back as
@@ -16,7 +16,7 @@ KEPT = "held"  # one key for all: most widgets of Streamlit walk over every key 
 
 
 @dataclass
-class Held:
+class WidgetState:
     """What a widget shows. Where the value was changed by something else, its next generation starts from it.
 
     `of` is what it chooses from; with other options it is another widget too.
@@ -42,10 +42,10 @@ class Held:
         self.generation += 1
 
 
-def held(name: str, value: Any, of: Any = None) -> Held:
+def widget_state(name: str, value: Any, of: Any = None) -> WidgetState:
     """The widget called `name`, to be given `value` as its default and `key` as its key."""
-    kept: dict[str, Held] = st.session_state.setdefault(KEPT, {})
-    found = kept.setdefault(name, Held(name, value, of))
+    kept: dict[str, WidgetState] = st.session_state.setdefault(KEPT, {})
+    found = kept.setdefault(name, WidgetState(name, value, of))
     if (found.value, found.of) != (value, of):
         found.value, found.of = value, of
         found.generation += 1

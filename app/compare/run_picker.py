@@ -1,4 +1,4 @@
-"""Which runs are compared: a box to search, add and remove them, or a sweep's runs with how far they are."""
+"""Choose the runs to compare: a box to search, add and remove them, or a sweep with its progress."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.compare.controls import moved
 from app.compare.data import Source, name_of
 from app.compare.place import Place, change, go
 from app.compare.sweep import buttons
-from app.held import held
 from app.lab import lab
 from app.status import STATES, duration
 from app.status import name_of as state_of
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.time_left import Progress, progress
 from labcore.runs import sweep
 from labcore.runs.imports import imported
@@ -42,18 +42,18 @@ def _box(sources: Sequence[Source]) -> None:
     words |= {each.id: imported.title(each.id, each.label) for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
     words |= {source.id: title(source) for source in sources if isinstance(source, RunRow)}
-    shown = held("compare:runs", present, tuple(words.items()))
+    shown = widget_state("compare:runs", present, tuple(words.items()))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         st.multiselect("Runs", list(words), shown.value, format_func=words.__getitem__, key=shown.key, width="stretch",
                        label_visibility="collapsed", on_change=moved("runs", shown, tuple),
                        placeholder="Add runs: search by algorithm, task, knob, seed or state")
         if above := parents_of(sources):
             st.button(f"Add the parent{'s' if len(above) > 1 else ''}", icon=":material/account_tree:", key="parents",
-                      help="The runs that these were forked from, to see them as one tree",
+                      help="Add the runs that these were forked from, to show one tree",
                       on_click=lambda: change(runs=(*above, *present)))
         if more := other_seeds(sources, offered):
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
-                      key="other_seeds", help="Runs of the same settings with other seeds",
+                      key="other_seeds", help="Add the runs with the same settings and other seeds",
                       on_click=lambda: change(runs=(*present, *more)))
 
 
@@ -99,7 +99,8 @@ def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
             st.html(sweep_words(place.sweep, runs, early is not None), width="stretch")
             buttons.buttons(place.sweep, runs)
         if runs and not large:
-            st.button("As single runs", icon=":material/checklist:", help="Take these runs into the box, to add others",
+            st.button("As single runs", icon=":material/checklist:",
+                      help="Put these runs into the box, so that you can add others",
                       on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
     if runs and early:
@@ -128,6 +129,6 @@ def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False
 def _bar(far: Progress) -> str:
     left = "" if far.left is None else (f" · {'at most' if far.at_most else 'about'} {duration(far.left)} left, "
                                         f"estimated {far.basis}")
-    spared = f", {far.spared:,} spared by early stopping" if far.spared else ""
+    spared = f", {far.spared:,} saved by early stopping" if far.spared else ""
     return (f'<div class="rl-bar"><i style="width:{far.share:.1%};background:#009E73"></i></div>'
             f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{spared}{left}</div>')

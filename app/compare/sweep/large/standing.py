@@ -1,4 +1,4 @@
-"""How a large sweep stands, in words: `labcore.analysis.compare.ranking` says who is ahead."""
+"""Describe the state of a large sweep in words; `labcore.analysis.compare.ranking` ranks its settings."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def headline(now: Standing) -> str:
     """Who is ahead, and how sure that is, as HTML."""
     metric, whole = now.metric, [setting for setting in now.ranked if setting.whole]
     if not metric.better:
-        return f"Neither more nor less {html.escape(metric.inline)} is better: nothing is ranked by it."
+        return f"No direction of {html.escape(metric.inline)} is better, so settings are not ranked."
     if not whole:
         return html.escape(_best_run(now))
     best = whole[0]
     assert best.mean
-    so_far = f"So far, of the {len(whole):,} settings that are done, " if now.active else "Of " + (
+    so_far = f"So far, of the {len(whole):,} finished settings, " if now.active else "Of " + (
         f"{len(whole):,} settings " if len(whole) == len(now.ranked) else
-        f"the {len(whole):,} of {len(now.ranked):,} settings of which all runs finished, ")
-    said = (f"{so_far}the best: {name(now, best)} ({number(best.mean.mean, metric.digits)}, "
+        f"the {len(whole):,} of {len(now.ranked):,} settings whose runs all finished, ")
+    said = (f"{so_far}the best is {name(now, best)} ({number(best.mean.mean, metric.digits)}, "
             f"{_seeds(best.mean.count)}).")
     return html.escape(f"{said} {_against(now, whole)}".strip())
 
@@ -97,10 +97,10 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
         return ""
     first, second = (np.array([setting.results[run.id] for run in setting.runs]) for setting in whole[:2])
     if min(first.size, second.size) < FEWEST:
-        return "One or two seeds are no evidence."
-    lead = ("It is ahead of the next" if statistics.comparison(first, second, now.metric.better).verdict == "A" else
+        return "One or two seeds are not enough to rank them."
+    lead = ("It is better than the next" if statistics.comparison(first, second, now.metric.better).verdict == "A" else
             "Seeds alone can explain its lead over the next")
-    return f"{lead}, {name(now, whole[1])}; the best of many settings owes part of its lead to luck."
+    return f"{lead} setting, {name(now, whole[1])}. With many settings, part of the best one's lead is chance."
 
 
 def _seeds(count: int) -> str:
@@ -118,5 +118,5 @@ def shown(now: Standing, setting: Setting) -> str:
     return f"{number(setting.mean.mean, now.metric.digits)}<small>of the {many} that finished</small>"
 
 
-MEASURED = (f"The number of a run is the mean of the rows in its last {LAST} steps, that of a setting the mean over "
-            "its seeds with its 95 % interval.")
+MEASURED = (f"Value per run: mean of its last {LAST} steps. Value per setting: mean over its seeds with its 95 % "
+            f"interval.")

@@ -1,4 +1,4 @@
-"""The early stopping of a sweep, as it is chosen in the form."""
+"""The form's controls for the early stopping of a sweep."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from app import typed
-from app.held import held
+from app import number_boxes
 from app.plan import Plan
+from app.widget_state import widget_state
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import halving
@@ -21,14 +21,15 @@ WAYS = {False: "None", True: "Successive halving"}
 
 def choose(plan: Plan) -> None:
     """None, or successive halving with its metric, its first step and the share that continues."""
-    shown = held(f"{plan.scope}:early", plan.fields["early"] is not None)
+    shown = widget_state(f"{plan.scope}:early", plan.fields["early"] is not None)
 
     def changed() -> None:
         plan.fields["early"] = vars(_usual(plan)) if shown.taken() else None
 
     st.segmented_control("Early stopping", list(WAYS), format_func=WAYS.__getitem__, default=shown.value, required=True,
-                         key=shown.key, on_change=changed, help="Stop the worse runs early, so that the better ones "
-                         "come to their end sooner. Optuna decides; what was stopped keeps a checkpoint.")
+                         key=shown.key, on_change=changed,
+                         help="Stop worse runs early, so that the better ones finish sooner. Optuna decides. A stopped "
+                              "run keeps a checkpoint.")
     if plan.fields["early"] is not None:
         _details(plan, plan.fields["early"])
 
@@ -52,12 +53,14 @@ def _details(plan: Plan, fields: dict[str, Any]) -> None:
         offered = []
     offered = offered if fields["metric"] in offered else [*offered, fields["metric"]]
     metric, first, share = st.columns([1.6, 1, 1], gap="small")
-    by = held(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
-    metric.selectbox("Judged by", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
+    by = widget_state(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
+    metric.selectbox("Metric", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
                      key=by.key, on_change=lambda: fields.update(metric=by.taken()))
     for column, field, title, bounds, help in (
-            (first, "min_steps", "Not before step", WHOLE["steps"], "A run is first judged after as many steps, then "
-             "at as many times the reduction factor, and so on."),
-            (share, "factor", "Reduction factor", FACTORS, "3: at each judgement a run continues only if it is among "
-             "the best third of the runs that have reached that step by then.")):
-        typed.number(plan.scope, field, title, fields[field], bounds, partial(fields.__setitem__, field), column, help)
+            (first, "min_steps", "Earliest step", WHOLE["steps"],
+             "A run is first judged after this many steps, then at this many times the reduction factor, and so on."),
+            (share, "factor", "Reduction factor", FACTORS,
+             "3: at each judgement a run continues only if it is among the best third of the runs that have reached "
+             "that step.")):
+        number_boxes.number(plan.scope, field, title, fields[field], bounds, partial(fields.__setitem__, field), column,
+                            help)

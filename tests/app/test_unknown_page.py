@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import streamlit as st
 
-from app import astray
+from app import unknown_page
 
 PAGES = [SimpleNamespace(url_path=name) for name in ("", "maze", "llm", "compare", "runs")]
 
@@ -14,7 +14,7 @@ PAGES = [SimpleNamespace(url_path=name) for name in ("", "maze", "llm", "compare
     ("rums", "runs", False), ("Runs", "runs", True), ("LLM", "llm", True), ("llm-lab", "llm", False),
     ("home", "", True), ("no-such-page", None, False), ("<b>", None, False)])
 def test_the_page_that_was_meant(name, meant, sure):
-    page, known = astray.nearest(name, PAGES)
+    page, known = unknown_page.nearest(name, PAGES)
     assert (page and page.url_path, known) == (meant, sure)
 
 
@@ -24,5 +24,5 @@ def test_the_page_that_was_meant(name, meant, sure):
 def test_only_an_address_that_no_page_has_gets_one(monkeypatch, address, paths):
     monkeypatch.setattr(type(st.context), "url", address)
     monkeypatch.setattr(st, "Page", lambda show, **more: SimpleNamespace(**more))
-    found = astray.pages(PAGES)
+    found = unknown_page.pages(PAGES)
     assert [page.url_path for page in found] == paths and all(page.visibility == "hidden" for page in found)

@@ -12,8 +12,8 @@ from app.compare import data
 from app.compare.curves import sent, version
 from app.compare.lines import Lines, Look, lines_of
 from app.compare.place import Place
-from app.compare.sweep.at_size import figures
-from app.compare.sweep.at_size.standing import head, name
+from app.compare.sweep.large import figures
+from app.compare.sweep.large.standing import head, name
 from app.components.figure_chart import figure_chart
 from labcore.analysis.compare.ranking import Setting, Standing
 from labcore.analysis.compare.table import Group
@@ -26,8 +26,8 @@ def show(place: Place, now: Standing, kind: str) -> None:
     chosen = now.extremes()
     if not chosen:
         if now.metric.better and now.active:
-            st.caption("The curves of the best, the median and the worst setting are drawn as soon as all runs of a "
-                       "setting have ended.")
+            st.caption("The curves of the best, the median and the worst setting appear once all runs of a setting "
+                       "have ended.")
         return
     look = Look(now.metric.key, "step", place.smooth, False, POINTS, False)
     rows = [[run for run in setting.runs if run.state == "finished"] or [run for run in setting.runs if run.step]
@@ -59,11 +59,11 @@ def _words(now: Standing, several: Sequence[Setting]) -> str:
     if several:
         words = "Mean over seeds" + (" with its 95 % bootstrap band" if any(each.whole for each in several) else "")
         if not all(each.whole for each in several):
-            words += ("; no band" if words.endswith("seeds") else "; without a band") + " where not all runs finished"
+            words += ("; no band" if words.endswith("seeds") else "; without a band") + " where a run did not finish"
     count = len(now.ended)
     if count == len(now.ranked) or not all(setting.over for setting in now.ended):
         return words
-    return f"{words}. Of the {count:,} settings whose runs have all ended"
+    return f"{words}. Based on the {count:,} settings whose runs have all ended"
 
 
 def _short_of(setting: Setting) -> str:

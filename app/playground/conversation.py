@@ -7,10 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from app.held import held
 from app.playground.models import LETTERS
 from app.playground.place import Place, go, now
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Problem, Turn, Turns
 
@@ -33,7 +33,7 @@ def asked(place: Place, turns: Turns) -> dict[str, Any]:
 def show(place: Place, spec: RunSpec, turns: Turns) -> None:
     """The system prompt, the turns so far, and the way back to an empty conversation."""
     own = next((turn.content for turn in turns if turn.role == "system"), str(spec.knobs.get("system_prompt", "")))
-    typed = held("playground:system", own if place.system is None else place.system)
+    typed = widget_state("playground:system", own if place.system is None else place.system)
     st.text_input("System prompt", typed.value, key=typed.key, placeholder="the template's default",
                   on_change=lambda: go(system=typed.taken()))
     said = [turn for turn in turns if turn.role != "system"]

@@ -1,4 +1,4 @@
-"""How long the runs that are to be started will take, in words, and measured where nothing is known yet."""
+"""Estimate in words how long the planned runs will take; measure this machine if no earlier run is known."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EARLIER = 200  # runs that an estimate looks at
 
 def about(specs: list[RunSpec], places: int) -> str:
     """How many go at once, and how long all of them will take."""
-    said = f"{places} at a time, the others wait in a queue. " if len(specs) > places else ""
+    said = f"{places} runs at a time; the others wait in a queue. " if len(specs) > places else ""
     known = time_left.earlier(lab().store.runs("finished", limit=EARLIER))
     unknown = [spec for spec in time_left.unknown(specs, known) if _quick(spec)]
     measured = _measured([*unknown, *time_left.bases(specs)]) if unknown else {}
     if measured is None:
         return f"{said}Measuring this machine's speed …"
     found = time_left.estimate(specs, known, measured, places)
-    least = f": at most {duration(found.before)}" if found.before else ""
-    before = f" The base model's SFT comes first{least}." if time_left.bases(specs) else ""
+    least = f", which takes at most {duration(found.before)}" if found.before else ""
+    before = f" SFT of the base model runs first{least}." if time_left.bases(specs) else ""
     if found.unknown:
         short = f"More than {duration(found.seconds)}: no" if len(found.unknown) < len({*map(_label, specs)}) else "No"
         return f"{said}{short} earlier {', '.join(found.unknown)} run to estimate from.{before}"

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from app.compare.data import reader
-from app.compare.sweep.at_size import figures
-from app.compare.sweep.at_size.standing import ends, headline, standing
-from app.compare.sweep.at_size.table import table as table_html
+from app.compare.sweep.large import figures
+from app.compare.sweep.large.standing import ends, headline, standing
+from app.compare.sweep.large.table import table as table_html
 from benchmarks.sweep_at_size import StandIn
 from labcore.analysis.compare.ranking import Axis
 from labcore.catalog.metrics import METRICS
@@ -96,13 +96,13 @@ def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, l
 
 def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, done_sweep):
     test = page("compare", sweep=done_sweep)
-    assert "Of 9 settings the best: β 0.05 · η 0.001 (" in (said := told(test)) and ", 8 seeds)." in said
+    assert "Of 9 settings the best is β 0.05 · η 0.001 (" in (said := told(test)) and ", 8 seeds)." in said
     assert set(drawn(test)) == {"Reward by knob", "Reward by Learning rate η and KL coefficient β",
                                 "Reward: the best, the median and the worst setting"}
     first, second = drawn(test)["Reward by knob"]["layout"]["annotations"]
-    shares = [int(re.search(r"(\d+)% of the variance", each["text"])[1]) for each in (first, second)]
+    shares = [int(re.search(r"(\d+) % of the variance", each["text"])[1]) for each in (first, second)]
     assert "Learning rate" in first["text"] and shares[0] > shares[1]
-    assert "Shares are estimates (ω²); the variance between seeds of one setting is" in said
+    assert "Shares are estimates (ω²); seeds of one setting make" in said
     [heat] = drawn(test)["Reward by Learning rate η and KL coefficient β"]["data"]
     assert max(value for line in heat["z"] for value in line) == heat["z"][1][1]
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
@@ -116,8 +116,8 @@ def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, done_sweep):
 
 def test_one_seed_has_no_band_and_is_no_evidence(page, lab):
     test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(70)]}, seeds=1))
-    assert "One or two seeds are no evidence" in (said := told(test)) and "bootstrap" not in said
-    assert "between seeds" not in said and "[" not in table(test)[0][1]
+    assert "not enough to rank" in (said := told(test)) and "bootstrap" not in said
+    assert "seeds of one setting" not in said and "[" not in table(test)[0][1]
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
     assert not [each for each in curves if each.get("fill")]
     assert "Together" not in said, "there is one knob"
@@ -140,7 +140,7 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     said = told(test)
     assert "40 stopped early" in said and "32 finished" in said
     assert "The best of the 32 runs that finished: β 0" in said and " runs of its setting finished." in said
-    assert "A setting has a rank once all of its runs finished" in said
+    assert "A setting is ranked once all of its runs have finished" in said
     rows = table(test)
     assert {row[0] for row in rows} == {"–"} and "of the 4 that finished" in rows[0][1] and "[" not in rows[0][1]
     assert "stopped early" in rows[0][4]
@@ -161,7 +161,7 @@ def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page
     whole = {each["name"] for each in curves if each.get("fill")}
     named = [each["name"] for each in curves if each.get("showlegend")]
     assert whole and whole == {each for each in named if "finished)" not in each} and len(whole) < 3
-    assert "without a band where not all runs finished" in told(test)
+    assert "without a band where a run did not finish" in told(test)
 
 
 def test_while_it_goes_the_worst_is_none_that_has_just_started(page, lab):
@@ -181,7 +181,7 @@ def test_while_it_goes_the_worst_is_none_that_has_just_started(page, lab):
     curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
     assert [each["name"] for each in curves if each.get("showlegend")] == ["Best: β 0.05 · η 0.001",
                                                                            "Worst: β 0 · η 0.001"]
-    assert "Of the 2 settings whose runs have all ended" in told(test)
+    assert "the 2 settings whose runs have all ended" in told(test)
 
 
 def test_before_a_setting_is_done_no_curve_is_called_the_best(page, lab):
@@ -191,7 +191,7 @@ def test_before_a_setting_is_done_no_curve_is_called_the_best(page, lab):
     lab.store.set_state(run.id, "running")
     lab.store.append(run.id, Record(1, 1, {"reward": 0.5}), 1.0)
     test = page("compare", sweep=sweep_id)
-    assert not drawn(test) and any("as soon as all runs of a setting have ended" in each.value for each in test.caption)
+    assert not drawn(test) and any("once all runs of a setting have ended" in each.value for each in test.caption)
 
 
 def test_the_command_names_the_winner_of_the_page(page, lab, capsys):
@@ -211,7 +211,7 @@ def test_the_command_names_the_winner_of_the_page(page, lab, capsys):
             lab.store.log(run.id, "knob", {"knob": "beta", "from": 0.1, "to": 0.2, "update": 2, "between": 1,
                                            "text": "β"}, 3)
         lab.store.set_state(run.id, "finished")
-    assert "the best: β 0.2 (" in told(page("compare", sweep=sweep_id))
+    assert "the best is β 0.2 (" in told(page("compare", sweep=sweep_id))
     assert main(["sweeps", sweep_id]) == 0
     lines = capsys.readouterr().out.splitlines()
     first = next(line for line in lines if line.lstrip().startswith("1 "))
@@ -231,12 +231,12 @@ def test_while_it_goes_it_says_so(page, lab):
 def test_empty_and_failed_sweeps_are_said_in_words(page, lab):
     sweep_id = queued(lab)
     test = page("compare", sweep=sweep_id)
-    assert any("Nothing to show yet" in each.value for each in test.info) and not drawn(test)
+    assert any("Nothing to show before" in each.value for each in test.info) and not drawn(test)
     for run in lab.store.sweep_runs(sweep_id):
         lab.store.claim(run.id)
         lab.store.set_state(run.id, "failed", "The model cannot be read: check the path.")
     ran(test)
-    assert any("None of these runs made a step. 72 of them say: The model cannot be read" in each.value
+    assert any("None of these runs made a step. 72 of them report: The model cannot be read" in each.value
                for each in test.info)
     assert "72 failed" in told(test)
 
@@ -245,10 +245,10 @@ def test_a_metric_that_nobody_logged_and_one_without_a_better(page, done_sweep):
     test = page("compare", sweep=done_sweep, metric="reward/gold")
     assert any("No run has logged gold reward" in each.value for each in test.info)
     test = page("compare", sweep=done_sweep, metric="entropy")
-    assert "nothing is ranked by it" in (said := told(test)) and {row[0] for row in table(test)} == {"–"}
-    assert "each with its runs, the highest first" in said and "the best first" not in said
+    assert "settings are not ranked" in (said := told(test)) and {row[0] for row in table(test)} == {"–"}
+    assert "one row per setting, highest first" in said and "the best first" not in said
     [box] = [each for each in test.selectbox if each.label == "Metric"]
-    assert box.help == "What is shown of the runs"
+    assert box.help == "Metric shown for the runs"
     assert any(each.label == "Curves of the first 8" for each in test.button)
 
 
@@ -281,9 +281,9 @@ def test_a_lead_that_a_few_seeds_make_is_put_down_to_luck(lab):
         return headline(replace(now, values=dict(zip(runs, chain(*values), strict=True))))
 
     rest = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
-    assert "Seeds alone can explain its lead over the next, " in said([0.0] * 6 + [100.0], rest)
-    assert "It is ahead of the next, " in said([100.0] * 7, rest)
-    assert "Seeds alone can explain its lead over the next, " in said(rest, rest)
+    assert "Seeds alone can explain its lead over the next setting, " in said([0.0] * 6 + [100.0], rest)
+    assert "It is better than the next setting, " in said([100.0] * 7, rest)
+    assert "Seeds alone can explain its lead over the next setting, " in said(rest, rest)
 
 
 def test_a_text_of_the_user_is_shown_as_text_in_every_picture(lab, done_sweep):

@@ -1,4 +1,4 @@
-"""What of a link is the affair of the estimator bench: which rows, which knob at which values, how many batches."""
+"""The link parameters of the estimator bench: its rows, a knob with its values, the number of batches."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Which model is asked, and what: a run, a stage of its training and a prompt, all of them in the link."""
+"""Choose a model and a prompt: a run, a stage of its training and the text, all of them in the link."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from app import link
-from app.held import held
 from app.link import Param
 from app.playground import models
 from app.playground.page import presets
+from app.widget_state import widget_state
 from labcore.errors import LabError
 from labcore.runs.models import offered
 from labcore.runs.spec.model_names import parse
@@ -29,13 +29,13 @@ def asked(doing: str) -> tuple[str, str] | None:
     runs = models.able()
     if not runs and not link.get(MODEL):
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown("There is no trained model yet. A first run needs no settings.")
+            st.markdown("There is no trained model yet. The defaults work for a first run.")
             st.page_link("../pages/llm.py", label="Train one in the LLM lab", icon=":material/arrow_forward:")
         return None
     name = link.get(MODEL) or runs[0].id
     first = next(iter(presets(parse(name).run)))[0]
     prompt = link.get(PROMPT)
-    typed = held("foundations:prompt", prompt or first)
+    typed = widget_state("foundations:prompt", prompt or first)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         _run(name, [run.id for run in runs])
         st.text_input("Prompt", typed.value, key=typed.key, width="stretch",
@@ -52,7 +52,7 @@ def _run(name: str, ids: list[str]) -> None:
     run = parse(name).run
     ids = ids if run in ids else [*ids, run]
     words = models.to_choose(ids)
-    shown = held("foundations:run", run, tuple(words.items()))
+    shown = widget_state("foundations:run", run, tuple(words.items()))
     st.selectbox("Run", ids, ids.index(run), key=shown.key, width=260, format_func=words.__getitem__,
                  on_change=lambda: link.put(MODEL, shown.taken()))
 
@@ -63,9 +63,9 @@ def _stage(name: str) -> None:
     model = parse(name)
     present = model.pinned.name if model.step is None and not model.stage else model.name
     if present not in stages:
-        raise LabError(f"The run {model.run} has no model {present} any more: choose another run.")
-    shown = held("foundations:stage", present, tuple(stages))
+        raise LabError(f"The run {model.run} no longer has the model {present}. Choose another run.")
+    shown = widget_state("foundations:stage", present, tuple(stages))
     if len(stages) > 1:
-        st.select_slider("Stage of its training", stages, present, key=shown.key,
+        st.select_slider("Training stage", stages, present, key=shown.key,
                          on_change=lambda: link.put(MODEL, shown.taken()),
                          format_func=lambda stage: models.short(stage, stages[-1]))

@@ -1,4 +1,5 @@
-"""The pictures of a large sweep: what each knob does, two knobs together, and curves from the best to the worst. Pure.
+"""The pictures of a large sweep: the effect of each knob, two knobs together, and curves from the best to the worst.
+Pure.
 
 Plain data, as of the small charts: that is sooner made than Plotly's own objects.
 """
@@ -12,7 +13,7 @@ from typing import Any
 
 from app import theme
 from app.compare.lines import Lines
-from app.compare.sweep.at_size.standing import value_words
+from app.compare.sweep.large.standing import value_words
 from app.compare.sweep.multiples import drawn
 from labcore.analysis.compare.ranking import Axis, Effect, Values
 from labcore.catalog.knob import Value
@@ -63,7 +64,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
 
 def share_words(effect: Effect) -> str:
     """What an axis explains, in words; empty where there is no telling."""
-    return "" if effect.share is None else f"{effect.share:.0%} of the variance"
+    return "" if effect.share is None else f"{theme.percent(effect.share)} of the variance"
 
 
 def _text(axis: Axis, value: Value | None, named: bool = False) -> str:

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import link, theme
-from app.compare import pick
+from app.compare import run_picker
 from app.compare.controls import moved
 from app.compare.curves import sent
 from app.compare.data import Source
 from app.compare.place import Place, go
-from app.compare.sweep.at_size import curves, figures
-from app.compare.sweep.at_size.standing import MEASURED, head, headline, standing, where
-from app.compare.sweep.at_size.table import ROWS, table
+from app.compare.sweep.large import curves, figures
+from app.compare.sweep.large.standing import MEASURED, head, headline, standing, where
+from app.compare.sweep.large.table import ROWS, table
 from app.components.figure_chart import figure_chart
-from app.held import held
 from app.lab import errors_shown, in_words, lab
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
@@ -78,26 +78,26 @@ def _draw(place: Place, rows: Sequence[RunRow]) -> None:
             st.info(literal(_nothing(now)), icon=":material/hourglass_empty:")
         _ranking(now)
     with above:
-        pick.row(place, rows, large=True)
+        run_picker.row(place, rows, large=True)
         _controls(now, offered(rows))
 
 
 def _nothing(now: Standing) -> str:
     if not any(row.step for row in now.rows):
         if now.active:
-            return "Nothing to show yet: wait for the first steps."
+            return "Nothing to show before the first steps."
         why, many = Counter(row.message for row in now.rows).most_common(1)[0]
-        return "None of these runs made a step." + (f" {many:,} of them say: {why}" if why else "")
-    return f"No run has logged {now.metric.inline}: choose another metric."
+        return "None of these runs made a step." + (f" {many:,} of them report: {why}" if why else "")
+    return f"No run has logged {now.metric.inline}. Choose another metric."
 
 
 def _controls(now: Standing, metrics: Sequence[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="at_size_controls"):
         metrics = [*metrics, *([] if now.metric.key in metrics else [now.metric.key])]
-        shown = held("at_size:metric", now.metric.key, tuple(metrics))
+        shown = widget_state("at_size:metric", now.metric.key, tuple(metrics))
         st.selectbox("Metric", metrics, metrics.index(shown.value), format_func=lambda key: METRICS[key].label,
                      key=shown.key, width=230, on_change=moved("metric", shown), label_visibility="collapsed",
-                     help="What the runs are ranked by" if now.metric.better else "What is shown of the runs")
+                     help="Metric that ranks the runs" if now.metric.better else "Metric shown for the runs")
         if best := _compared(now):
             st.button(f"Curves of the {'best' if now.metric.better else 'first'} {len(best)}",
                       icon=":material/show_chart:", help="Compare these settings run by run",
@@ -129,27 +129,27 @@ def _pictures(place: Place, now: Standing) -> None:
             with right:
                 _map(now, points, kind)
     elif now.axes:
-        st.caption("Which knob matters is shown as soon as runs have finished.")
+        st.caption("The effect of each knob appears once runs have finished.")
     curves.show(place, now, kind)
 
 
 def _knobs(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
     seeds = now.of_seeds
-    words = f"{now.metric.label} {where(now)}; a dot is a setting, the line their mean. Shares are estimates (ω²)"
+    words = f"{now.metric.label} {where(now)}; dots: settings, line: their mean. Shares are estimates (ω²)"
     if seeds is not None:
-        words += f"; the variance between seeds of one setting is {min(seeds, 1.0):.0%} of that of all runs"
-    head("Which knob matters", words)
+        words += f"; seeds of one setting make {theme.percent(min(seeds, 1.0))} of the variance of all runs"
+    head("Effect of each knob", words)
     figure_chart(figures.knobs(now.effects, points, now.axes, now.metric, kind), "at_size_knobs",
                  title=f"{now.metric.label} by knob",
-                 caption=f"{where(now).capitalize()}. A dot is a setting, the line their mean",
-                 least=190 * len(now.effects), alt="What each knob alone explains of the variance: "
+                 caption=f"{where(now).capitalize()}. Dots: settings, line: their mean",
+                 least=190 * len(now.effects), alt="Share of the variance that each knob explains alone: "
                  + ", ".join(f"{effect.axis.title} {figures.share_words(effect)}" for effect in now.effects))
 
 
 def _map(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
     across, up = (effect.axis for effect in now.effects[:2])
-    beside = "" if len(now.axes) == 2 else ", over all values of the others"
-    head("Together", f"mean {now.metric.inline}{beside}")
+    beside = "" if len(now.axes) == 2 else ", averaged over the other knobs"
+    head("Two knobs together", f"mean {now.metric.inline}{beside}")
     figure_chart(figures.two_knobs(across, up, points, now.axes, now.metric, kind), "at_size_map",
                  title=f"{now.metric.label} by {across.title} and {up.title}",
                  caption=f"{where(now).capitalize()}{beside}",
@@ -158,8 +158,8 @@ def _map(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
 
 def _ranking(now: Standing) -> None:
     count = len(now.ranked)
-    runs = "each with its runs" if count < len(now.rows) else "a run each"
-    first_words = "the best first" if now.metric.better else "the highest first"
+    runs = "one row per setting" if count < len(now.rows) else "one run per setting"
+    first_words = "best first" if now.metric.better else "highest first"
     head(f"{count:,} settings", f"{runs}, {first_words}. {MEASURED} {_left_out(now)}".strip())
     pages = -(-count // ROWS)
     first = 0
@@ -174,8 +174,8 @@ def _left_out(now: Standing) -> str:
     """What has no rank, and why."""
     parts = []
     if now.metric.better and any(not setting.whole for setting in now.ranked):
-        parts.append("A setting has a rank once all of its runs finished: what was stopped is not compared at its last "
-                     "step.")
+        parts.append("A setting is ranked once all of its runs have finished. Runs that were stopped early are not "
+                     "compared.")
     if now.aside:
         parts.append(f"Left out: {now.aside:,} run{'s' if now.aside > 1 else ''} in which a knob was changed mid-run.")
     return " ".join(parts)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from app.compare import wording
-from app.compare.sweep.at_size.standing import shown, value_words
+from app.compare.sweep.large.standing import shown, value_words
 from app.status import STATES, name_of
 from app.theme import number
 from labcore.analysis.compare.ranking import Setting, Standing

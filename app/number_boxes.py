@@ -1,5 +1,5 @@
-"""The numbers that are typed: one out of bounds stays in its box, which says the bounds, and nothing is started with it
-or another one meanwhile. Streamlit's own bounds would keep it in the browser, and a run would start without it."""
+"""Number boxes: a value out of bounds stays in its box, which says the bounds, and no run starts meanwhile. Streamlit's
+own bounds would keep it in the browser, and a run would start without it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.held import held
 from app.naming import worded
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 
@@ -23,7 +23,7 @@ def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, f
     `take`."""
     low, high = bounds
     knob = Knob(name, title, low, "", low=low, high=high)
-    shown = held(f"{scope}:{name}", value)
+    shown = widget_state(f"{scope}:{name}", value)
     box(scope, knob, shown.key)
 
     def changed() -> None:
