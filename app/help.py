@@ -20,8 +20,8 @@ from labcore.analysis.lessons.folders import VARIABLE as LESSONS
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.cli.main import parser
+from labcore.runs.files import storage
 from labcore.runs.files.paths import home, read_only
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.dialects import shown as place
 from labcore.workers.executors import choice
@@ -97,7 +97,7 @@ def files() -> None:
     st.html(_table(("Setting", "Current value", "Meaning"), [
         ("RL_LAB_HOME", _code(str(home())), "Runs with checkpoints and samples, base models, uploads, imports"),
         ("RL_LAB_STORE", _code(place(lab().store.url)), "The database: curves, events, notes"),
-        *((name, _code(value), what) for name, value, what in storage().settings()),
+        *((name, _code(value), what) for name, value, what in storage.settings()),
         ("RL_LAB_READ_ONLY", _code("1" if read_only() else "not set"),
          "1: the lab is shared for reading; it shows everything and changes nothing"),
         ("RL_LAB_LESSONS", _code(os.environ.get(LESSONS, "") or "not set"), "A folder with your own lessons"),

@@ -10,8 +10,8 @@ from typing import Any
 import streamlit as st
 
 from app.tokens import literal
+from labcore.runs.files import storage
 from labcore.runs.files.paths import run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.files.written import Damaged
 from labcore.runs.files.written import read as read_json
 
@@ -19,7 +19,7 @@ from labcore.runs.files.written import read as read_json
 def steps_of(run_id: str, kind: str) -> list[int]:
     """The steps that have a file of `kind` ("samples" or "lines"), oldest first."""
     folder = run_folder(run_id) / kind
-    names = {path.name for path in folder.glob("step-*.json")} | {*storage().names(folder)}
+    names = {path.name for path in folder.glob("step-*.json")} | {*storage.names(folder)}
     return sorted(int(Path(name).stem.removeprefix("step-")) for name in names)
 
 
@@ -33,7 +33,7 @@ def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
 
 def path_of(run_id: str, kind: str, step: int) -> Path:
     """Where a file is; fetched, where another machine has written it."""
-    return storage().fetch(run_folder(run_id) / kind / f"step-{step:06d}.json")
+    return storage.fetch(run_folder(run_id) / kind / f"step-{step:06d}.json")
 
 
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.lab import active
-from labcore.runs.files.storage import storage
+from labcore.runs.files import storage
 from labcore.runs.store.rows import RunRow
 
 SHOWN_BYTES = 20_000
@@ -16,11 +16,11 @@ SHOWN_BYTES = 20_000
 
 def show(run: RunRow) -> None:
     """The log of a run that has ended; nothing where its workers printed nothing."""
-    if active(run) or not (text := _end(storage().fetch_log(run.id))):
+    if active(run) or not (text := _end(storage.fetch_log(run.id))):
         return
     with st.expander("Log of the worker", icon=":material/terminal:"):
         st.code(text, language=None, height=320)
-        st.download_button("Download log", lambda: storage().fetch_log(run.id).read_bytes(), f"{run.id}.log",
+        st.download_button("Download log", lambda: storage.fetch_log(run.id).read_bytes(), f"{run.id}.log",
                            "text/plain", icon=":material/download:", on_click="ignore", key=f"log:{run.id}")
 
 

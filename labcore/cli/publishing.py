@@ -6,7 +6,7 @@ import argparse
 
 from labcore.cli.adding import Add
 from labcore.errors import LabError
-from labcore.runs.files.storage import storage
+from labcore.runs.files import storage
 from labcore.runs.store.store import Store
 
 
@@ -21,6 +21,6 @@ def publish_runs(options: argparse.Namespace) -> int:
     """Publish the runs, or with none named all that is not published, bases and uploads too."""
     if options.again and not options.runs:
         raise LabError("publish --again sends all files of a run again: name the runs.")
-    for line in storage().publish(Store(), options.runs, options.again):
+    for line in storage.publish(Store(), options.runs, options.again):
         print(line, flush=True)
     return 0

@@ -18,10 +18,9 @@ from typing import Any
 from labcore.catalog.metrics import ordered
 from labcore.errors import LabError, os_reason
 from labcore.runs.faults import disk_full
-from labcore.runs.files import atomic, event_file, tables
+from labcore.runs.files import atomic, event_file, storage, tables
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import is_run_id, made, path_of, run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.knob_history import Change, KnobHistory
 from labcore.runs.store.store import Event, RunRow, Step, Store
 
@@ -185,6 +184,6 @@ def merge(spec: Mapping[str, Any]) -> dict[str, Any]:
     target = made(file(run_id).parent, spare=True) / file(run_id).name
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         folder = Path(temporary) / f"{run_id}-merged"
-        resolve_name("labcore.llm.nets.model:export_merged")(storage().fetch(found[step]) / "policy", folder)
+        resolve_name("labcore.llm.nets.model:export_merged")(storage.fetch(found[step]) / "policy", folder)
         atomic.write_file(target, lambda packed: pack(folder, packed))
     return {"bytes": target.stat().st_size}

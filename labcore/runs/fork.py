@@ -17,8 +17,8 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.errors import LabError
 from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import storage
 from labcore.runs.files.paths import START, run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
 from labcore.runs.store.rows import RunRow
@@ -170,16 +170,16 @@ def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
     start = run_folder(run_id) / START
-    if storage().has(start):
-        storage().fetch(start)
+    if storage.has(start):
+        storage.fetch(start)
         return RunSpec.in_folder(start), start / "checkpoint"
-    if not storage().has(run_folder(parent) / "spec.json"):
+    if not storage.has(run_folder(parent) / "spec.json"):
         raise LabError(f"The run {parent}, from whose step {step} this fork was to start, was deleted: fork another "
                        "run, or start a new one.")
     found = dict(checkpoint.steps(run_folder(parent)))
     if step not in found:
         raise LabError(f"The run {parent} has no checkpoint of step {step} any more: fork it from another step.")
-    return RunSpec.in_folder(run_folder(parent)), storage().fetch(found[step])
+    return RunSpec.in_folder(run_folder(parent)), storage.fetch(found[step])
 
 
 def _left(row: RunRow) -> int:

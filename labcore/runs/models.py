@@ -11,10 +11,9 @@ from pathlib import Path
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
-from labcore.runs.files import bases
+from labcore.runs.files import bases, storage
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.model_names import BASE, START, Model, no_run
 from labcore.runs.spec.run_spec import BASE_SEED, RunSpec, base_spec
 
@@ -46,7 +45,7 @@ def chats(run: str, spec: RunSpec) -> bool:
     """Whether a run writes its prompts by a chat template."""
     how, found = spec.knobs.get("template", "off"), checkpoint.steps(run_folder(run))
     return how == "chatml" or bool(
-        how == "auto" and found and storage().has(found[-1][1] / "policy" / "chat_template.jinja"))
+        how == "auto" and found and storage.has(found[-1][1] / "policy" / "chat_template.jinja"))
 
 
 def steps(run: str) -> list[int]:
@@ -56,7 +55,7 @@ def steps(run: str) -> list[int]:
 
 def with_checkpoint(runs: Sequence[str]) -> list[str]:
     """Those of the runs that have a checkpoint."""
-    return [run for run, found in zip(runs, storage().each(steps, runs), strict=True) if found]
+    return [run for run, found in zip(runs, storage.each(steps, runs), strict=True) if found]
 
 
 def offered(run: str) -> list[Model]:
@@ -89,7 +88,7 @@ def source(model: Model) -> Source:
     if step not in found:
         raise LabError(f"The run {model.run} has no checkpoint of step {step} any more: take one of "
                        f"{', '.join(map(str, found)) or 'none, it has not made any yet'}.")
-    return Source(spec, checkpoint=storage().fetch(found[step]))
+    return Source(spec, checkpoint=storage.fetch(found[step]))
 
 
 def base_folder(spec: RunSpec) -> Path | None:

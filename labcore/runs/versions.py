@@ -13,8 +13,7 @@ from typing import Any
 
 import labcore
 from labcore.machine import exact_processor
-from labcore.runs.files import atomic, written
-from labcore.runs.files.storage import storage
+from labcore.runs.files import atomic, storage, written
 from labcore.runs.spec.session import Device, Session, device_of
 
 FILE = "versions.json"
@@ -53,7 +52,7 @@ def note(folder: Path, step: int, session: Session) -> None:
 
 def noted(folder: Path) -> list[Versions]:
     """What `note` wrote: each entry counts after its step `from`, up to the next one's. Empty for an old run."""
-    return _read(storage().fetch(folder / FILE))
+    return _read(storage.fetch(folder / FILE))
 
 
 def _read(path: Path) -> list[Versions]:

@@ -13,8 +13,8 @@ from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.task import Task
 from labcore.errors import LabError
+from labcore.runs.files import storage
 from labcore.runs.files.rows import first_row
-from labcore.runs.files.storage import storage
 from labcore.tasks.layouts import CONVERSATIONS
 from labcore.tasks.layouts import PROMPTS as ASKED
 
@@ -47,7 +47,7 @@ def task_for(path: Path, given: Task, rows: Sequence[Algorithm], tasks: Mapping[
     Raises:
         LabError: the file holds another kind of data than the task or the algorithms need.
     """
-    found = kinds_of(storage().fetch(path), names)
+    found = kinds_of(storage.fetch(path), names)
     if not found:
         return given
     fitting = next(task for task in tasks.values() if task.data == found[0])

@@ -17,7 +17,7 @@ import numpy as np
 
 from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
-from labcore.runs.files.storage import storage
+from labcore.runs.files import storage
 
 # ---------------------------------------------------------------- epochs
 # Shuffled epochs: every row of a file is drawn once before any is drawn again, in a new order in each epoch.
@@ -197,7 +197,7 @@ def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = N
     Raises:
         LabError: the file or a knob cannot be used; the message names the line.
     """
-    task: TextTask = resolve_name(row.source)(knobs, storage().fetch(data) if data else None)
+    task: TextTask = resolve_name(row.source)(knobs, storage.fetch(data) if data else None)
     return task
 
 

@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from labcore.errors import LabError
 from labcore.runs import jobs
+from labcore.runs.files import storage
 from labcore.runs.files.paths import SHARED
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.store import Store
 from labcore.workers import process
@@ -34,7 +34,7 @@ class Launcher:
     def __init__(self, store: Store, command: Sequence[str] = process.SUPERVISOR, sweep: str = ""):
         choice.check()  # a bad setting is refused here, not in the supervisor's log
         self.store = store
-        self._publishing = storage().of_lab(store)
+        self._publishing = storage.of_lab(store)
         self._command = (*command, sweep) if sweep else command
         self._lock = threading.Lock()
         self._closed = False
@@ -142,7 +142,7 @@ class NoLauncher:
 
     def __init__(self, store: Store):
         self.store = store
-        storage().trim(store)  # it fetches what is looked at, and has no worker that would trim
+        storage.trim(store)  # it fetches what is looked at, and has no worker that would trim
 
     def start(self, spec: RunSpec, warm_up: bool = False) -> str:
         """Raises LabError."""

@@ -13,8 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labcore.runs.files import atomic
-from labcore.runs.files.storage import storage
+from labcore.runs.files import atomic, storage
 
 MOST = 1000
 EVALUATED = (b'"evaluation": ', b'"groups": ')  # the keys of an evaluation; within a text, quotes are escaped
@@ -34,7 +33,7 @@ class Pictures:
         """
         text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
         atomic.write_text(self._folder / f"step-{step:06d}.json", text)
-        storage().changed(self._folder)
+        storage.changed(self._folder)
         self._count = len(self._files()) if self._count is None else self._count + 1
         if self._count > 2 * MOST:
             self._thin((content.get("best") or {}).get("step"))

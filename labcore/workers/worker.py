@@ -19,11 +19,11 @@ from threadpoolctl import threadpool_limits
 from labcore.errors import LabError, NotOwner
 from labcore.runs import fork, summary, versions
 from labcore.runs.faults import Ended, ending
-from labcore.runs.files import atomic
+from labcore.runs.files import atomic, storage
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import START, made, run_folder
 from labcore.runs.files.removal import remove
-from labcore.runs.files.storage import Publishing, storage
+from labcore.runs.files.storage import Publishing
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record, Session, StartSession
 from labcore.runs.steering import stop_asked
@@ -60,7 +60,7 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
     Raises:
         LabError: another process has the run (NotOwner where it took it meanwhile), or the store cannot be written.
     """
-    publishing = storage().of_worker(store)
+    publishing = storage.of_worker(store)
     if not store.owns(run_id) and not store.claim(run_id):
         raise LabError(f"The run {run_id} is {store.run(run_id).state}: only a queued run can be started.")
 
@@ -107,7 +107,7 @@ class _Drive:
         row = self._store.run(self._run_id)
         sinks.ask(self._store, self._run_id, sinks.of_setting())
         self._publishing.begin(self._run_id, row.step)
-        storage().changed(self._folder)
+        storage.changed(self._folder)
         made(self._folder)
         atomic.write_text(self._folder / "spec.json", row.spec.to_json())
         self._reserve.write_bytes(os.urandom(RESERVE_BYTES))  # zeros might take no room

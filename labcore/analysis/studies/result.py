@@ -18,9 +18,8 @@ from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.sizing.cost import cost_asked
 from labcore.runs import jobs
-from labcore.runs.files import written
+from labcore.runs.files import storage, written
 from labcore.runs.files.paths import run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.traces import Trace
@@ -107,7 +106,7 @@ def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
     """Mean length in tokens of the completions that are not right, in the sampled steps among the last `rows`.
 
     Older samples hold the first groups of a batch in place of all its lengths: a part that was not chosen either."""
-    storage().fetch_run(row.id)
+    storage.fetch_run(row.id)
     lengths = [length for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
                if int(path.stem.removeprefix("step-")) > row.step - measure.rows
                for length in _wrong_lengths(written.read(path, dict, "run the study's run again"))]

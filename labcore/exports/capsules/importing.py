@@ -19,10 +19,9 @@ from labcore.exports.capsules.packing import CHECKPOINTS, SEEN
 from labcore.exports.capsules.reading import Capsule, unpacked
 from labcore.runs import summary, versions
 from labcore.runs.faults import disk_full
-from labcore.runs.files import adapters, atomic, uploads
+from labcore.runs.files import adapters, atomic, storage, uploads
 from labcore.runs.files.paths import home, is_run_id, made, run_folder
 from labcore.runs.files.removal import remove
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import Event, RunRow, Step
 from labcore.runs.store.store import Store
@@ -47,8 +46,8 @@ def import_capsule(store: Store, path: Path | str) -> str:
             try:
                 if store.add(*_rows(capsule, run_id, spec)):
                     (folder / _UNFINISHED).unlink()
-                    storage().changed(folder)
-                    storage().changed(Path(spec.model))
+                    storage.changed(folder)
+                    storage.changed(Path(spec.model))
                     with suppress(LabError):  # the first list can do without
                         summary.keep(store, run_id)
                     return run_id

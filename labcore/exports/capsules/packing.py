@@ -22,10 +22,9 @@ from labcore.errors import LabError, os_reason
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics, zipped
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
-from labcore.runs.files import adapters, atomic, removal, sizes, untrusted, uploads
+from labcore.runs.files import adapters, atomic, removal, sizes, storage, untrusted, uploads
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import home, made, path_of, run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import COUNTERS, Event, RunRow, Step
@@ -91,7 +90,7 @@ def fault(row: RunRow) -> str:
     """Why there can be no capsule of a run, in a sentence; empty where there can."""
     if not row.step:
         return f"The run {row.id} has made no step yet: there is nothing to put into a capsule."
-    if row.spec.data and not storage().has(row.spec.data):
+    if row.spec.data and not storage.has(row.spec.data):
         return (f"The file {Path(row.spec.data).name} that the run {row.id} learns from is gone, so the run cannot be "
                 "repeated: export it without --capsule.")
     if (second := str(row.spec.knobs.get("held_out_file", ""))) and not uploads.is_kept(second):
@@ -139,7 +138,7 @@ def _check_room(run_id: str, rows: Sequence[Step], events: Sequence[Event], tabl
 
 def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, largest: int) -> None:
     """`largest`, in bytes, may be a checkpoint that is packed; with 0 there is nothing to look at either."""
-    storage().fetch_run(row.id)
+    storage.fetch_run(row.id)
     rows, checkpoints = store.steps_after(row.id), _Checkpoints(row, largest)
     tidy = _without_places(row.spec)
     events = [replace(event, payload=tidy(event.payload)) for event in store.events_after(row.id)]
@@ -153,7 +152,7 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
     files = {path.name: path for path in (folder / each for each in (README, SPEC, METRICS, EVENTS, KNOBS))}
     packed_anew = partial(_without_base_places, folder=folder, tidy=tidy)
     if spec.data and row.spec.data:
-        files[spec.data] = storage().fetch(row.spec.data)
+        files[spec.data] = storage.fetch(row.spec.data)
     if second := held_out_file(spec.knobs):
         files[f"{DATA}/{second.parent.name}-{second.name}"] = second
     files |= _seen(run_folder(row.id)) if largest else {}
@@ -164,7 +163,7 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
     while True:
         # a run that is going may have newer ones, and resuming an import with those would leave a hole in its rows
         newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]
-        newest = storage().fetch(newest)
+        newest = storage.fetch(newest)
         try:
             return _pack(packed, files | packed_anew(checkpoints.files(newest)), manifest)
         except FileNotFoundError:  # the worker has deleted it, as it does when it has two newer ones
@@ -181,7 +180,7 @@ class _Checkpoints:
     """
 
     def __init__(self, row: RunRow, largest: int):
-        first = storage().fetch(dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)])
+        first = storage.fetch(dict(checkpoint.steps(run_folder(row.id)))[first_step(row.spec)])
         self.first, self.left_out, self._largest = first, {}, largest
         own = row.spec.model in built_in() or row.spec.parent
         weights_of = adapters.base_folder(first / "policy") or first / "policy"

@@ -13,11 +13,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from labcore.errors import LabError, quoted
 from labcore.llm.nets.table import TYPE, SoftmaxTable
-from labcore.runs.files import hub_models
+from labcore.runs.files import hub_models, storage
 from labcore.runs.files.adapters import is_adapter
 from labcore.runs.files.hub_models import CONFIG, PICKLES, TOKENIZER_FILES
 from labcore.runs.files.paths import path_of
-from labcore.runs.files.storage import storage
 from labcore.runs.files.untrusted import read_json
 from labcore.runs.spec.activity import report
 from labcore.runs.spec.model_names import may_be_hub_id, missing
@@ -124,7 +123,7 @@ def find(name_or_path: str | Path, check_kind: CheckKind | None = None, weights:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.
     """
     name = str(name_or_path)
-    folder = storage().fetch(path_of(os.path.expanduser(name_or_path)))  # Path's own raises for an unknown user
+    folder = storage.fetch(path_of(os.path.expanduser(name_or_path)))  # Path's own raises for an unknown user
     if folder.is_dir():
         return folder
     if folder.exists():

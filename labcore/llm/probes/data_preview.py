@@ -21,9 +21,9 @@ from labcore.llm.fitting import Misfit, folds, misfits
 from labcore.llm.nets.folder import config_of, find
 from labcore.llm.nets.tokenizer import character_tokenizer, check_end, load_tokenizer
 from labcore.llm.rendering import ASSISTANT, SYSTEM, USER, Rendering, own_template
+from labcore.runs.files import storage
 from labcore.runs.files.adapters import base_of, is_adapter
 from labcore.runs.files.rows import read_rows
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.layout_names import Described, described
 from labcore.tasks.layouts import names_of
@@ -180,7 +180,7 @@ def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
         some = task.problems(min(SHOWN, task.size or SHOWN), np.random.default_rng(run.seed))
         return about | {"shown": [_shown(reader.rendering, row) for row in some]}
     assert run.data
-    each = _layouts(storage().fetch(Path(run.data)), run)
+    each = _layouts(storage.fetch(Path(run.data)), run)
     unjudged = [(row.line or 0, fault) for row in task.every.rows
                 if isinstance(row, Problem) and (fault := answer_fault(run.knobs, row.answer))]
     return about | _whole(task, reader, room, each) | {

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from labcore.errors import LabError
-from labcore.runs.files import bases, untrusted
+from labcore.runs.files import bases, storage, untrusted
 from labcore.runs.files.paths import path_of
-from labcore.runs.files.storage import storage
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 BESIDE = "base"  # in a capsule, beside the checkpoints: the weights that their adapters are on
@@ -38,7 +37,7 @@ def base_of(folder: Path) -> str:
     if not base:
         raise LabError(f"The adapter in {folder} does not say which model it is for: write its folder or hub id into "
                        f"base_model_name_or_path of {CONFIG}.")
-    if (here := storage().fetch(path_of(base))).is_dir():
+    if (here := storage.fetch(path_of(base))).is_dir():
         if Path(base).resolve() == folder.resolve():
             raise LabError(f"The adapter in {folder} names itself as its base model: write the folder or hub id of the "
                            f"model that it was trained on into base_model_name_or_path of {CONFIG}.")

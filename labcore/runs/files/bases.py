@@ -13,9 +13,8 @@ import sys
 from pathlib import Path
 
 import labcore
-from labcore.runs.files import atomic, written
+from labcore.runs.files import atomic, storage, written
 from labcore.runs.files.paths import home, is_id, named, read_only
-from labcore.runs.files.storage import storage
 
 SHIPPED = Path(labcore.__file__).parent / "bases"
 
@@ -32,7 +31,7 @@ def shipped(name: str) -> bool:
 
 def there(name: str) -> bool:
     """Whether a run can start from the base at once: it is in the lab's folder, published, or comes with the lab."""
-    return folder(name).exists() or shipped(name) or storage().has(folder(name))
+    return folder(name).exists() or shipped(name) or storage.has(folder(name))
 
 
 def take(name: str) -> Path | None:
@@ -53,7 +52,7 @@ def take(name: str) -> Path | None:
             if not target.exists():  # else another process was faster
                 raise
     elif not shipped(name):
-        storage().fetch(target)
+        storage.fetch(target)
     return target if target.exists() else None
 
 
@@ -80,7 +79,7 @@ def keep(target: Path, policy: Path, run: str | None) -> None:
 
     if not target.exists():
         atomic.write_folder(target, fill)
-        storage().changed(target)
+        storage.changed(target)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.metrics import METRICS
-from labcore.runs.files import atomic
+from labcore.runs.files import atomic, storage
 from labcore.runs.files.paths import BEST, CHECKPOINTS, START, is_checkpoint
 from labcore.runs.files.removal import remove
-from labcore.runs.files.storage import storage
 from labcore.runs.files.untrusted import json_of
 
 # ---------------------------------------------------------------- checkpoint space
@@ -102,7 +101,7 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
         OSError: the disk is full or not writable; nothing is left of the attempt.
     """
     target = run_folder / CHECKPOINTS / name_of(step)
-    storage().changed(run_folder, marked)
+    storage.changed(run_folder, marked)
     if not target.exists():
         before = [path for at, path in local(run_folder) if at < step][-1:]
 
@@ -112,14 +111,14 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
                 share_equal(folder, earlier)
         atomic.write_folder(target, fill_and_share)
     prune(run_folder, marked=marked)
-    storage().changed(run_folder, marked)
+    storage.changed(run_folder, marked)
     return target
 
 
 def steps(run_folder: Path) -> list[tuple[int, Path]]:
     """The complete checkpoints of a run, oldest first: (step, folder). Also those that another machine has published:
     `at` and `newest` fetch them."""
-    published = {run_folder / CHECKPOINTS / name for name in storage().names(run_folder / CHECKPOINTS)}
+    published = {run_folder / CHECKPOINTS / name for name in storage.names(run_folder / CHECKPOINTS)}
     return sorted((step_of(path.name), path) for path in published | {path for _, path in local(run_folder)})
 
 
@@ -137,13 +136,13 @@ def at(run_folder: Path, step: int) -> Path | None:
         LabError: another machine has published it, and it cannot be fetched.
     """
     path = dict(steps(run_folder)).get(step)
-    return path and storage().fetch(path)
+    return path and storage.fetch(path)
 
 
 def newest(run_folder: Path) -> tuple[int, Path] | None:
     """The newest complete checkpoint, or None. Raises LabError as `at`."""
     found = steps(run_folder)
-    return (found[-1][0], storage().fetch(found[-1][1])) if found else None
+    return (found[-1][0], storage.fetch(found[-1][1])) if found else None
 
 
 def newest_step(run_folder: Path) -> int | None:
@@ -195,7 +194,7 @@ def keeps_optimizer(run_folder: Path, step: int) -> bool:
     path = run_folder / CHECKPOINTS / name_of(step)
     if path.is_dir():
         return not is_dropped(path)
-    return not storage().holds(path, DROPPED)
+    return not storage.holds(path, DROPPED)
 
 
 def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = (), most: int | None = None,
@@ -216,12 +215,12 @@ def mark_best(run_folder: Path, step: int, metric: str, value: float) -> None:
     """Have the checkpoint of `step`, which is there, be the run's best, by its value of a metric."""
     path = run_folder / BEST
     atomic.write_text(path, json.dumps(dict(zip(_MARK, (step, metric, float(value)), strict=True))))
-    storage().changed(path)
+    storage.changed(path)
 
 
 def best(run_folder: Path) -> dict[str, Any]:
     """What `mark_best` was last told; empty where nothing was measured, or that checkpoint is gone."""
-    found = _read_mark(storage().fetch(run_folder / BEST))
+    found = _read_mark(storage.fetch(run_folder / BEST))
     return found if found and found["step"] in dict(steps(run_folder)) else {}
 
 
@@ -253,7 +252,7 @@ def forget_after(run_folder: Path, step: int) -> None:
         if at > step:
             if path.exists():
                 _rename_away(path)
-            storage().deleted(path)
+            storage.deleted(path)
     _clear(run_folder / CHECKPOINTS)
 
 

@@ -1,24 +1,27 @@
 """The lab's folder and the object store behind it: all that the rest of the lab asks of an object store.
 
-Where `RL_LAB_ARTIFACTS` names none, `storage()` is a `Storage`: this machine's files are all there is, nothing is
-fetched and nobody is told of a change. Where it names one, `storage()` is `artifacts.shared.Shared`, which is imported
-only then.
+Where `RL_LAB_ARTIFACTS` is not set, the functions here do what they say: this machine's files are all there is, nothing
+is fetched and nobody is told of a change. Where it is set, the functions of `artifacts` that they name answer instead,
+and only then that package is imported.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from labcore.errors import LabError
 from labcore.runs.files.paths import log_file
 
 VARIABLE, CACHE_VARIABLE, CACHE_GB = "RL_LAB_ARTIFACTS", "RL_LAB_CACHE_GB", 50.0
+PACKAGE = "labcore.runs.files.artifacts"
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
@@ -48,107 +51,11 @@ class Publishing:
         """Publish no more; what is under way is cut off with the process."""
 
     def begin(self, run_id: str, step: int) -> None:
-        """Fetch what other machines have of a run that is about to continue at `step`; from now on publish its changes.
-
-        Raises:
-            LabError: the object store is away, and this machine has no checkpoint to continue from.
-        """
+        """Fetch what other machines have of a run that continues at `step`, and publish its changes from now on. Raises
+        LabError where the object store is away, and this machine has no checkpoint to continue from."""
 
     def complete(self, run_id: str, cut: Callable[[], bool]) -> None:
         """Publish all files of a run before its last state is written; less patiently once the lab is gone (`cut`)."""
-
-
-class Storage:
-    """The files of this machine alone. Paths are those of the lab's folder."""
-
-    shared = False  # whether machines see each other's files
-
-    def fetch(self, path: Path | str) -> Path:
-        """The file or folder at `path`, fetched where this machine lacks it. A path that exists nowhere is returned.
-
-        A path into another machine's home is found in this one, for checkpoints, bases and uploads.
-
-        Raises:
-            LabError: it is needed from the object store, which is away or holds it damaged.
-            OSError: it cannot be written here.
-        """
-        return Path(path)
-
-    def has(self, path: Path | str, *, sure: bool = False) -> bool:
-        """Whether a file or folder exists here or is published. Fetches nothing. An object store that is away has
-        nothing; with `sure` that is a LabError."""
-        return Path(path).exists()
-
-    def fetch_run(self, run_id: str) -> None:
-        """Fetch all files of a run but its checkpoints. Raises LabError as `fetch`."""
-
-    def fetch_log(self, run_id: str) -> Path:
-        """The log of a run that no worker has now, with the lines of workers elsewhere; a missing path where there is
-        none."""
-        return log_file(run_id)
-
-    def names(self, folder: Path) -> list[str]:
-        """The published names in a run's folder of checkpoints, samples or lines; none where the store is away."""
-        return []
-
-    def holds(self, checkpoint: Path, content: bytes) -> bool:
-        """Whether a file of a published checkpoint has this content."""
-        return False
-
-    def copy_start(self, parent: str, checkpoint: str, run_id: str) -> None:
-        """Publish for a fork the checkpoint and the spec of its parent. Raises LabError where the store is away."""
-
-    def changed(self, path: Path, marked: Container[int] = ()) -> None:
-        """The file or folder at `path` changed, or is about to. `marked`: see `checkpoints.prune`."""
-
-    def deleted(self, path: Path) -> None:
-        """What was at `path` is deleted for good. Raises LabError where the setting cannot be used."""
-
-    def publish_now(self, path: Path) -> None:
-        """Publish the run or upload of `path` before going on, or later where the object store is away."""
-
-    def publish(self, runs: Any, chosen: Sequence[str], again: bool) -> Iterator[str]:
-        """Publish the chosen runs, or everything that is not published; yields a line for each. With `again` also files
-        that were published before. `runs` is the lab's Store.
-
-        Raises:
-            LabError: there is no object store, or it is away; or this machine cannot publish such a run.
-        """
-        raise LabError(f"There is no object store to publish to: set {VARIABLE} to s3://BUCKET/FOLDER, "
-                       "gs://BUCKET/FOLDER or file:///FOLDER.")
-
-    def of_worker(self, runs: Any) -> Publishing:
-        """What publishes the runs of a worker. `runs` is the lab's Store. Raises LabError as `deleted`."""
-        return Publishing()
-
-    def of_lab(self, runs: Any) -> Publishing:
-        """What publishes the files that the lab's folder has and the object store lacks, and keeps the folder small.
-
-        Raises:
-            LabError: the object store cannot be used, or `RL_LAB_CACHE_GB` is no number.
-        """
-        return Publishing()
-
-    def trim(self, runs: Any) -> None:
-        """Delete here, beyond `RL_LAB_CACHE_GB`, what is published and long unused. Raises LabError as `of_lab`."""
-
-    def lacks(self) -> str:
-        """The package that this machine lacks for the object store, in words; empty where it lacks none."""
-        return ""
-
-    def each(self, do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """`do` of each item; several at a time where a question to the object store takes long."""
-        return [do(item) for item in items]
-
-    def settings(self) -> list[tuple[str, str, str]]:
-        """The settings of the object store for people: the name, the value in use, what it does."""
-        return [(VARIABLE, "not set",
-                 "An object store or a shared folder, through which machines pass each other what is in RL_LAB_HOME"),
-                (CACHE_VARIABLE, os.environ.get(CACHE_VARIABLE, "").strip() or f"{CACHE_GB:g}",
-                 "With it, the gigabytes of RL_LAB_HOME above which published, unused files are deleted there")]
-
-
-_ALONE = Storage()
 
 
 def chosen() -> str:
@@ -156,15 +63,145 @@ def chosen() -> str:
     return os.environ.get(VARIABLE, "").strip()
 
 
-def storage() -> Storage:
-    """The storage of this process."""
-    return _shared() if chosen() else _ALONE
+def shown(url: str) -> str:
+    """The URL fit for a message: without a key that somebody wrote into it.
+
+    >>> shown("s3://key:secret@bucket/lab?token=1"), shown("file:///home/me@work"), shown("")
+    ('s3://bucket/lab', 'file:///home/me@work', '')
+    """
+    scheme, mark, place = url.partition("://")
+    return url if scheme == "file" else f"{scheme}{mark}{re.split('[?#]', place.rpartition('@')[2])[0]}"
 
 
-@cache
-def _shared() -> Storage:
-    found: Storage = resolve_name("labcore.runs.files.artifacts.shared:Shared")()
-    return found
+def settings() -> list[tuple[str, str, str]]:
+    """The settings of the object store for people: the name, the value in use, what it does."""
+    return [(VARIABLE, shown(chosen()) or "not set",
+             "An object store or a shared folder, through which machines pass each other what is in RL_LAB_HOME"),
+            (CACHE_VARIABLE, os.environ.get(CACHE_VARIABLE, "").strip() or f"{CACHE_GB:g}",
+             "With it, the gigabytes of RL_LAB_HOME above which published, unused files are deleted there")]
+
+
+def _answered_by(function: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Have a function of `artifacts` answer where there is an object store."""
+    def decorated(alone: Callable[Given, Result]) -> Callable[Given, Result]:
+        @wraps(alone)
+        def ask(*given: Given.args, **named: Given.kwargs) -> Result:
+            answer: Callable[Given, Result] = resolve_name(f"{PACKAGE}.{function}") if chosen() else alone
+            return answer(*given, **named)
+        return ask
+    return decorated
+
+
+@_answered_by("fetch:bring")
+def fetch(path: Path | str) -> Path:
+    """The file or folder at `path`, fetched where this machine lacks it. A path that exists nowhere is returned.
+
+    A path into another machine's home is found in this one, for checkpoints, bases and uploads.
+
+    Raises:
+        LabError: it is needed from the object store, which is away or holds it damaged.
+        OSError: it cannot be written here.
+    """
+    return Path(path)
+
+
+@_answered_by("fetch:there")
+def has(path: Path | str, *, sure: bool = False) -> bool:
+    """Whether a file or folder exists here or is published. Fetches nothing. An object store that is away has nothing;
+    with `sure` that is a LabError."""
+    return Path(path).exists()
+
+
+@_answered_by("fetch:bring_run")
+def fetch_run(run: str) -> None:
+    """Fetch all files of a run but its checkpoints, also what workers elsewhere added to its versions and its log.
+
+    Raises:
+        LabError: the object store is away; or it holds something damaged, once all else is here.
+    """
+
+
+@_answered_by("fetch:bring_log")
+def fetch_log(run: str) -> Path:
+    """The log of a run that no worker has now, with the lines of workers elsewhere; a missing path where there is
+    none."""
+    return log_file(run)
+
+
+@_answered_by("fetch:names")
+def names(folder: Path) -> list[str]:
+    """The published names in a run's folder of checkpoints, samples or lines; none where the object store is away."""
+    return []
+
+
+@_answered_by("fetch:holds")
+def holds(checkpoint: Path, content: bytes) -> bool:
+    """Whether a file of a published checkpoint has this content."""
+    return False
+
+
+@_answered_by("fetch:take_along")
+def copy_start(parent: str, step: str, run: str) -> None:
+    """Publish for the fork `run` what it starts from, out of what its parent has published. Raises LabError where the
+    object store is away."""
+
+
+@_answered_by("changes:changed")
+def changed(path: Path, marked: Container[int] = ()) -> None:
+    """The file or folder at `path` changed, or is about to. `marked`: see `checkpoints.prune`."""
+
+
+@_answered_by("deletion:deleted")
+def deleted(path: Path) -> None:
+    """What was at `path` is deleted for good. Raises LabError where the setting cannot be used."""
+
+
+@_answered_by("publish:now")
+def publish_now(path: Path) -> None:
+    """Publish the unit of `path` before going on: a worker elsewhere may need it at once. Where the object store is
+    away, it is published later."""
+
+
+@_answered_by("publishers:by_hand")
+def publish(runs: Any, chosen: Sequence[str], again: bool) -> Iterator[str]:
+    """Publish the chosen runs, or everything that is not published; yields a line for each. With `again` also files
+    that were published before. `runs` is the lab's Store.
+
+    Raises:
+        LabError: there is no object store, or it is away; or this machine cannot publish such a run.
+    """
+    raise LabError(f"There is no object store to publish to: set {VARIABLE} to s3://BUCKET/FOLDER, gs://BUCKET/FOLDER "
+                   "or file:///FOLDER.")
+
+
+@_answered_by("publishers:OfWorker")
+def of_worker(runs: Any) -> Publishing:
+    """What publishes the runs of a worker. Raises LabError where the setting cannot be used."""
+    return Publishing()
+
+
+@_answered_by("publishers:OfLab")
+def of_lab(runs: Any) -> Publishing:
+    """What publishes all that the lab's folder has and the object store lacks, and keeps the folder small. Raises
+    LabError where the object store cannot be used, or `RL_LAB_CACHE_GB` is no number."""
+    return Publishing()
+
+
+@_answered_by("publishers:trim")
+def trim(runs: Any) -> None:
+    """Delete here, beyond `RL_LAB_CACHE_GB`, what is published and long unused. Raises LabError as `of_lab`."""
+
+
+@_answered_by("object_store:lacks")
+def lacks() -> str:
+    """The package that this machine lacks for the object store, in words; empty where it lacks none."""
+    return ""
+
+
+@_answered_by("object_store:each")
+def each(do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """`do` of each item; several at a time where a question to the object store takes long."""
+    return [do(item) for item in items]
 
 
 @contextmanager

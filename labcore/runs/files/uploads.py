@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError, os_reason
-from labcore.runs.files import atomic, sizes, untrusted
+from labcore.runs.files import atomic, sizes, storage, untrusted
 from labcore.runs.files.paths import home, made
-from labcore.runs.files.storage import storage
 
 MOST_NAME = 200  # bytes of a file's name
 
@@ -49,7 +48,7 @@ def keep(name: str, content: bytes) -> Path:
         if not target.exists():
             atomic.write_bytes(target, content, sync=True)
         use(folder)
-        storage().publish_now(folder)
+        storage.publish_now(folder)
     except OSError as error:
         raise LabError(f"{name} cannot be kept in {folder} ({os_reason(error)}): free some space, or set RL_LAB_HOME "
                        "to a folder that you may write to.") from error
@@ -73,13 +72,13 @@ def keep_file(path: Path, limit: int) -> Path:
 
 def file_at(place: str) -> Path | None:
     """The file that is kept at a place; None where there is none, or no such place."""
-    return next(storage().fetch(root() / place).glob("[!.]*"), None) if is_place(place) else None
+    return next(storage.fetch(root() / place).glob("[!.]*"), None) if is_place(place) else None
 
 
 def is_kept(place: str) -> bool:
     """Whether a file is kept at a place, here or published. Fetches nothing."""
     folder = root() / place
-    return is_place(place) and (any(folder.glob("[!.]*")) if folder.is_dir() else storage().has(folder))
+    return is_place(place) and (any(folder.glob("[!.]*")) if folder.is_dir() else storage.has(folder))
 
 
 NAMED_BY = ("labelled_pairs", "held_out_file")  # knobs of a run that name a place
@@ -105,7 +104,7 @@ def check(paths: Iterable[str]) -> list[str]:
     """
     kept = [path for path in paths if root() in Path(path).absolute().parents]
     for path in kept:
-        if not storage().has(path, sure=True):
+        if not storage.has(path, sure=True):
             raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
                            "again.")
     return [path for path in kept if Path(path).exists()]

@@ -13,12 +13,11 @@ from uuid import uuid4
 
 from labcore.errors import LabError, os_reason
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files import sizes, uploads
+from labcore.runs.files import sizes, storage, uploads
 from labcore.runs.files.paths import START, check_writable, home, run_folder
 from labcore.runs.files.removal import remove
 from labcore.runs.files.removal import remove as remove_folder
 from labcore.runs.files.sizes import size
-from labcore.runs.files.storage import storage
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.files.uploads import is_place, root
 from labcore.runs.imports import imported
@@ -50,7 +49,7 @@ def delete_spare(run_id: str) -> int:
     for folder in list(_spare_folders(run_id, published=True)):
         freed += size(folder)
         remove(folder)
-        storage().deleted(folder)
+        storage.deleted(folder)
     return freed
 
 
@@ -58,7 +57,7 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
     """Those that are here; with `published` also those that only the object store has."""
     folder = run_folder(run_id)
     yield from (folder / name for name in SPARE
-                if (folder / name).is_dir() or (published and storage().names(folder / name)))
+                if (folder / name).is_dir() or (published and storage.names(folder / name)))
     found = checkpoint.steps(folder) if published else checkpoint.local(folder)
     best = checkpoint.best_step(folder)
     yield from (path for step, path in found[1:-1] if step != best)
@@ -161,7 +160,7 @@ def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
             for name, folder in gone.items():
                 (root() / name).rename(folder)
         for name in gone:
-            storage().deleted(root() / name)
+            storage.deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
         for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
             remove_folder(folder)

@@ -28,11 +28,10 @@ from labcore.catalog.kinds import built_in
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.pretrained import FULL, LORA, SCRATCH
 from labcore.errors import LabError, os_reason, quoted
-from labcore.runs.files import bases, untrusted
+from labcore.runs.files import bases, storage, untrusted
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.adapters import base_of, is_adapter
 from labcore.runs.files.paths import home, is_run_id, path_of, run_folder
-from labcore.runs.files.storage import storage
 
 BASE, START, BEST = "base", "start", "best"
 REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that trains a reward model
@@ -65,7 +64,7 @@ class Model:
         if self.stage or self.sft or self.step is not None:
             return self
         step = checkpoint.newest_step(run_folder(self.run))
-        if step is None and not storage().has(run_folder(self.run) / "spec.json"):
+        if step is None and not storage.has(run_folder(self.run) / "spec.json"):
             raise no_run(self.run)
         if step is None:
             raise LabError(f"The run {self.run} has no checkpoint yet: wait for its first step.")
@@ -129,7 +128,7 @@ def may_be_hub_id(name: str) -> bool:
 
 def check(model: str) -> None:
     """Raise LabError where `model` is no folder and no hub id, and no run here has such a model. Fetches nothing."""
-    if model in built_in() or storage().has(path_of(os.path.expanduser(model))) or may_be_hub_id(model):
+    if model in built_in() or storage.has(path_of(os.path.expanduser(model))) or may_be_hub_id(model):
         return
     found = read(model)
     if not found or found.stage or found.sft or not _left_anything(found.run):
@@ -167,7 +166,7 @@ def reward_model_of(name: str) -> Path:
     Raises:
         LabError: nothing is called so, it is no reward model, or it cannot be fetched.
     """
-    return storage().fetch(_reward_model(name))
+    return storage.fetch(_reward_model(name))
 
 
 def _reward_model(name: str) -> Path:
@@ -182,7 +181,7 @@ def _reward_model(name: str) -> Path:
     if step not in there:
         raise LabError(f"The run {found.run} has no checkpoint of step {step}: take one of "
                        f"{', '.join(map(str, there))}.")
-    if not storage().has(there[step] / REWARD_WEIGHTS):
+    if not storage.has(there[step] / REWARD_WEIGHTS):
         raise LabError(f"The run {found.run} trained no reward model: set reward_model to a run of the algorithm "
                        "reward_model.")
     return there[step]
@@ -266,7 +265,7 @@ def _policies(run: str) -> dict[int, Path]:
 
 def _left_anything(run: str) -> bool:
     """Whether a run can be called so, and has files here or published."""
-    return is_run_id(run) and (run_folder(run).is_dir() or storage().has(run_folder(run) / "spec.json"))
+    return is_run_id(run) and (run_folder(run).is_dir() or storage.has(run_folder(run) / "spec.json"))
 
 
 # ---------------------------------------------------------------- weights
@@ -293,7 +292,7 @@ def pretrained(model: str) -> bool:
     try:
         folder = path_of(os.path.expanduser(model))
         if not folder.is_dir() and (found := read(name_of_model(model))):
-            there = not found.sft and storage().has(run_folder(found.run) / "spec.json")
+            there = not found.sft and storage.has(run_folder(found.run) / "spec.json")
             return there and pretrained(_begun(found.run))
         config = folder / "config.json"
         if config.is_file():
@@ -305,7 +304,7 @@ def pretrained(model: str) -> bool:
 
 def _begun(run: str) -> str:
     """The model that a run began with."""
-    return str(untrusted.read_json(storage().fetch(run_folder(run) / "spec.json"))["model"])
+    return str(untrusted.read_json(storage.fetch(run_folder(run) / "spec.json"))["model"])
 
 
 _OWN = {(size.hidden, size.layers, size.heads, size.intermediate) for size in MODELS.values()}

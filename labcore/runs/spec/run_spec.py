@@ -27,8 +27,8 @@ from labcore.catalog.mix import row as mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
 from labcore.runs.files import checkpoints as checkpoint
+from labcore.runs.files import storage
 from labcore.runs.files.paths import is_run_id, path_of, run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec import model_names
 from labcore.runs.spec.model_names import kind_of
@@ -134,7 +134,7 @@ class RunSpec:
             OSError: it is not there.
             LabError: it is damaged.
         """
-        path = storage().fetch(folder / "spec.json")
+        path = storage.fetch(folder / "spec.json")
         try:
             return RunSpec.from_json(path.read_bytes())
         except LabError as error:
@@ -143,7 +143,7 @@ class RunSpec:
 
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""
-        content = storage().fetch(self.data).read_bytes() if self.data else b""
+        content = storage.fetch(self.data).read_bytes() if self.data else b""
         return hashlib.sha256(_as_named(self).to_json().encode() + content).hexdigest()[:12]
 
 
@@ -305,7 +305,7 @@ def _check_data(task_row: Task, data: str | None) -> None:
     if task_row.data and not data:
         raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: "
                        f"give --{task_row.data} FILE.")
-    if data and not storage().fetch(path_of(data)).is_file():
+    if data and not storage.fetch(path_of(data)).is_file():
         raise LabError(f"There is no file {data}: check the path.")
 
 

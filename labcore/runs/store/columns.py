@@ -13,9 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from labcore.errors import LabError
-from labcore.runs.files import atomic
+from labcore.runs.files import atomic, storage
 from labcore.runs.files.paths import run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.store.rows import COUNTERS, RunRow
 from labcore.runs.store.store import Store
 
@@ -71,7 +70,7 @@ def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str],
     if after or run.step < STEPS.start:
         return frozenset(), {}
     try:
-        with safe_open(storage().fetch(run_folder(run.id) / FILE), framework="numpy") as file:
+        with safe_open(storage.fetch(run_folder(run.id) / FILE), framework="numpy") as file:
             names = frozenset(file.keys())
             found = {key: file.get_tensor(key) for key in keys if key in names}
     except (LabError, OSError, SafetensorError):  # none, or one that cannot be had: the store has it all

@@ -11,9 +11,9 @@ from functools import lru_cache
 import sqlalchemy as sa
 
 from labcore.errors import LabError, quoted
+from labcore.runs.files import storage
 from labcore.runs.files.paths import imports, is_id, is_import, is_run_id, named, run_folder
 from labcore.runs.files.removal import remove
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store import changes
 from labcore.runs.store.database import Database, Row
@@ -56,7 +56,7 @@ def _remove(name: str) -> None:
         remove(named(name, imports()))
     elif is_run_id(name):
         remove(run_folder(name))
-        storage().deleted(run_folder(name))
+        storage.deleted(run_folder(name))
 
 
 def _marks(row: Row) -> Marks:

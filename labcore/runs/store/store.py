@@ -19,9 +19,8 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError, NoSuchRun, quoted
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files import uploads
+from labcore.runs.files import storage, uploads
 from labcore.runs.files.paths import home, read_only, run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store import changes, dialects
 from labcore.runs.store.events import Controls, EarlyStopping, Events
@@ -81,7 +80,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             if spec.parent:  # where files cannot be linked this takes its time, for which no writer is to wait
                 checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
                 with suppress(LabError):  # then the fork finds it at its parent's
-                    storage().copy_start(spec.parent[0], checkpoint.name_of(spec.parent[1]), run_id)
+                    storage.copy_start(spec.parent[0], checkpoint.name_of(spec.parent[1]), run_id)
         return ids
 
     def add(self, row: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> bool:

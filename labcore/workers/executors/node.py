@@ -6,8 +6,8 @@ import platform
 from importlib.util import find_spec
 
 from labcore.errors import LabError, NoSuchRun
+from labcore.runs.files import storage
 from labcore.runs.files.paths import made, run_folder
-from labcore.runs.files.storage import storage
 from labcore.runs.store.dialects import store_url
 from labcore.runs.store.store import Store
 
@@ -24,10 +24,10 @@ def wanted(run_id: str, lab: str) -> bool:
     for package in NEEDED:
         if find_spec(package) is None:
             raise LabError(f"{here} has no {package}: install what requirements.txt names there, then resume the run.")
-    if lacks := storage().lacks():
+    if lacks := storage.lacks():
         raise LabError(f"{here} has no {lacks}: run pip install -r requirements-cluster.txt there, then resume the "
                        "run.")
-    if storage().shared:  # the object store has what this machine's folder lacks
+    if storage.chosen():  # which has what this machine's folder lacks
         made(run_folder(run_id))
     if not run_folder(run_id).is_dir():  # the lab made it
         raise LabError(f"{here} does not see the lab's folder {run_folder(run_id).parent}: set RL_LAB_HOME to a folder "

@@ -11,9 +11,8 @@ import sqlalchemy as sa
 
 from labcore.errors import LabError
 from labcore.runs.files import checkpoints as checkpoint
-from labcore.runs.files import uploads
+from labcore.runs.files import storage, uploads
 from labcore.runs.files.paths import run_folder
-from labcore.runs.files.storage import Storage
 from labcore.runs.lists import cleanup
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
@@ -42,7 +41,7 @@ def cleaned_up(store):
 
 
 @pytest.mark.parametrize(("owner", "name", "gives", "change"), [
-    (checkpoint, "take_along", None, forked), (Storage, "has", True, from_a_file),
+    (checkpoint, "take_along", None, forked), (storage, "has", True, from_a_file),
     (cleanup, "_on_disk", (), cleaned_up)])
 def test_nobody_waits_while_files_are_looked_at_or_copied(monkeypatch, owner, name, gives, change):
     store = Store()

@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 def bring(path: Path | str) -> Path:
-    """See `Storage.fetch`."""
+    """See `storage.fetch`."""
     given, store = Path(path), object_store.opened()
     path = _in_this_home(given)
     if thing := units.whole_with(path):
@@ -49,7 +49,7 @@ def bring(path: Path | str) -> Path:
 
 
 def there(path: Path | str, *, sure: bool = False) -> bool:
-    """See `Storage.has`."""
+    """See `storage.has`."""
     path, store = Path(path), object_store.opened()
     if path.exists():
         return True
@@ -97,21 +97,23 @@ def files(run: str, kind: str) -> list[str]:
         return []
 
 
-def files_of(thing: str) -> Manifest:
-    """The published files of a thing; none where it is not published or the store is away."""
+def names(folder: Path) -> list[str]:
+    """See `storage.names`."""
+    run, kind = folder.parent.name, folder.name
+    return checkpoints(run) if kind == CHECKPOINTS else files(run, kind)
+
+
+def holds(checkpoint: Path, content: bytes) -> bool:
+    """See `storage.holds`."""
     try:
-        return _manifest(object_store.opened(), thing) or {}
+        found = _manifest(object_store.opened(), units.whole_with(checkpoint) or "") or {}
+        return manifest.of_bytes(content) in found.values()
     except (Away, Damaged):
-        return {}
+        return False
 
 
 def bring_run(run: str) -> None:
-    """Have all of a run here but its checkpoints: a worker is about to go on with it. What a worker elsewhere has added
-    to its versions and its log since comes as well.
-
-    Raises:
-        LabError: the store is away; or it holds something damaged, once all else is here.
-    """
+    """See `storage.fetch_run`."""
     store, faults = object_store.opened(), []
     for thing in (units.RUN, *PICTURES):
         try:
@@ -123,8 +125,7 @@ def bring_run(run: str) -> None:
 
 
 def bring_log(run: str) -> Path:
-    """The log of a run that no worker has now, with what workers elsewhere added to it; a path to nothing where there
-    is none. A store that is away, or holds it damaged, adds nothing."""
+    """See `storage.fetch_log`. A store that is away, or holds it damaged, adds nothing."""
     store, thing = object_store.opened(), f"{run}/{units.RUN}"
     path = units.folder(thing) / LOG
     with suppress(Away, Damaged):
@@ -142,11 +143,7 @@ def forget_answers() -> None:
 
 
 def take_along(parent: str, step: str, run: str) -> None:
-    """Publish for the fork `run` what it starts from, out of what its parent has published: nothing is sent.
-
-    Raises:
-        LabError: the store is away.
-    """
+    """See `storage.copy_start`. Objects are copied within the store."""
     store = object_store.opened()
     origin = {f"{CHECKPOINTS}/{step}": "checkpoint/", units.RUN: ""}
     found: Manifest = {}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -25,7 +24,7 @@ from labcore.errors import LabError, first_line, os_reason, quoted
 from labcore.runs.files import atomic
 from labcore.runs.files.artifacts.units import safe
 from labcore.runs.files.paths import check_writable, home
-from labcore.runs.files.storage import VARIABLE, Away, Item, Result, chosen
+from labcore.runs.files.storage import VARIABLE, Away, Item, Result, chosen, shown
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
 MARKER, FORMAT = "rl-lab.json", 1
@@ -36,16 +35,6 @@ _LOGIN = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsEr
 AT_ONCE = 8  # objects that are sent or fetched beside each other
 
 
-def shown(url: str) -> str:
-    """The URL fit for a message: without a key that somebody wrote into it.
-
-    >>> shown("s3://key:secret@bucket/lab?token=1"), shown("file:///home/me@work"), shown("")
-    ('s3://bucket/lab', 'file:///home/me@work', '')
-    """
-    scheme, mark, place = url.partition("://")
-    return url if scheme == "file" else f"{scheme}{mark}{re.split('[?#]', place.rpartition('@')[2])[0]}"
-
-
 def missing_package(url: str) -> str | None:
     """The package that this machine lacks for a store at `url`; None where it has it, or none is needed.
 
@@ -53,6 +42,12 @@ def missing_package(url: str) -> str | None:
     """
     package = PACKAGES.get(url.partition("://")[0])
     return package if package and find_spec(package) is None else None
+
+
+def lacks() -> str:
+    """See `storage.lacks`."""
+    package = missing_package(chosen())
+    return f"{package}, which {VARIABLE} ({shown(chosen())}) needs" if package else ""
 
 
 def opened() -> ObjectStore:

@@ -62,12 +62,7 @@ def publish(store: ObjectStore, unit: str, marked: Container[int] = (), *, add: 
 
 
 def now(path: Path) -> None:
-    """Publish the unit of `path` before going on: a worker elsewhere may need it at once. Where the store is away, it
-    is published later.
-
-    Raises:
-        LabError: the setting cannot be used.
-    """
+    """See `storage.publish_now`. Raises LabError where the setting cannot be used."""
     if unit := units.unit_with(path):
         changed(path)
         with suppress(Away):  # it is not marked as published: the lab tries again, and says so

@@ -26,11 +26,7 @@ BACK = "All files of the run are in the object store."
 
 
 class OfWorker(Publisher):
-    """The publisher of a worker; what it has to say are events of the run.
-
-    Raises:
-        LabError: `RL_LAB_ARTIFACTS` cannot be used.
-    """
+    """See `storage.of_worker`. What it has to say are events of the run."""
 
     def __init__(self, store: Store):
         super().__init__(self._log)
@@ -99,12 +95,8 @@ class OfWorker(Publisher):
 
 
 class OfLab(Publisher):
-    """The publisher of a lab's server. It begins with all that this home has and the object store lacks, but for the
-    runs that a process has or will have, and trims the home.
-
-    Raises:
-        LabError: the object store cannot be used, or `RL_LAB_CACHE_GB` is no number.
-    """
+    """See `storage.of_lab`. It begins with all that this home has and the object store lacks, but for the runs that a
+    process has or will have."""
 
     adds = True
 
@@ -143,7 +135,7 @@ def active(store: Store) -> set[str]:
 
 
 def by_hand(runs: Store, chosen: Sequence[str], again: bool) -> Iterator[str]:
-    """See `Storage.publish`."""
+    """See `storage.publish`."""
     check_writable()
     target = object_store.opened()
     going = active(runs)
@@ -159,3 +151,9 @@ def by_hand(runs: Store, chosen: Sequence[str], again: bool) -> Iterator[str]:
         yield f"{named} is published."
     if not wanted:
         yield f"All that this machine has is in {target.url}."
+
+
+def trim(runs: Store) -> None:
+    """See `storage.trim`. The object store is asked whether it can be used."""
+    object_store.check()
+    cache.trim(lambda: active(runs))
