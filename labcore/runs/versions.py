@@ -19,7 +19,7 @@ from labcore.runs.spec.session import Device, Session, device_of
 FILE = "versions.json"
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "gymnasium", "safetensors")
 # What the numbers of a run depend on.
-_ENGINE = ("catalog", "deep", "envs", "llm", "maths", "runs", "spec", "tabular", "tasks", "workers")
+_ENGINE = ("catalog", "classic", "llm", "maths", "runs", "tasks", "workers")
 
 Versions = dict[str, Any]
 
