@@ -89,7 +89,7 @@ def checkpoint_times(run: str, times: int) -> Iterator[tuple[str, float]]:
         store.delete_folder(thing)
 
     yield "publish", median(times, lambda: publish.publish_thing(store, thing), again)
-    yield "look whether it is there", median(times, lambda: fetch.checkpoints(run), fetch.forget_answers)
+    yield "look whether it is there", median(times, lambda: fetch.names(run, "checkpoints"), fetch.forget_answers)
     path.rename(Path(tempfile.mkdtemp(dir=home())) / "kept")
     yield "fetch and check", median(times, lambda: fetch.bring(path), lambda: shutil.rmtree(path, ignore_errors=True))
 

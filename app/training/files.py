@@ -18,8 +18,7 @@ from labcore.runs.files.written import read as read_json
 
 def steps_of(run_id: str, kind: str) -> list[int]:
     """The steps that have a file of `kind` ("samples" or "lines"), oldest first."""
-    folder = run_folder(run_id) / kind
-    names = {path.name for path in folder.glob("step-*.json")} | {*storage.names(folder)}
+    names = {path.name for path in (run_folder(run_id) / kind).glob("step-*.json")} | {*storage.names(run_id, kind)}
     return sorted(int(Path(name).stem.removeprefix("step-")) for name in names)
 
 

@@ -118,7 +118,7 @@ def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Cont
 def steps(run_folder: Path) -> list[tuple[int, Path]]:
     """The complete checkpoints of a run, oldest first: (step, folder). Also those that another machine has published:
     `at` and `newest` fetch them."""
-    published = {run_folder / CHECKPOINTS / name for name in storage.names(run_folder / CHECKPOINTS)}
+    published = {run_folder / CHECKPOINTS / name for name in storage.names(run_folder.name, CHECKPOINTS)}
     return sorted((step_of(path.name), path) for path in published | {path for _, path in local(run_folder)})
 
 

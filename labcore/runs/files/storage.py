@@ -129,8 +129,8 @@ def fetch_log(run: str) -> Path:
 
 
 @_answered_by("fetch:names")
-def names(folder: Path) -> list[str]:
-    """The published names in a run's folder of checkpoints, samples or lines; none where the object store is away."""
+def names(run: str, kind: str) -> list[str]:
+    """The names of a run's published checkpoints, samples or lines; none where the object store is away."""
     return []
 
 

@@ -57,7 +57,7 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
     """Those that are here; with `published` also those that only the object store has."""
     folder = run_folder(run_id)
     yield from (folder / name for name in SPARE
-                if (folder / name).is_dir() or (published and storage.names(folder / name)))
+                if (folder / name).is_dir() or (published and storage.names(run_id, name)))
     found = checkpoint.steps(folder) if published else checkpoint.local(folder)
     best = checkpoint.best_step(folder)
     yield from (path for step, path in found[1:-1] if step != best)

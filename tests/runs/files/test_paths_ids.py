@@ -86,7 +86,7 @@ ENTRIES = {
     "an import's rows": imported.rows, "an import's label": imported.label, "a base of a run": lambda name:
         model_names.check(f"base:{name}"), "an upload": uploads.file_at, "labels": labels.file_of,
     "a lesson": folders.find, "a fork": lambda name: RunSpec.from_json(json.dumps(json.loads(
-        grpo().to_json()) | {"parent": [name, 0]})), "published files": lambda name: fetch.files(name, "samples"),
+        grpo().to_json()) | {"parent": [name, 0]})), "published files": lambda name: fetch.names(name, "samples"),
     "a published run": fetch.bring_run,
     "a deletion there": lambda name: deletion.deleted(home() / name), "a note of a deletion": lambda name: (
         noted(name), deletion.clear(object_store.opened()))[0],

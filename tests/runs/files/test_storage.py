@@ -31,7 +31,7 @@ def test_without_a_setting_nothing_is_noted_and_this_machine_is_all_there_is():
     storage.publish_now(folder)
     storage.trim(None)
     assert storage.fetch(folder) == folder and storage.has(folder) and not storage.has(run_folder("other"))
-    assert storage.names(folder / CHECKPOINTS) == [] and checkpoint.newest_step(folder) == 0
+    assert storage.names(RUN, CHECKPOINTS) == [] and checkpoint.newest_step(folder) == 0
     assert storage.each(str, (1, 2)) == ["1", "2"] and storage.lacks() == ""
     assert {*home().rglob("*")} == before
     with pytest.raises(LabError, match="no object store to publish to: set RL_LAB_ARTIFACTS to s3://BUCKET/FOLDER"):

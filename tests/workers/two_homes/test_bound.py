@@ -98,7 +98,7 @@ def test_a_run_whose_files_were_dropped_is_resumed_bit_for_bit(machines, store, 
     store.requeue(run_id, mine=True)
     assert run(store, run_id) == "finished", store.run(run_id).message
     assert fake.trained(store, run_id) == undisturbed
-    assert len(fetch.files(run_id, "samples")) == STEPS // 5
+    assert len(fetch.names(run_id, "samples")) == STEPS // 5
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "nan", "inf"])

@@ -41,7 +41,7 @@ def test_a_fork_starts_in_a_home_that_has_nothing_of_its_parent(machines, store,
     if gone:
         store.delete(parent)
         deletion.clear(object_store.opened())
-        assert fetch.checkpoints(parent) == []
+        assert fetch.names(parent, "checkpoints") == []
     assert store.claim(fork)
     assert run(store, fork) == "finished", store.run(fork).message
     assert fake.trained(store, fork) == fake.trained(store, here)

@@ -26,7 +26,7 @@ def test_all_is_published_before_the_end_is_said(machines, store, monkeypatch):
 
     def set_state(self, run_id, state_, *given, **named):
         if state_ == "finished":
-            at_the_end.extend([fetch.checkpoints(run_id), fetch.files(run_id, "samples"), fetch.files(run_id, "run"),
+            at_the_end.extend([*(fetch.names(run_id, kind) for kind in ("checkpoints", "samples", "run")),
                                changes.is_published(run_id, object_store.opened().begin())])
         real(self, run_id, state_, *given, **named)
 
@@ -77,7 +77,7 @@ def test_a_store_that_was_away_to_the_end_has_all_after_the_next_start_of_the_la
     assert published(store, run_id) == ["unpublished", "published"]
     machines.at("b")
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 50, 60]
-    assert len(fetch.files(run_id, "samples")) == STEPS // 5
+    assert len(fetch.names(run_id, "samples")) == STEPS // 5
 
 
 def test_a_home_that_comes_late_takes_nothing_from_the_store(machines, store):
@@ -101,7 +101,7 @@ def test_a_run_under_way_is_never_marked_as_published(machines, store):
     run_id, seen = store.create(fake.grpo(STEPS), mine=True), []
 
     def look():
-        until(lambda: fetch.checkpoints(run_id))
+        until(lambda: fetch.names(run_id, "checkpoints"))
         seen.append(changes.is_published(run_id, object_store.opened().begin()))
 
     assert run(store, run_id, {10: look, 52: look}) == "finished"

@@ -30,7 +30,7 @@ def test_a_run_that_was_interrupted_ends_in_another_home_bit_for_bit(machines, s
     b = [step for step, _ in checkpoint.local(run_folder(run_id))]
     assert b == [50, 60] and [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 50, 60]
     samples = sorted(path.name for path in (run_folder(run_id) / "samples").iterdir())
-    assert samples == sorted(fetch.files(run_id, "samples")) and "step-000005.json" in samples
+    assert samples == sorted(fetch.names(run_id, "samples")) and "step-000005.json" in samples
     machines.at("a")  # which has it from before, and less of it
     assert checkpoint.newest(run_folder(run_id)) == (60, run_folder(run_id) / "checkpoints" / "step-000060")
 
@@ -120,7 +120,7 @@ def test_a_damaged_list_of_pictures_or_notes_does_not_stop_a_resume(machines, st
     store.requeue(run_id, mine=True)
     assert run(store, run_id) == "finished", store.run(run_id).message
     assert fake.trained(store, run_id) == undisturbed
-    assert len(fetch.files(run_id, "samples")) == (STEPS // 5 if home == "a" else 2)
+    assert len(fetch.names(run_id, "samples")) == (STEPS // 5 if home == "a" else 2)
     assert published(store, run_id) == []
 
 

@@ -76,31 +76,16 @@ def _in_this_home(path: Path) -> Path:
     return path if path.exists() else units.moved(path) or path
 
 
-def checkpoints(run: str) -> list[str]:
-    """The names of a run's published checkpoints; none where the store is away."""
-    store = object_store.opened()
-    try:
-        found = _asked(store, "checkpoints", run, lambda: _checkpoints(store, run))
-        gone = {*changes.to_forget()} if found else ()
-        return [name for name in found if f"{run}/{CHECKPOINTS}/{name}" not in gone]
-    except (Away, Damaged):
-        return []
-
-
-def files(run: str, kind: str) -> list[str]:
-    """The names of a run's published files of a kind, `samples` or `lines`; none where the store is away."""
-    store = object_store.opened()
-    try:
-        found = list(_manifest(store, f"{run}/{kind}") or {})
-        return [] if found and f"{run}/{kind}" in changes.to_forget() else found
-    except (Away, Damaged):
-        return []
-
-
-def names(folder: Path) -> list[str]:
+def names(run: str, kind: str) -> list[str]:
     """See `storage.names`."""
-    run, kind = folder.parent.name, folder.name
-    return checkpoints(run) if kind == CHECKPOINTS else files(run, kind)
+    store, thing = object_store.opened(), f"{run}/{kind}"
+    try:
+        found = (_asked(store, "checkpoints", run, lambda: _checkpoints(store, run)) if kind == CHECKPOINTS else
+                 list(_manifest(store, thing) or {}))
+        gone = {*changes.to_forget()} if found else set()
+        return [name for name in found if not gone & {thing, f"{thing}/{name}"}]
+    except (Away, Damaged):
+        return []
 
 
 def holds(checkpoint: Path, content: bytes) -> bool:

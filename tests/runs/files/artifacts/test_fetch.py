@@ -40,7 +40,7 @@ def test_files_that_stand_for_themselves_come_one_by_one(another):
     (run_folder(RUN) / "spec.json").write_text("{}")
     publish.publish(store(), RUN)
     another()
-    assert fetch.files(RUN, "samples") == ["step-000005.json", "step-000010.json"]
+    assert fetch.names(RUN, "samples") == ["step-000005.json", "step-000010.json"]
     path = fetch.bring(run_folder(RUN) / "samples" / "step-000010.json")
     assert path.read_text() == "10" and len(list(path.parent.iterdir())) == 1
     assert fetch.bring(run_folder(RUN) / "spec.json").read_text() == "{}"
@@ -151,7 +151,7 @@ def test_a_manifest_has_nothing_deleted_outside_its_folder(folder):
     picture.parent.mkdir(parents=True)
     picture.write_text("{}")
     publish.publish(store(), RUN)
-    assert victim.read_text() == "precious" and fetch.files(RUN, "samples") == [picture.name]
+    assert victim.read_text() == "precious" and fetch.names(RUN, "samples") == [picture.name]
 
 
 def test_an_upload_in_a_store_that_is_away_is_not_called_deleted(folder):

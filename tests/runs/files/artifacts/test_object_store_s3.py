@@ -75,7 +75,7 @@ def test_what_is_published_is_fetched_pruned_and_deleted(bucket, another):
     for step in range(0, 1600, 100):
         saved(step)
     publish.publish(object_store.opened(), RUN)
-    there = fetch.checkpoints(RUN)
+    there = fetch.names(RUN, "checkpoints")
     assert len(there) == 1 + checkpoint.LADDER + checkpoint.KEEP
     assert sum(key.endswith(manifest.NAME) for key in keys(bucket)) == len(there)
     assert all(key.startswith("of/ours/") for key in keys(bucket))
@@ -84,7 +84,7 @@ def test_what_is_published_is_fetched_pruned_and_deleted(bucket, another):
     assert step == 1500 and (path / "policy" / "weights").read_text() == "1500" * 100
     saved(1600)
     publish.publish(object_store.opened(), RUN)
-    assert len(fetch.checkpoints(RUN)) == len(there) and fetch.checkpoints(RUN)[-1] == "step-001600"
+    assert len(fetch.names(RUN, "checkpoints")) == len(there) and fetch.names(RUN, "checkpoints")[-1] == "step-001600"
     changes.forget(RUN)
     deletion.clear(object_store.opened())
     assert keys(bucket) == [f"of/ours/{object_store.MARKER}"]
@@ -116,7 +116,7 @@ def test_a_run_that_was_interrupted_ends_in_another_home_bit_for_bit(bucket, ano
     store.requeue(run_id, mine=True)
     assert run(store, run_id) == "finished"
     assert fake.trained(store, run_id) == fake.trained(store, whole)
-    assert fetch.checkpoints(run_id) == ["step-000000", "step-000050", "step-000060"]
+    assert fetch.names(run_id, "checkpoints") == ["step-000000", "step-000050", "step-000060"]
 
 
 def test_a_lab_forks_workers_that_publish(another, monkeypatch, tmp_path):
@@ -155,7 +155,7 @@ def test_a_server_that_goes_away_is_said_and_all_is_published_when_it_is_back(se
         while not publisher.flush():
             pass  # a try may have been under way
     assert [bool(why) for _, why in said] == [True, False] and "cannot be reached" in said[0][1]
-    assert fetch.checkpoints(RUN) == ["step-000000", "step-000050"]
+    assert fetch.names(RUN, "checkpoints") == ["step-000000", "step-000050"]
 
 
 @pytest.mark.parametrize("change, words", [

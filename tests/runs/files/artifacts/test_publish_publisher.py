@@ -43,7 +43,7 @@ def test_a_store_that_goes_away_is_said_once_and_all_is_published_when_it_is_bac
         while not publisher.flush():
             pass  # a try may have been under way
     assert said[1:] == [(RUN, "")]
-    assert fetch.checkpoints(RUN) == ["step-000000", "step-000050", "step-000100"]
+    assert fetch.names(RUN, "checkpoints") == ["step-000000", "step-000050", "step-000100"]
 
 
 def test_a_wait_that_fails_leaves_the_publisher_at_its_usual_pace(folder, tmp_path, monkeypatch):
@@ -71,4 +71,4 @@ def test_a_fault_of_the_lab_itself_keeps_no_run_from_ending(monkeypatch, capsys)
         patch.undo()
         while not publisher.flush():
             pass  # a try may have been under way
-    assert "ZeroDivisionError" in capsys.readouterr().err and fetch.checkpoints(RUN) == ["step-000000"]
+    assert "ZeroDivisionError" in capsys.readouterr().err and fetch.names(RUN, "checkpoints") == ["step-000000"]
