@@ -30,10 +30,10 @@ def test_every_run_is_counted_once():
 
 
 def test_a_run_that_was_stopped_early_is_none_that_was_stopped():
-    early = replace(row("stopped"), message="Stopped early at step 4: its reward 0.1 is not the best of 2 runs …")
+    early = replace(row("stopped"), stops_early=True)
     assert progress([row("stopped"), early, early]).counts == {"stopped early": 2, "stopped or interrupted": 1}
     assert progress([row("running", 5, 10.0)], stops_early=True).at_most
-    stopped = replace(row("stopped", 4, 4.0), message=early.message)
+    stopped = replace(row("stopped", 4, 4.0), stops_early=True)
     found = progress([stopped, row("finished", 10, 10.0)])
     assert (found.steps, found.of, found.spared, found.share) == (14, 20, 6, 1.0)
 

@@ -75,7 +75,7 @@ def test_the_worse_are_asked_to_stop_in_words_and_each_is_judged_once(store, goi
     run = sweep(store, going).runs[4]
     [control] = store.asked(run.id)
     assert control.payload == {"why": "Stopped early at step 4: its reward 0.1 is not among the best third of 5 runs "
-                                      "at this step."}
+                                      "at this step.", "early": True}
 
 
 def test_another_judge_knows_all_that_was_decided_and_goes_on_from_there(store, going):

@@ -49,7 +49,7 @@ def test_where_less_is_better_the_lowest_comes_first():
 def test_what_was_stopped_is_never_compared_at_its_last_step_with_what_finished():
     rows = rows_of({"beta": [0.0, 0.1, 0.2, 0.3]})
     stopped = {"run1": 12, "run5": 4, "run2": 4, "run6": 4, "run4": 4}  # both of β 0.1 and 0.2, one of 0.0
-    rows = [replace(row, state="stopped", step=stopped[row.id], message="Stopped early at step 4: …")
+    rows = [replace(row, state="stopped", step=stopped[row.id], stops_early=True)
             if row.id in stopped else row for row in rows]
     order = ranking(rows, axes(rows), {row.id: 9.0 if row.id in stopped else 1.0 for row in rows}, "reward")
     assert [(setting.values, setting.whole, setting.mean and setting.mean.mean) for setting in order] == [

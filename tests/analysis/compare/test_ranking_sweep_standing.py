@@ -77,7 +77,9 @@ def test_what_was_stopped_early_is_over_and_behind_what_finished(store):
     for run in sweep.sweep(store, "sweep-1").runs:
         beta = run.spec.knobs["beta"]
         log(store, run, 2 if beta else 4, reward=beta)
-        store.set_state(run.id, *(("stopped", "Stopped early at step 2: …") if beta else ("finished",)))
+        if beta:
+            store.ask(run.id, "stop", {"why": "Stopped early at step 2: …", "early": True})
+        store.set_state(run.id, "stopped" if beta else "finished")
     assert {name: setting.values for name, setting in now(store).extremes().items()} == {
         "Best": (0.0,), "Median": (0.2,), "Worst": (0.1,)}
 
