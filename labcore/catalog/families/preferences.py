@@ -157,7 +157,6 @@ DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("l
         There("DPOTrainer", name="alpha_divergence"),)),
 ))
 
-_ONCE = "the pairs are sampled once, before training"
 PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
     Pairs("dataset", "the task's own pairs", r"\mathcal D", from_file=True, asks=("pairs_per_step",)),
     Pairs("reference_once", "the reference's completions, once before the first step", r"\pi_{ref}", once=True,

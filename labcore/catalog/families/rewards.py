@@ -60,7 +60,7 @@ RESAMPLE_ROUNDS = Knob(
     "that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.", "next batch", 0, 64,
     (0, 4), unit="rounds", advanced=True)
 
-_TOOLS = "GRPOTrainer RLOOTrainer verl OpenRLHF"
+_TOOLS = "GRPOTrainer GMPOTrainer RLOOTrainer verl OpenRLHF"
 _IN_SCORE = "write it into score() below"
 
 

@@ -16,7 +16,7 @@ from labcore.catalog.llm.optimizer import LINEAR
 from labcore.catalog.task import Task
 
 SCRATCH, FULL, LORA = "", "full", "LoRA"  # how weights are learnt: from random ones, all of them, or by adapters
-STEPS, STEPS_SOURCE = 100, "chosen by this lab for a first look; TRL's default is 3 epochs"
+STEPS = 100  # for a first look; TRL's default is 3 epochs
 LORA_TIMES = 10  # the rate of adapters over that of all weights
 COMPLETIONS = 32  # of a step
 

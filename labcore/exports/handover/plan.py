@@ -329,11 +329,6 @@ REWARD_RULES: Rules = {
                                          else built_in())(plan, value),
     **dict.fromkeys(("judge_url", "judge_model", "judge_instruction"), lambda plan, value: (
         switch(missing(IN_SCORE), "") if "judge" in choices.sources_of(plan.spec.knobs) else built_in())(plan, value)),
-    "uncertainty_weight": only_with("reward_source", "uncertainty_weighted_ensemble", missing(IN_SCORE)),
-    **dict.fromkeys(("correct_weight", "format_weight"), only_with("reward_source", "correct_and_format", missing(
-        IN_SCORE))),
-    "reward_noise": only_with("reward_source", "noisy_verifier", missing(IN_SCORE)),
-    "length_cost": only_with("shaping", "length_cost", missing(IN_SCORE)),
     **dict.fromkeys(("stop_kl", "stop_gold_fall"), switch(missing("no early stopping there: watch the KL and your own "
                                                                   "evaluation"), 0.0))}
 _ADD = "add the labelled pairs to those below: their file is kept in uploads/ under that name"

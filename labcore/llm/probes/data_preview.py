@@ -158,7 +158,7 @@ SHOWN, NAMED = 5, 20  # rows that are shown, and at most so many lines that are 
 MEASURED = 4096  # rows at most whose lengths in tokens are counted
 AT_ONCE = 256  # of them
 BINS = 16
-LONGEST_TEXT, LONGEST_COLUMN = 2000, 60  # characters of a text that is shown
+LONGEST_COLUMN = 60  # characters of a text that is shown
 # All rows are looked at, held out or not, and those that a run would refuse.
 LENIENT: dict[str, Value] = {"unusable_rows": SKIP, "verifier": "length", "held_out": 0.0, "held_out_file": ""}
 Row = Problem | Pair | Single

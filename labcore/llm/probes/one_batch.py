@@ -38,6 +38,7 @@ from labcore.llm.probes.trial import Trial
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import token_texts
+from labcore.maths.call import cut_of, parameters
 from labcore.maths.masked import masked_mean
 from labcore.maths.returns import explained_variance
 from labcore.runs.fork import carried
@@ -245,8 +246,9 @@ def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor
     rollout = credited(one, rollout, values)
     measured, gradient = _gradient(one, rollout, fresh)
     surrogate, unclipped = choices.SURROGATE[str(one.knobs["surrogate"])], None
-    if surrogate.cut:
-        one.knobs |= dict.fromkeys(surrogate.needs, UNREACHED)
+    if cut := cut_of(choices.SURROGATE, surrogate.key):
+        asked, _ = parameters(cut)  # its knobs are the bounds
+        one.knobs |= {key: UNREACHED for key in surrogate.needs if key in asked}
         unclipped = cosines([gradient, _gradient(one, rollout, fresh)[1]])[0][1]
     push = token_gradients(as_of(session, spec), rollout)
     return Inspected(spec.row, spec, rollout, measured, gradient, unclipped, push)

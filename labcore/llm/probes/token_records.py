@@ -97,10 +97,6 @@ class StepTokens:
         self.entropy: Tensor | None = None
         self.shares: Tensor | None = None
 
-    def next(self) -> Met:
-        """What is to be given to the next update."""
-        return Met()
-
     def take(self, prompts: Tensor, met: Met) -> None:
         """Take over what an update of some of the prompts met. prompts: (N,) indices."""
         size = self._rollout.group_size

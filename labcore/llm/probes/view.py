@@ -278,9 +278,9 @@ def _credit_of(part: Rollout, earned: list[float], row: int) -> dict[str, Any]:
 def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]]:
     """The curve of the algorithm's surrogate; empty where it is none of the ratio and the advantage alone."""
     function = member(choices.SURROGATE, knobs["surrogate"])
-    names = choices.SURROGATE[knobs["surrogate"]].needs
+    own = {key: knobs[key] for key in choices.SURROGATE[knobs["surrogate"]].needs}  # a mix has those of others too
     named, _ = arguments(function)
-    return curve(function, knobs, ratio) if named <= {"ratio", "advantages", *names} else {}
+    return curve(function, own, ratio) if named <= {"ratio", "advantages", *own} else {}
 
 
 def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, Any], met: dict[str, Any],

@@ -11,7 +11,10 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
+from labcore.catalog.choice import Surrogate
 from labcore.catalog.choices import SURROGATE
+from labcore.catalog.families.surrogates import CLIP_HIGH, CLIP_LOW
+from labcore.catalog.knob import Knob
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
@@ -32,6 +35,7 @@ from labcore.llm.probes.one_batch import (
 )
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
+from labcore.maths import surrogates
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.runs import jobs
 from tests.llm import tools
@@ -134,6 +138,21 @@ def test_without_its_clip_gmpo_is_cut_nowhere(batch):
     free = replace(spec, knobs=spec.knobs | {"clip_low": 50.0, "clip_high": 50.0})
     assert seen.unclipped == pytest.approx(cosines([seen.gradient, inspect(session, free, far, None).gradient])[0][1])
     assert seen.unclipped < 0.99
+
+
+def test_without_a_clip_only_its_bounds_are_moved(batch, monkeypatch):
+    """A surrogate may have other knobs beside them."""
+    bent = Knob("bend", "Bend", 0.5, "Higher: a. Lower: b.")
+    own = Surrogate("bent_clip", "bent", "S", needs_ratio=True, cut="clip_cut", knobs=(CLIP_LOW, CLIP_HIGH, bent))
+    monkeypatch.setitem(vars(SURROGATE), "members", (*SURROGATE.members, own))
+    monkeypatch.setattr(surrogates, "bent_clip", lambda ratio, advantages, clip_low, clip_high, bend: bend * (
+        surrogates.clip(ratio, advantages, clip_low, clip_high)), raising=False)
+    session, sampled = batch
+    spec = spec_for(session, ALGORITHMS["grpo"], 0, SIZE)
+    far = replace(sampled.rollout, old_logprobs=sampled.rollout.old_logprobs + 2.0 * sampled.rollout.completion_mask)
+    usual = inspect(session, replace(spec, knobs=spec.knobs | {"beta": 0.5}), far, None)
+    mine = {**spec.knobs, "surrogate": own.key, "bend": 1.0, "beta": 0.5}
+    assert inspect(session, replace(spec, knobs=mine), far, None).unclipped == pytest.approx(usual.unclipped)
 
 
 def test_token_gradients_worked_by_hand(batch):

@@ -107,6 +107,14 @@ def test_the_kl_the_cut_and_the_curve_are_those_of_the_algorithm(key, knobs, dra
     assert ("surrogate" in shown) == drawn
 
 
+def test_the_curve_of_a_mix_has_no_bounds_of_choices_that_it_did_not_take(after):
+    """A mix has the knobs of every choice."""
+    started, batch, rollout, _ = after("sapo")
+    plain = view.groups(started, batch, rollout)["surrogate"]
+    started.knobs |= {"clip_low": 0.2, "clip_high": 0.2}
+    assert view.groups(started, batch, rollout)["surrogate"] == plain and plain["bounds"] == []
+
+
 def test_at_most_eight_groups():
     started = session("grpo", prompts_per_step=10, steps=1)
     samples = records(started, pictures=True)[0].samples
