@@ -9,6 +9,7 @@ from labcore.catalog import reward_terms
 from labcore.catalog.knob import shown
 from labcore.catalog.reward_terms import JOIN, JUDGE, REWARD_MODEL
 from labcore.errors import LabError
+from labcore.runs.spec.judge_address import KEY
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import RunRow
 from labcore.tasks import judge, own_reward, reward_call
@@ -24,7 +25,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--reward-model", metavar="MODEL", help="rewards from a reward model: the folder or hub id of a "
                      "Hugging Face sequence classifier with one score, or a run of the algorithm reward_model")
     sub.add_argument("--judge", metavar="URL", help="rewards from a language model that grades answers, at an address "
-                     f"in the form of OpenAI's API; its key is read from {judge.KEY}")
+                     f"in the form of OpenAI's API; its key is read from {KEY}")
     sub.add_argument("--judge-model", metavar="NAME", help="the judge's model at that address")
     sub.add_argument("--judge-instruction", metavar="TEXT", help="the judge's instruction, such as: Is every step of "
                      "the answer correct?")

@@ -50,9 +50,9 @@ class _Wide(torch.autograd.Function):
 
 
 def _rows(table: Tensor) -> list[slice]:
-    """The rows of (N, V) that are taken together."""
+    """The rows of (N, V) that are taken together; without any row one empty slice."""
     size = max(1, AT_ONCE // table.shape[-1])
-    return [slice(start, start + size) for start in range(0, len(table), size)]
+    return [slice(start, start + size) for start in range(0, max(1, len(table)), size)]
 
 
 def _is_wide(logits: Tensor) -> bool:

@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Event
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -31,6 +30,7 @@ from labcore.runs.files import atomic
 from labcore.runs.files.paths import JUDGEMENTS, check_writable, home, made
 from labcore.runs.files.untrusted import NotJSON, json_of
 from labcore.runs.spec.activity import EVERY_SECONDS, report
+from labcore.runs.spec.judge_address import KEY, address
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem
 
@@ -40,32 +40,8 @@ from labcore.tasks.task import Problem
 # No run asks a judge by its spec alone, which may be another person's: the machine must name the same URL, in
 # RL_LAB_JUDGE_URL or once by --judge on its command line.
 
-URL, KEY = "RL_LAB_JUDGE_URL", "RL_LAB_JUDGE_KEY"
+URL = "RL_LAB_JUDGE_URL"
 ALLOWED = "judges.txt"  # in the folder of reward files: URLs that the command line has named
-
-
-def address(word: str) -> str:
-    """The URL of a judge as specs have it: without the end of its path that every request has.
-
-    Raises:
-        LabError: it is no such URL, or holds a password, which a spec must not.
-
-    >>> address("http://localhost:8000"), address("https://api.openai.com/v1/chat/completions")
-    ('http://localhost:8000/v1', 'https://api.openai.com/v1')
-    """
-    try:
-        parts = urlsplit(word.strip())
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port)
-        usable = usable and all(letter.isprintable() and not letter.isspace() for letter in word.strip())
-    except ValueError:
-        usable = False
-    if not usable:
-        raise LabError(f"The judge's address {quoted(word)} is no URL: write for example http://localhost:8000/v1.")
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise LabError(f"The judge's address must not hold a name, a password or a query: put the key into {KEY}, and "
-                       "write the address alone, for example http://localhost:8000/v1.")
-    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
-    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def allow(word: str) -> str:

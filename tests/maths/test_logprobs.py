@@ -128,3 +128,13 @@ def test_the_table_of_a_large_vocabulary_becomes_the_gradient(generator):
         torch.autograd.grad(chosen.sum(), logits)
     chosen, entropies = logprobs_and_entropy(logits, torch.tensor([1, 2]))  # an entropy bonus
     torch.autograd.grad((chosen + entropies).sum(), logits)
+
+
+@pytest.mark.parametrize("vocabulary", [4, WIDE])
+def test_no_rows_have_no_log_probs(vocabulary):
+    logits, index = torch.empty(2, 0, vocabulary, requires_grad=True), torch.empty(2, 0, dtype=torch.long)
+    for found in (selective_log_softmax(logits.detach(), index),
+                  *logprobs_and_entropy(logits, index, entropy_grad=False)):
+        assert found.shape == (2, 0)
+    logprobs_and_entropy(logits, index, entropy_grad=False)[0].sum().backward()
+    assert logits.grad is not None and logits.grad.shape == logits.shape

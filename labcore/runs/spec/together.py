@@ -12,7 +12,7 @@ from labcore.catalog.mix.row import can_be_mixed
 from labcore.catalog.task import Task
 from labcore.errors import LabError, quoted
 from labcore.runs.files import uploads
-from labcore.runs.spec import model_names
+from labcore.runs.spec import judge_address, model_names
 
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -85,6 +85,8 @@ def _check_rewards(knobs: Mapping[str, Value]) -> None:
             raise LabError("The reward source own_function adds up rewards of your own: choose them in "
                            "reward_function, or start the run with --reward FILE:function.")
         reward_terms.weights(str(knobs["reward_weights"]), len(found))
+    if knobs.get("judge_url"):
+        judge_address.address(str(knobs["judge_url"]))
     if reward_terms.JUDGE in choices.sources_of(knobs):
         for key in ("judge_url", "judge_model"):
             if not knobs[key]:
