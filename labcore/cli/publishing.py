@@ -7,6 +7,7 @@ import argparse
 from labcore.cli.adding import Add
 from labcore.errors import LabError
 from labcore.runs.files import storage
+from labcore.runs.files.paths import check_writable
 from labcore.runs.store.store import Store
 
 
@@ -19,6 +20,7 @@ def add_to(add: Add) -> None:
 
 def publish_runs(options: argparse.Namespace) -> int:
     """Publish the runs, or with none named all that is not published, bases and uploads too."""
+    check_writable()
     if options.again and not options.runs:
         raise LabError("publish --again sends all files of a run again: name the runs.")
     for line in storage.publish(Store(), options.runs, options.again):
