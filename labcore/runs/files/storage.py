@@ -76,9 +76,9 @@ def shown(url: str) -> str:
 def settings() -> list[tuple[str, str, str]]:
     """The settings of the object store for people: the name, the value in use, what it does."""
     return [(VARIABLE, shown(chosen()) or "not set",
-             "An object store or a shared folder, through which machines pass each other what is in RL_LAB_HOME"),
+             "Shared storage for checkpoints and uploads: an object store or a shared folder"),
             (CACHE_VARIABLE, os.environ.get(CACHE_VARIABLE, "").strip() or f"{CACHE_GB:g}",
-             "With it, the gigabytes of RL_LAB_HOME above which published, unused files are deleted there")]
+             "With shared storage: the GB of RL_LAB_HOME above which published, unused files are deleted there")]
 
 
 def _answered_by(function: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:

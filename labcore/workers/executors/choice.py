@@ -45,6 +45,7 @@ def check() -> None:
 def settings() -> list[tuple[str, str, str]]:
     """The settings of executors for people: the name, the value in use, what it does."""
     usual = resolve_name(f"{_MODULE}:AT_ONCE") if executor() == RAY else None
-    return [("RL_LAB_MAX_RUNS", str(max_runs(usual)), "Runs at the same time; the others wait in a queue"),
-            ("RL_LAB_EXECUTOR", executor(), "Where runs go: local is this machine, ray a Ray cluster"),
-            ("RL_LAB_RAY", os.environ.get("RL_LAB_RAY", "auto"), "Which cluster: auto is this machine's")]
+    return [("RL_LAB_MAX_RUNS", str(max_runs(usual)), "Number of runs at the same time; the others wait in a queue"),
+            ("RL_LAB_EXECUTOR", executor(), "Where runs are started: local (this machine) or ray (a Ray cluster)"),
+            ("RL_LAB_RAY", os.environ.get("RL_LAB_RAY", "auto"),
+             "Address of the Ray cluster; auto is the one on this machine")]
