@@ -39,8 +39,8 @@ CSS = """
 @container (max-width:300px){.st-key-setup [data-testid=stNumberInputContainer] button{display:none}}
 @container (max-width:250px){.st-key-setup .stHorizontalBlock:has(.stSelectbox){flex-wrap:wrap;row-gap:.3rem}
   .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
-.st-key-pretrained_models{margin-top:-.35rem}
-.st-key-pretrained_models button{min-height:1.25rem;padding-block:0}
+.st-key-pretrained_models{margin-top:-.5rem}
+.st-key-pretrained_models button{min-height:1.4rem;padding-block:0;border:none;background:none}
 .st-key-show_knobs{display:none}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
   background:light-dark(#FFFFFF,#14171B)}
