@@ -40,14 +40,14 @@ def seconds(steps: int) -> tuple[list[float], list[float], int]:
 
 def _timed(whole: Iterator[object], heard: bool) -> float:
     begun = time.thread_time()
-    with activity.listening(activity.Seldom(lambda *_: None, FIRST_SECONDS) if heard else None):
+    with activity.listening(activity.Throttled(lambda *_: None, FIRST_SECONDS) if heard else None):
         next(whole)
     return time.thread_time() - begun
 
 
 def of_report() -> float:
     """Seconds of one report that nobody reads."""
-    with activity.listening(activity.Seldom(lambda *_: None, 60.0)):
+    with activity.listening(activity.Throttled(lambda *_: None, 60.0)):
         begun = time.thread_time()
         for done in range(CALLS):
             activity.report("{} of {}", done, CALLS)

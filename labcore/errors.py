@@ -78,7 +78,7 @@ class _Quoted(reprlib.Repr):
 
 
 def quoted(value: Any) -> str:
-    """What the user gave, as a sentence repeats it: like `repr`, but short whatever it is.
+    """The user's input as a sentence quotes it: like `repr`, but always short.
 
     >>> quoted("sort"), quoted(["a", 1]), quoted(10**400)
     ("'sort'", "['a', 1]", 'a number of some 398 digits')
@@ -99,6 +99,7 @@ def os_reason(error: OSError) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of others says first, to stand within a sentence of ours: without its capital and its full stop."""
+    """The first line of another library's error, to stand within a sentence of ours: without its capital and its full
+    stop."""
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".:")
     return line[:1].lower() + line[1:] or type(error).__name__

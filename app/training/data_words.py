@@ -14,7 +14,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.right import check
 from labcore.runs.spec.run_spec import RunSpec, base_spec, every_knob
 from labcore.tasks import cautions
-from labcore.tasks.look import Look
+from labcore.tasks.file_statistics import FileStatistics
 
 MOST = 0.8  # of the answers that look alike, from where a setting is proposed
 SFT_STEPS = 400  # that are proposed
@@ -43,7 +43,7 @@ class Finding:
     proposals: tuple[Proposal, ...] = ()
 
 
-def of_file(look: Look, spec: RunSpec) -> list[Finding]:
+def of_file(look: FileStatistics, spec: RunSpec) -> list[Finding]:
     """What the lines of a file of prompts or pairs are like, for the settings of `spec`."""
     of = "pair" if spec.task_row.pairs else "prompt"
     low, middle, high = look.answers
@@ -54,7 +54,7 @@ def of_file(look: Look, spec: RunSpec) -> list[Finding]:
     return found + [finding for finding in more if finding]
 
 
-def _verifier(look: Look, spec: RunSpec) -> Finding | None:
+def _verifier(look: FileStatistics, spec: RunSpec) -> Finding | None:
     """Where the answers are compared as texts: the verifier that reads every one of them."""
     if spec.knobs.get("verifier") != "exact" or look.fits == "exact":
         return None
@@ -65,7 +65,7 @@ def _verifier(look: Look, spec: RunSpec) -> Finding | None:
     return Finding("note", _FITS[look.fits], (use,))
 
 
-def _cut(look: Look, spec: RunSpec) -> Finding | None:
+def _cut(look: FileStatistics, spec: RunSpec) -> Finding | None:
     """Where a built-in model cannot write the answers within the length limit; pairs of a file are not written."""
     longer, wanted = cautions.cut(look, spec), cautions.enough(look)
     if not longer:
@@ -76,7 +76,7 @@ def _cut(look: Look, spec: RunSpec) -> Finding | None:
     return Finding("warning", f"{cautions.too_long(longer, look, spec)}.", use)
 
 
-def _empty(look: Look, spec: RunSpec) -> Finding | None:
+def _empty(look: FileStatistics, spec: RunSpec) -> Finding | None:
     if not look.empty:
         return None
     if look.empty == look.lines:
@@ -87,7 +87,7 @@ def _empty(look: Look, spec: RunSpec) -> Finding | None:
     return Finding("warning", f"{_counted(look.empty, 'line')} {'has' if look.empty == 1 else 'have'} no answer.")
 
 
-def _repeated(look: Look) -> Finding | None:
+def _repeated(look: FileStatistics) -> Finding | None:
     if not look.repeated:
         return None
     other = f", {look.disagreeing:,} with another answer" if look.disagreeing else ""

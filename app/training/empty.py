@@ -23,7 +23,7 @@ from labcore.catalog.right import right
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
-from labcore.tasks.look import answer_of
+from labcore.tasks.file_statistics import answer_of
 from labcore.tasks.task import Pair, make_task
 
 LONGEST = 60  # characters of a text of the user's file

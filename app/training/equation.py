@@ -21,9 +21,9 @@ from app.training.feed import Feed
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Value
-from labcore.catalog.mix.look import look
 from labcore.catalog.mix.nearest import parts
 from labcore.catalog.mix.row import can_be_mixed, idle
+from labcore.catalog.mix.summary import summarise
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import RunRow
 
@@ -89,7 +89,7 @@ def _written(spec: RunSpec) -> Algorithm:
         return replace(row, knobs=tuple(knob for knob in row.knobs if not idle(row.key, knob.key, spec.knobs)))
     if not can_be_mixed(row) or not parts(row, spec.knobs, spec.task_row):
         return row
-    return replace(row, latex=look(row.key, spec.knobs, spec.task_row).latex)
+    return replace(row, latex=summarise(row.key, spec.knobs, spec.task_row).latex)
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:

@@ -19,8 +19,8 @@ from app.widget_state import widget_state
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.models import MODELS
-from labcore.catalog.mix.look import Look
 from labcore.catalog.mix.row import can_be_mixed
+from labcore.catalog.mix.summary import MixSummary
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import WHOLE, knobs_of
 from labcore.runs.spec.together import check_together
@@ -88,7 +88,7 @@ def _pick(draft: Draft, field: str, title: str, options: list[str],
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, Look | None, str, dict[str, Value]]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, MixSummary | None, str, dict[str, Value]]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:

@@ -19,8 +19,8 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.cautions import of_run
-from labcore.catalog.mix.look import Look, look
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
+from labcore.catalog.mix.summary import MixSummary, summarise
 from labcore.errors import LabError
 from labcore.runs import mixes
 from labcore.runs.files.paths import read_only
@@ -36,12 +36,12 @@ CSS = """
 </style>"""
 
 
-def look_of(draft: Draft) -> Look | None:
+def look_of(draft: Draft) -> MixSummary | None:
     """All that is to be said of the draft's choices; None while they are those of its named algorithm."""
     row = draft.row
     if not mixed.can_be_mixed(row):
         return None
-    seen = look(row.key, draft.values, draft.task_row, draft.weights)
+    seen = summarise(row.key, draft.values, draft.task_row, draft.weights)
     changed = draft.fields["mix"] or seen.nearest.row.key != row.key or seen.nearest.parts
     # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
     return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
@@ -195,7 +195,7 @@ def details(draft: Draft) -> None:
             _details(draft, seen)
 
 
-def _details(draft: Draft, seen: Look) -> None:
+def _details(draft: Draft, seen: MixSummary) -> None:
     st.latex(seen.latex)
     if seen.cautions:
         said = "".join(f"<p>{html.escape(each)}</p>" for each in _worded(draft, seen.cautions))

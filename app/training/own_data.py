@@ -22,7 +22,7 @@ from labcore.catalog.llm.tasks import MEASURED
 from labcore.errors import LabError
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import RunSpec, base_spec, make
-from labcore.tasks.look import Look, look
+from labcore.tasks.file_statistics import FileStatistics, statistics_of
 from labcore.tasks.task import make_task
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def show(draft: Draft) -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _look(task_key: str, path: str, knobs: dict[str, Value]) -> Look | None:
-    """`look` at all rows, once for a file: its path holds its content's hash."""
-    return look(make_task(task(task_key), knobs, path))
+def _look(task_key: str, path: str, knobs: dict[str, Value]) -> FileStatistics | None:
+    """`statistics_of` all rows, once for a file: its path holds its content's hash."""
+    return statistics_of(make_task(task(task_key), knobs, path))
 
 
 def _line(draft: Draft, finding: Finding) -> None:

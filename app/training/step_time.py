@@ -40,7 +40,7 @@ def show(draft: Draft) -> None:
         return
     try:
         spec = draft.spec()
-        lora = next((other for way, other in step_time.ways(spec).items() if way[0][0] == "lora_rank"), None)
+        lora = next((other for way, other in step_time.alternatives(spec).items() if way[0][0] == "lora_rank"), None)
         found, there = result(asked([spec, *filter(None, [lora])]), "Counting the sizes", "step_sizes")
     except LabError:  # the page says why it cannot run
         return

@@ -18,8 +18,8 @@ from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.files.uploads import file_at, keep
 from labcore.tasks.file_kinds import task_for
+from labcore.tasks.file_statistics import statistics_of
 from labcore.tasks.layouts import names_of
-from labcore.tasks.look import look
 from labcore.tasks.task import held_of, make_task
 
 _ROWS = ["jsonl", "json", "txt", "csv", "tsv", "parquet", "gz"]
@@ -107,7 +107,7 @@ def _verifiers(draft: Draft, path: str) -> None:
     if "verifier" not in draft.values:
         return
     try:
-        seen = look(make_task(draft.task_row, draft.of_task() | {"verifier": "length", SECOND: ""}, path))
+        seen = statistics_of(make_task(draft.task_row, draft.of_task() | {"verifier": "length", SECOND: ""}, path))
     except LabError:  # the verifier is not what is wrong
         return
     fitting = ("length", "json") if seen and seen.empty == seen.lines else (seen.fits,) if seen else ()

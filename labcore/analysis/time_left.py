@@ -1,4 +1,4 @@
-"""How long a comparison will take here: from earlier runs on this machine, else from a measurement. Pure."""
+"""Estimate how long a comparison takes on this machine, from earlier runs or a measurement. Pure functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def earlier(runs: Iterable[RunRow]) -> dict[str, Pace]:
 
 
 def of_job(specs: Sequence[str], result: Mapping[str, Any]) -> dict[str, Pace]:
-    """What the job `pace` found of its specs."""
+    """The paces that the job `pace` measured of its specs."""
     return {text: Pace(**found) for text, found in zip(specs, result["paces"], strict=True) if found}
 
 
@@ -67,7 +67,7 @@ def unknown(specs: Sequence[RunSpec], known: Mapping[str, Pace]) -> list[RunSpec
 
 def estimate(specs: Sequence[RunSpec], known: Mapping[str, Pace], measured: Mapping[str, Pace],
              places: int) -> Estimate:
-    """What the runs will take, `places` of them at a time, each begun as soon as a place is free.
+    """Estimate the time of the runs, `places` of them at a time, each begun as soon as a place is free.
 
     Left out: that a lab with a full queue has to wait first.
     """
@@ -124,7 +124,7 @@ class Progress:
 
     @property
     def basis(self) -> str:
-        """What the estimate rests on; empty where there is none."""
+        """The basis of the estimate; empty where there is none."""
         if self.left is None:
             return ""
         whose = f"{self.from_runs:,} runs" if self.from_runs > 1 else "1 run"

@@ -1,1 +1,1 @@
-"""What exists, as plain data: algorithms, tasks, models, knobs and metrics. Imports no torch."""
+"""The catalog, as plain data: algorithms, tasks, models, knobs and metrics. Imports no torch."""

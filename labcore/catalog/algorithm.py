@@ -1,4 +1,4 @@
-"""What the tables say of an algorithm, whatever it trains."""
+"""The row of an algorithm in the catalog, whatever it trains."""
 
 from __future__ import annotations
 

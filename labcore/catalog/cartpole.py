@@ -87,7 +87,7 @@ _ALL = {knob.key: knob for knob in (
          0.99, (0.5, 0.9), advanced=True),
     Knob("backtracks", "Backtracks", 10, "Higher: tries smaller steps before it gives up; lower: fewer.", "live", 1,
          100, (5, 20), advanced=True),
-    Knob("psi", "Weight", "advantage", "What log π is weighted by. total_return: the return of the whole episode; "
+    Knob("psi", "Weight", "advantage", "Weight of log π. total_return: the return of the whole episode; "
          "reward_to_go: the return from the action on; baseline: reward_to_go minus V(s); advantage: GAE. Each has "
          "less variance than the one before.", "live",
          choices=("total_return", "reward_to_go", "baseline", "advantage"), symbol=r"\Psi_t"),
@@ -219,7 +219,7 @@ _WORLDS = (
     ("CartPole-v1", "CartPole", "Push the cart so that the pole stays up: +1 per step, at most 500."),
     ("Acrobot-v1", "Acrobot", "Swing the lower link over the line: −1 per step until it is there."),
     ("MountainCar-v0", "Mountain car", "Swing up the hill: −1 per step, and no hint of the goal until it is reached."),
-    ("FrozenLake-v1", "Frozen lake", "Walk over slippery ice to the goal: 1 there, 0 elsewhere."),
+    ("FrozenLake-v1", "Frozen lake", "Walk over slippery ice to the goal: reward 1 there, 0 elsewhere."),
     ("CliffWalking-v1", "Cliff walking", "−1 per step, −100 over the edge."),
     ("Taxi-v4", "Taxi", "Pick up a passenger and drop them off at their destination."),
 )

@@ -45,7 +45,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Caution:
-    """What to beware of in a mix with this choice while `holds` is true of all knobs of its loop."""
+    """A caution for mixes with this choice, shown while `holds` is true of all knobs of its loop."""
 
     text: str
     holds: Callable[[Mapping[str, Any]], bool] = lambda values: True
@@ -53,7 +53,8 @@ class Caution:
 
 @dataclass(frozen=True)
 class There:
-    """What a choice becomes in other tools, which are named in `tools`: "GRPOTrainer" (TRL), "verl", "OpenRLHF".
+    """The settings that stand for a choice in other tools, which are named in `tools`: "GRPOTrainer" (TRL), "verl",
+    "OpenRLHF".
 
     `settings` are those that stand for it; none and no `note`: the tool does so by itself. `note` says what is
     different there. `name` is what the tool calls the choice, where one setting has that name as its value. `knobs` are
@@ -115,7 +116,7 @@ class Choice:
         return ()
 
     def there(self, tool: str) -> There | None:
-        """What it becomes in a tool; None where nothing is declared."""
+        """Its settings in a tool; None where nothing is declared."""
         return next((each for each in self.elsewhere if tool in each.tools.split()), None)
 
 
@@ -201,11 +202,11 @@ class Ratio(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Surrogate(Choice):
-    """What is maximised. `needs_ratio`: it is a function of a ratio to the old policy; `own_ratio`: of which, where
-    that is not the run's choice (the chosen ratio is then the KL's alone). `weighs`: the ratio is a fixed weight of the
-    log-probability. `whole`: it is one number for all tokens of a completion. `log_bounds`: its clip bounds are those
-    of the ratio's logarithm. `cut` is the function beside it that says which tokens it cuts off. `metric` describes
-    its mean, which every run with it logs."""
+    """A surrogate, which is maximised. `needs_ratio`: it is a function of a ratio to the old policy; `own_ratio`: of
+    which, where that is not the run's choice (the chosen ratio is then the KL's alone). `weighs`: the ratio is a fixed
+    weight of the log-probability. `whole`: it is one number for all tokens of a completion. `log_bounds`: its clip
+    bounds are those of the ratio's logarithm. `cut` is the function beside it that says which tokens it cuts off.
+    `metric` describes its mean, which every run with it logs."""
 
     needs_ratio: bool = False
     own_ratio: str = ""

@@ -1,4 +1,4 @@
-"""What is true of the knobs of a language model's run, as rules and cautions ask it."""
+"""Conditions on the knobs of a language model's run, used by rules and cautions."""
 
 from __future__ import annotations
 

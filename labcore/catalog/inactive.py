@@ -1,4 +1,4 @@
-"""Which knobs of a run cannot act at the values that its other knobs have, and why: data, read by the page.
+"""Knobs without effect at the values of a run's other knobs, and why: data, read by the page.
 
 A rule counts for every algorithm that has the knobs it speaks of. Left out: what is not a matter of knobs, such as
 the SFT of a model that is not built in.
@@ -39,7 +39,7 @@ RULES = (
     *(rule for family in choices.FAMILIES for member in family for rule in member.rules),
     Rule(("off_policy_threshold",), {}, ONE_UPDATE, one_update),
     Rule(("ratio",), {"surrogate": _keys(each for each in _SURROGATES if not each.needs_ratio)},
-         "the surrogate takes no ratio", lambda values: not _ratio_in_kl(values)),
+         "the surrogate uses no ratio", lambda values: not _ratio_in_kl(values)),
     Rule(("ratio",), {"surrogate": _keys(each for each in _SURROGATES if each.own_ratio)},
          "the surrogate has a ratio of its own", lambda values: not _ratio_in_kl(values)),
     Rule(("ratio",), {"surrogate": _keys(each for each in _SURROGATES if each.weighs)}, ONE_UPDATE,  # whatever kind
@@ -52,12 +52,12 @@ RULES = (
           "selection": _keys(each for each in choices.SELECTION if not each.ranks)},
          "neither the advantage nor the selection uses the KL in the reward"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
-    Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
+    Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
-    Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not made token by token"),
+    Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),
     Rule(("divergence", "divergence_alpha"), {"preference_loss": _NO_RATIOS, "second_loss": (
-        choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss takes no log-ratios to the reference"),
+        choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss uses no log-ratios to the reference"),
     Rule(("ld_alpha",), {"preference_loss": _EVERY_TOKEN, "second_loss": (choices.NO_LOSS, *_EVERY_TOKEN)},
          "this preference loss counts every token"),
     Rule(("stop_gold_fall",), {"reward_source": _keys(each for each in choices.REWARD if not each.proxy)},
@@ -65,8 +65,8 @@ RULES = (
     Rule(("lora_alpha",), {"lora_rank": (0,)}, "LoRA is off"),
     Rule(("sft_target",), {"sft_steps": (0,)}, "there are no SFT steps"),
     # Tasks on the user's own files.
-    Rule(("pattern",), {"verifier": _all_but("regex", "contains", "format")}, "this verifier looks for no pattern"),
-    Rule(("length_low", "length_high"), {"verifier": _all_but("length")}, "this verifier does not look at the length"),
+    Rule(("pattern",), {"verifier": _all_but("regex", "contains", "format")}, "this verifier uses no pattern"),
+    Rule(("length_low", "length_high"), {"verifier": _all_but("length")}, "this verifier ignores the length"),
     # Deep methods.
     Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is kl_penalty"),
     Rule(("beta", "kl_target"), {"objective": ("clip",)}, "the objective is clip"),
@@ -74,7 +74,7 @@ RULES = (
     Rule(("value_clip",), {"clip_values": (False,)}, "values are not clipped"),
     # The maze.
     Rule(("clip_range",), {"epochs": (1,)}, ONE_UPDATE),
-    Rule(("epsilon_end",), {"epsilon_steps": (0,)}, "the exploration does not fall"),
+    Rule(("epsilon_end",), {"epsilon_steps": (0,)}, "exploration is constant"),
     Rule(("discount_states",), {"gamma": (1,)}, "γ is 1"),
 )
 
@@ -87,7 +87,7 @@ def _ratio_in_kl(values: Mapping[str, Value]) -> bool:
 
 
 def reason(key: str, values: Mapping[str, Value]) -> str:
-    """Why the knob `key` cannot act in a run whose knobs have these `values`; "" where it can.
+    """Why the knob `key` has no effect in a run whose knobs have these `values`; "" where it has one.
 
     >>> reason("clip_low", {"surrogate": "clip", "updates_per_batch": 1, "mini_batches": 1})
     'one update per batch, so every ratio is 1'

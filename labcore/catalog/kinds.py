@@ -22,7 +22,7 @@ from labcore.errors import LabError, quoted
 class Kind:
     """A row. `session` ("module:class") holds the state of a run, `loops` ("module:function" by an algorithm's `loop`)
     train it; where a kind has none, the algorithm's `method` does. `check`, where there is one, says in words why a
-    task and its knobs cannot be run, `caution` what of a spec can be started and cannot come out well, `replay` lets a
+    task and its knobs cannot be run, `caution` what of a spec can be started but will not work well, `replay` lets a
     checkpoint act; they are imported only when called (`pkgutil.resolve_name`).
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
@@ -137,6 +137,6 @@ def task(key: str, of: str = "llm") -> Task:
     if key in row.tasks:
         return row.tasks[key]
     if row.any_task and key:
-        return replace(row.tasks[row.task], key=key, label=key, help="An environment of Gymnasium.")
+        return replace(row.tasks[row.task], key=key, label=key, help="A Gymnasium environment.")
     _elsewhere("task", key, of, [other.key for other in KINDS.values() if key in other.tasks])
     raise LabError(f"There is no task {quoted(key)}: {suggestion(key, list(row.tasks))}")

@@ -85,7 +85,7 @@ class Knob:
 
     @property
     def bounds(self) -> str:
-        """What the value may be, "from 0 to 1"; empty where it has no bounds."""
+        """The bounds of the value, "from 0 to 1"; empty where it has none."""
         written = "{:.0f}" if self.type is int else "{:g}"  # 1e+07 is no way to write a count
         low = "" if self.low is None else f"from {written.format(self.low)} "
         high = "" if self.high is None else f"to {written.format(self.high)}"

@@ -27,7 +27,7 @@ class TabularAlgorithm(Algorithm):
 
 _GAMMA = Knob("gamma", "Discount", 0.9, "Higher: far rewards count, values spread further. Lower: only the near future "
               "counts.", "live", 0.0, 1.0, (0.5, 1.0), r"\gamma")
-_PACE = Knob("pace", "Pace", 20.0, "Higher: sooner done. Lower: slow enough to watch it learn. 0: as fast as the "
+_PACE = Knob("pace", "Pace", 20.0, "Higher: finishes sooner. Lower: slow enough to watch it learn. 0: as fast as the "
              "machine can.",
              "live", 0.0, 1000.0, (0.0, 60.0), unit="steps/s")
 _ALPHA = Knob("alpha", "Step size", 0.5, "Higher: learns more from each step, and forgets faster. Lower: averages "
@@ -40,8 +40,8 @@ _WALKING = (_STEP_LIMIT, _RANDOM_START)
 
 _PLANNING = (
     _GAMMA,
-    Knob("tolerance", "Tolerance", 1e-4, "The sweeps end when no value changes by more. Lower: more exact, more "
-         "sweeps. Higher: sooner done, less exact.", "live", 1e-12, 1.0, (1e-9, 1e-1), r"\theta", "reward",
+    Knob("tolerance", "Tolerance", 1e-4, "The sweeps end when no value changes by more than this. Lower: more exact, "
+         "more sweeps. Higher: fewer sweeps, less exact.", "live", 1e-12, 1.0, (1e-9, 1e-1), r"\theta", "reward",
          scale="log"),
     _PACE.with_default(8.0),
 )
@@ -50,10 +50,11 @@ _LEARNING = (
     _ALPHA, _GAMMA,
     Knob("epsilon", "Exploration", 0.3, "Share of random moves. Higher: finds more, with lower returns during "
          "training. Lower: keeps to the first path that works.", "live", 0.0, 1.0, (0.0, 1.0), r"\varepsilon"),
-    Knob("epsilon_end", "Exploration at the end", 0.05, "What the share of random moves falls to. Higher: keeps "
+    Knob("epsilon_end", "Exploration at the end", 0.05, "Final share of random moves. Higher: keeps "
          "exploring. Lower: higher returns in the end.", "live", 0.0, 1.0, (0.0, 0.5), r"\varepsilon_{end}"),
-    Knob("epsilon_steps", "Exploration falls over", 2000, "Moves until exploration reaches its end value; 0: it stays "
-         "constant. Higher: explores for longer. Lower: commits sooner.", "live", 0, 10_000_000, (0, 20_000),
+    Knob("epsilon_steps", "Moves until ε_end", 2000, "Moves until the share of random moves reaches ε_end; 0: it stays "
+         "constant. Higher: explores for longer. Lower: commits sooner.",
+         "live", 0, 10_000_000, (0, 20_000),
          unit="moves"),
     Knob("alpha_decay", "Step size decay", 0.0, "The step size is α/n^ω after n visits of a cell. Higher: converges "
          "in a noisy maze. 0: constant.", "live", 0.0, 1.0, (0.0, 1.0), r"\omega", advanced=True),
@@ -159,7 +160,7 @@ _ROWS = (
          paper="Watkins 1989; Sutton and Barto 2018, section 12.10", defaults={"alpha": 0.3}),
     _row("reinforce", "REINFORCE", "tabular_policy_gradient", f"{_PG}:reinforce",
          extra=(_EPISODES, Knob(
-             "psi", "Weight", "baseline", "What log π is weighted by. total_return: the return of the whole episode; "
+             "psi", "Weight", "baseline", "Weight of log π. total_return: the return of the whole episode; "
              "reward_to_go: the return from the move on; baseline: reward_to_go minus V(s). Each has less variance "
              "than the one before.", "next batch", choices=("total_return", "reward_to_go", "baseline"),
              symbol=r"\Psi_t")),

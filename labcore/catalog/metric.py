@@ -36,12 +36,12 @@ class Metric:
 
     @property
     def line(self) -> str:
-        """What its line is called in a chart of several: the label, or what follows its last comma."""
+        """The name of its line in a chart of several: the label, or the part behind its last comma."""
         return self.short or self.label.rpartition(", ")[2]
 
     @property
     def axis(self) -> str:
-        """What stands at an axis: the label and its unit, once where they are the same word."""
+        """The title of its axis: the label and its unit, once where they are the same word."""
         return self.label if self.unit in ("", self.label.lower()) else f"{self.label}, {self.unit}"
 
     @property

@@ -14,10 +14,10 @@ from labcore.errors import LabError, quoted
 
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
-           "Rises. This is the curve that says whether the run learns; the loss is not.", better="higher",
+           "Rises. This curve shows whether the run learns; the loss does not.", better="higher",
            short="mean"),
-    Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping: what "
-           "completions are compared by.", r"\bar R'", better="higher", short="shaped"),
+    Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping, by which completions are "
+           "compared.", r"\bar R'", better="higher", short="shaped"),
     Metric("unscored/reward", "Not scored", "share", "Share of completions without a reward: no function of your own "
            "scored them, or the judge gave no number. They take no part in the updates.", scale="rate",
            better="lower", short="reward"),
@@ -40,11 +40,12 @@ _ALL = (
            "texts that they were trained on.", short="spread"),
     Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
            "reward.", better="higher", short="steps"),
-    Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over "
-           "every completion of every prompt: what the mean reward estimates.", "J", "Rises.", better="higher",
+    Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over every "
+           "completion of every prompt. The mean reward estimates it.", "J", "Rises.", better="higher",
            short="exact", kind="exact"),
-    Metric("exact/objective", "Objective, exact", "reward", "E[R] − β KL(policy ‖ reference) of a completion: what a "
-           "run with a KL penalty maximises.", r"J-\beta KL", "Rises to the largest possible.", better="higher",
+    Metric("exact/objective", "Objective, exact", "reward", "E[R] − β KL(policy ‖ reference) of a completion, which a "
+           "run with a KL penalty maximises.", r"J-\beta KL",
+           "Rises to the largest possible.", better="higher",
            short="policy", kind="exact"),
     Metric("exact/best", "Largest objective", "reward", "The largest value that any policy can give the objective: "
            "β log E_ref[exp(R/β)], that of π*; at β = 0 the mean of the best rewards.", r"\beta\log Z",
@@ -102,16 +103,17 @@ _ALL = (
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
            short="exact", kind="exact"),
     Metric("exact/kl_reverse", "Reverse KL, exact", "nats/token", "KL(reference ‖ policy) of a completion, divided by "
-           "the reference's mean length: grows where the policy gives up what the reference writes.",
+           "the reference's mean length: grows where the policy avoids completions of the reference.",
            r"KL(\pi_{ref},\pi)", better="lower", short="reverse", kind="exact"),
     Metric("exact/distance", "Distance to π*", "nats/completion", "KL(policy ‖ π*), π* ∝ π_ref exp(R/β) at the "
            "current β; there is none at β = 0.", r"KL(\pi,\pi^*)", "Falls towards 0.", scale="symlog",
            better="lower", kind="exact"),
     Metric("exact/entropy", "Entropy, exact", "nats/token", "Entropy of a completion, over every completion, divided "
            "by the policy's mean length.", r"H[\pi]", short="exact", kind="exact"),
-    Metric("exact/gradient_cosine", "Gradient against the exact one", "cosine", "Cosine between the step that the "
-           "batch's first gradient asks for and the exact gradient of E[R] − β KL; 1: the same direction.",
-           r"\cos", "Above 0. Noise makes it smaller, with fewer samples more.",
+    Metric("exact/gradient_cosine", "Cosine to the exact gradient", "cosine",
+           "Cosine between the batch's first gradient step and the exact gradient of E[R] − β KL; 1: the same "
+           "direction.",
+           r"\cos", "Above 0. Noise lowers it, and more so with fewer samples.",
            better="higher", kind="exact"),
     Metric("entropy", "Entropy", "nats/token", "Mean entropy of the next-token distribution at the sampling "
            "temperature, over the batch's tokens.", r"H[\pi]", "Falls gently. At zero every group repeats one answer "
@@ -134,7 +136,8 @@ _ALL = (
            healthy="1 while most groups have signal; grows as prompts become too easy or too hard.", digits=1),
     Metric("ratio/max", "Largest ratio", "", "Largest π/π_old over the batch's tokens.", r"\max\rho",
            "Below about 2."),
-    Metric("sampling/logp_difference", "Sampler against trainer", "nats/token", "Mean |log π of the trainer − log π of "
+    Metric("sampling/logp_difference", "Sampler–trainer difference", "nats/token",
+           "Mean |log π of the trainer − log π of "
            "the sampler| over the batch's tokens, before an update on the batch.", healthy="0, up to rounding. Above "
            "0.05 the ratios are wrong from the start.", digits=4, better="lower"),
     Metric("surrogate/cpi", "Surrogate, unclipped", "advantage", "Mean of ratio × advantage: conservative policy "
@@ -162,7 +165,8 @@ _ALL = (
     Metric("rewards/rejected", "Implicit reward, rejected", "nats × β", "β × log-ratio to the reference of the "
            "rejected completions; without a reference, β × their mean log-prob per token."),
     Metric("kl/mismatched", "KTO's reference point", "nats/sequence", "Mean log-ratio to the reference of completions "
-           "under other prompts than their own, at least 0: what KTO counts gains from.", "z", "Near 0. High: the "
+           "under other prompts than their own, at least 0. KTO measures gains relative to it.", "z",
+           "Near 0. High: the "
            "policy has moved on every text, not only on the desired ones."),
     Metric("logps/chosen", "Log-prob, chosen", "nats/sequence", "Mean summed log-probability of the chosen "
            "completions.", healthy="Often falls together with the rejected one: the margin is what is trained."),
@@ -223,10 +227,10 @@ _ALL = (
     Metric("gradient_variance/total_return", "Gradient variance, return", "reward²", "Trace of the covariance "
            "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog", digits=0,
            better="lower"),
-    Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²", "The same with Ψ = what "
-           "came after the action.", "\\Psi_2", scale="symlog", digits=0, better="lower"),
-    Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²", "The same with Ψ = reward-to-go "
-           "less V(s).", "\\Psi_3", scale="symlog", digits=0, better="lower"),
+    Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²",
+           "The same with Ψ = the return from the action on.", "\\Psi_2", scale="symlog", digits=0, better="lower"),
+    Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²",
+           "The same with Ψ = reward-to-go − V(s).", "\\Psi_3", scale="symlog", digits=0, better="lower"),
     Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
            "advantage estimation.", "\\Psi_4", "Usually the smallest of the four.", scale="symlog", digits=0,
            better="lower"),
@@ -236,7 +240,8 @@ _ALL = (
     Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
            r"\max|V-V^*|", better="lower"),
     Metric("q_error", "Error of Q", "reward", "Mean |Q − Q*| over the states within reach and their actions.",
-           r"|Q-Q^*|", "Falls where the agent still goes: what it never tries stays wrong.", better="lower"),
+           r"|Q-Q^*|", "Falls for actions that the agent still tries; the values of others stay wrong.",
+           better="lower"),
     Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
            "Falls by γ a sweep or faster.", scale="symlog", digits=6, better="lower"),
     Metric("start_value", "Value of the start", "reward", "The value of the start in the tables.", "V(s_0)",

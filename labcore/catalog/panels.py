@@ -1,4 +1,4 @@
-"""The charts: which metrics are drawn together, and what they are about."""
+"""The charts: the metrics that each one draws, and its subject."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PANELS = (
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),
     Panel("exact_objective", "Objective, exact", ("exact/objective", "exact/best"), "reward"),
-    Panel("exact_gradient", "Gradient against the exact one", ("exact/gradient_cosine",), "gradient"),
+    Panel("exact_gradient", "Cosine to the exact gradient", ("exact/gradient_cosine",), "gradient"),
     Panel("exact_kl", "KL both ways, exact", ("exact/kl", "exact/kl_reverse"), "divergence"),
     Panel("entropy", "Entropy", ("entropy", "exact/entropy"), "entropy"),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),

@@ -1,4 +1,4 @@
-"""What makes a completion right, in words: the check of the task's verifier, and the metrics named after it."""
+"""Names for the check that a right completion passes, by the task's verifier, and for the metrics named after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables say of a task, whatever learns it."""
+"""The row of a task in the catalog, whatever learns it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of a number in words: what a choice says of a token for the microscope.
+"""The arithmetic of a choice's number for one token, in words, for the microscope.
 
 A declaration writes the arithmetic once, with a place for each number. The page fills the places with the numbers that
 a run recorded, and computes the result from these very words: `labcore.maths` has the only function, and a test

@@ -1,4 +1,5 @@
-"""How a module of commands adds them to the parser: by `add(name, command, help)`, which returns the command's own."""
+"""The protocol `add(name, command, help)`, by which a module adds its commands to the parser; it returns the command's
+parser."""
 
 from __future__ import annotations
 

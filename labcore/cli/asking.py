@@ -20,28 +20,29 @@ _MODEL = ("the id of a run, id@step, id@best (by held-out rows), base:id (what i
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    ask = add("answer", answer, "let models answer a prompt, or questions of their task, with equal randomness")
+    ask = add("answer", answer, "let models answer a prompt, or questions of their task, with the same random numbers")
     ask.add_argument("models", nargs="+", metavar="MODEL", help=_MODEL)
     what = ask.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", help="what to ask; token by token beside the base with --json")
+    what.add_argument("--prompt", help="the prompt; with --json, token by token beside the base")
     what.add_argument("--questions", type=int, metavar="N", help="ask N problems of the runs' task instead")
-    ask.add_argument("--answer", help="what is right, for the verifier of the runs' task")
-    ask.add_argument("--count", type=int, default=4, help="answers to the prompt")
-    ask.add_argument("--temperature", type=float, default=1.0, help="0 takes the likeliest token")
+    ask.add_argument("--answer", help="the right answer, for the verifier of the runs' task")
+    ask.add_argument("--count", type=int, default=4, help="number of answers to the prompt")
+    ask.add_argument("--temperature", type=float, default=1.0, help="0: greedy")
     ask.add_argument("--top-k", type=int, default=0, dest="top_k")
     ask.add_argument("--top-p", type=float, default=1.0, dest="top_p")
     ask.add_argument("--max-new-tokens", type=int, dest="max_new_tokens", help="default: the first run's")
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--json", action="store_true", help="print JSON")
 
-    one = add("batch", batch, "one batch of a model, and the gradient and step of each online algorithm on it")
+    one = add("batch", batch, "compare the gradients and steps of online algorithms on one batch of a model")
     one.add_argument("model", metavar="MODEL", help=_MODEL)
     one.add_argument("--algorithms", metavar="KEY[,KEY…]", help="the algorithms to compare (default: all online ones)")
     one.add_argument("--prompts", type=int, default=16)
     one.add_argument("--group-size", type=int, default=8, dest="group_size")
-    one.add_argument("--updates", type=int, default=0, help="steps on the batch before it is looked at (μ > 1)")
-    one.add_argument("--stepper", metavar="ALGORITHM", help="who takes them (default: the run's own)")
-    one.add_argument("--eval-prompts", type=int, default=512, dest="eval_prompts", help="to measure a step's effect on")
+    one.add_argument("--updates", type=int, default=0, help="updates on the batch before it is measured (μ > 1)")
+    one.add_argument("--stepper", metavar="ALGORITHM", help="the algorithm of these updates (default: the run's own)")
+    one.add_argument("--eval-prompts", type=int, default=512, dest="eval_prompts", help=
+                     "number of prompts on which the effect of a step is measured")
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--json", action="store_true", help="print JSON, with the push on every token")
 
@@ -49,7 +50,7 @@ def add_to(add: Add) -> None:
 def answer(options: argparse.Namespace) -> int:
     """Print what the models answer."""
     if options.questions is not None and options.answer is not None:
-        raise LabError("--answer goes with --prompt: the task's own questions have their answers.")
+        raise LabError("--answer needs --prompt: the task's own questions already have answers.")
     limit = options.max_new_tokens or int(spec_of(parse(options.models[0]).run).knobs["max_new_tokens"])
     shared = {"models": [parse(name).pinned.name for name in options.models], "temperature": options.temperature,
               "top_k": options.top_k, "top_p": options.top_p, "max_new_tokens": limit, "seed": options.seed}
@@ -109,7 +110,7 @@ def _pages(found: dict[str, Any]) -> list[str]:
         for row in rows for kind, effect in found["effects"][row["key"]].items() if effect)], right=True)
     return [head, "\n".join(cosines), "\n".join([
         f"reward before {before['mean']:.4f} ± {before['se']:.4f} (mean ± standard error over "
-        f"{found['before']['prompts']} other prompts); equal: all steps of one length, own: the algorithm's own "
+        f"{found['before']['prompts']} other prompts); equal: all steps have one length, own: the algorithm's own "
         "optimizer", *effects])]
 
 

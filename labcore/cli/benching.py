@@ -1,4 +1,4 @@
-"""`bench-estimators`: the gradients of algorithms against the exact one, on a problem that can be enumerated."""
+"""`bench-estimators`: compare the gradients of algorithms with the exact one, on a problem that can be enumerated."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ KIND = "exact"
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("bench-estimators", bench_estimators, "hold the gradients of algorithms against the exact one: bias, "
+    sub = add("bench-estimators", bench_estimators, "compare the gradients of algorithms with the exact one: bias, "
               "variance, cosine, signal per sample")
     sub.add_argument("--algorithms", default=",".join(bench.USUAL), metavar="NAME,NAME,…",
                      help=f"default: {','.join(bench.USUAL)}; see: python -m labcore list --kind exact")
-    sub.add_argument("--knob", default="", help="look at several values of this knob, such as group_size or gae_lambda")
-    sub.add_argument("--values", default="", metavar="VALUE,VALUE,…", help="its values")
+    sub.add_argument("--knob", default="", help="compare several values of this knob, such as group_size or gae_lambda")
+    sub.add_argument("--values", default="", metavar="VALUE,VALUE,…", help="the values of that knob")
     sub.add_argument("--batches", type=int, default=200, help="batches drawn for each row (default: 200)")
     sub.add_argument("--problem", default=kinds.kind(KIND).task, choices=list(kinds.kind(KIND).tasks))
     sub.add_argument("--model", default=kinds.kind(KIND).model, choices=list(kinds.kind(KIND).models))
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
                      help="for those that have the knob; may be repeated")
-    sub.add_argument("--critic", default=bench.CRITICS[0], choices=bench.CRITICS, help="of rows that have one: as it "
-                     "begins, or the true values")
-    sub.add_argument("--progress", type=float, default=bench.PROGRESS, help="how far the frozen policy is from its "
-                     "reference: share of the way to the best reward (default: %(default)s)")
+    sub.add_argument("--critic", default=bench.CRITICS[0], choices=bench.CRITICS, help=
+                     "the critic of algorithms with one: as it begins, or the exact values")
+    sub.add_argument("--progress", type=float, default=bench.PROGRESS, help=
+                     "how far the frozen policy is trained: the share of the way from its reference to the best reward "
+                     "(default: %(default)s)")
     sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--csv", metavar="FILE", help="write the table here, with its intervals")
+    sub.add_argument("--csv", metavar="FILE", help="CSV file for the table with its intervals")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -69,7 +70,7 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """The rows for the eye, what the numbers are, and why there is bias."""
+    """The rows as text, the meaning of the numbers, and the causes of bias."""
     heads = ["Algorithm", *([found["knob"]] if found["knob"] else []), *(head for _, head in bench.COLUMNS), "Finding"]
     lines = [heads, *(_cells(row, found["knob"]) for row in found["rows"])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

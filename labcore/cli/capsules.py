@@ -1,4 +1,4 @@
-"""The commands `export`, in all its forms, and `replay`: take a run away, and make it again from its capsule."""
+"""The commands `export`, in all its forms, and `replay`, which runs a capsule again."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def add_to(add: Add) -> None:
                       "replay makes again; for runs of a built-in model that are no forks")
     instead = away.add_mutually_exclusive_group()
     instead.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
-    instead.add_argument("--to", choices=list(TOOLS), help="write a script that does the same with another tool")
+    instead.add_argument("--to", choices=list(TOOLS), help="write a script that trains the same with another tool")
 
     again = add("replay", run_again, "run a capsule again and compare every number of every step, bit for bit")
     again.add_argument("capsule", metavar="CAPSULE", help="the zip file that export --capsule wrote")
     again.add_argument("--steps", type=int, metavar="N", help="only up to the step N")
-    again.add_argument("--device", choices=DEVICES, help="run it on another device than it was")
+    again.add_argument("--device", choices=DEVICES, help="run it on another device")
     again.add_argument("--model", metavar="FOLDER", help="the model, where it was too large for the capsule")
     again.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -61,7 +61,7 @@ def export(options: argparse.Namespace) -> int:
     if options.to:
         return _write_script(tool(options.to).script(plan_of(store, options.run)), options.out)
     if not options.out:
-        raise LabError("Where to? Give --out a folder, or with --capsule the name of a zip file.")
+        raise LabError("The output is missing: give --out a folder, or with --capsule the name of a zip file.")
     if options.capsule:
         print(packing.write(store, options.run, options.out, options.light))
         return 0
@@ -121,7 +121,7 @@ def in_words(result: Replayed) -> str:
         label = METRICS[found.metric].label if found.metric in METRICS else found.metric
         text = (f"{label} ({found.metric}) is {_shown(found.found)} at step {found.step:,}, and the capsule has "
                 f"{_shown(found.expected)}")
-    same = "nothing that is known of the lab and the machine has changed, so it does not repeat itself here"
+    same = "no known difference of the lab or the machine, so the run is not repeatable here"
     cause = f"likely because of {'; '.join(result.causes)}" if result.causes else same
     return f"{result.run} does not match: {text}.\nThe steps before it match. The cause: {cause}.{passed}"
 

@@ -1,4 +1,4 @@
-"""What each command does. All of them speak to the store; only `run` and `resume` train, in this process."""
+"""The functions of the basic commands. All of them use the store; only `run` and `resume` train, in this process."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def train(store: Store, run_id: str, as_json: bool, out: str | None = None) -> i
 
 
 def summary(store: Store, row: RunRow) -> dict[str, Any]:
-    """What a program wants to know of a run: id, title, state, last metrics, active seconds."""
+    """A run as data for programs: id, title, state, last metrics, active seconds."""
     last = store.steps_after(row.id, row.step - 1)[-1:] if row.step else []
     return {"run": row.id, "title": titles.title(row), "state": row.state, "message": row.message,
             "algorithm": row.spec.algorithm, "task": row.spec.task, "model": row.spec.model, "seed": row.spec.seed,
@@ -281,7 +281,7 @@ def play(options: argparse.Namespace) -> int:
 
 
 def kind_of_checkpoint(folder: Path) -> str:
-    """What an exported checkpoint is of. Raises LabError where the folder holds none."""
+    """The kind of run of an exported checkpoint. Raises LabError where the folder holds none."""
     try:
         config = untrusted.read_json(folder / "config.json", constants=True)
         return str(config.get("kind", "llm"))
@@ -303,7 +303,7 @@ def resume(options: argparse.Namespace) -> int:
     store = Store()
     store.reconcile()
     knobs, row = assignments(options.knobs), store.run(options.run)
-    rewarding.give(options.reward, row)
+    rewarding.register(options.reward, row)
     log = sinks.checked(options.log)
     if log and row.state not in ENDED:
         raise LabError(f"{options.run} is {row.state}, and --log takes effect when a run starts: leave it out, or stop "

@@ -1,4 +1,4 @@
-"""`compare` and `import`: runs side by side, and those of other tools beside them. Neither trains anything."""
+"""The commands `compare` and `import`: compare runs, also with runs of other tools. Neither trains anything."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ _WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    side = add("compare", compare_runs, "put runs side by side: what they reach, at what cost, and with what evidence")
+    side = add("compare", compare_runs, "compare runs: their results, costs and statistical evidence")
     side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics "
                       "file")
     side.add_argument("--metric", help="the metric (default: the first chart that all of them have)")
-    side.add_argument("--axis", choices=list(AXES), help="make only this equal (default: all that the runs have)")
-    side.add_argument("--baseline", metavar="RUN", help="the run whose group the others are measured against")
+    side.add_argument("--axis", choices=list(AXES), help="compare at equal values of this axis only (default: of every "
+                      "axis that the runs share)")
+    side.add_argument("--baseline", metavar="RUN", help="the run whose group is the baseline")
     side.add_argument("--json", action="store_true", help="print JSON")
 
     take = add("import", import_files, "import the metrics of another tool (TRL, verl, W&B, Stable-Baselines3) as CSV, "
@@ -129,12 +130,12 @@ def _head(table: Table) -> str:
               *(_number(row.equal.get(axis), metric.digits) for axis in table.equal),
               _range(row), _number(row.memory, 0), " + ".join(row.models) or _NONE] for row in table.rows]
     pinned = ["* the baseline"] if table.baseline else []
-    said = f"{metric.key}{f' ({unit})' if unit else ''}, of a run the mean of the rows in its last {LAST} steps"
+    said = f"{metric.key}{f' ({unit})' if unit else ''}, value per run: mean of its last {LAST} steps"
     return "\n".join([said, *lay_out([titles, *lines], right=True), *pinned])
 
 
 def _verdicts(table: Table) -> str:
-    """Who beats whom: each against the baseline, else the leader against each."""
+    """The comparisons: each group with the baseline, else the leader with each."""
     if len(table.rows) < 2:
         return ""
     parts, digits = [], METRICS[table.metric].digits

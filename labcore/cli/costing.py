@@ -26,22 +26,23 @@ from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make
 
 HEADS = ("Algorithm", "Models held", "Batch", "Weights", "Gradients + optimizer", "Activations", "Step", "× PPO")
 WIDTH = 110  # of a line of words
-NOTES = ("Counted, 4 bytes a number: weights (once where models share them), gradients, the two moments of AdamW.",
-         "Measured: activations, what is kept for the backward pass at its most, and the fastest of a few steps",
-         "without evaluations, with one thread in processor time. × is the number of updates in a step. No algorithm",
+NOTES = ("Counted, 4 bytes a number: weights (shared weights once), gradients, and AdamW's two moments.",
+         "Measured: activations (peak of what the backward pass needs), and the fastest of a few steps",
+         "without evaluations, in processor time with one thread. × is the number of updates in a step. No algorithm",
          "holds an old policy: its log-probs are kept with the batch.")
 
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("cost", costs, "the models that algorithms hold, their bytes, and a step's time on this machine")
+    sub = add("cost", costs, "the models in memory, their bytes, and the time of a step on this machine, for each "
+                             "algorithm")
     sub.add_argument("algorithms", nargs="*", metavar="ALGORITHM", help=f"default: {', '.join(cost.USUAL)}")
     sub.add_argument("--task", help="see: python -m labcore list")
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or RUN")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
                      help="for those that have the knob; may be repeated")
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")
-    sub.add_argument("--again", action="store_true", help="measure what was measured before, too")
+    sub.add_argument("--again", action="store_true", help="measure again what was measured before")
     sub.add_argument("--counted", action="store_true", help="measure nothing: print what is known")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
@@ -100,25 +101,26 @@ def _measure(spec: RunSpec) -> None:
     process.start()
     process.join()
     if not jobs.ended(job):
-        jobs.fail(job, f"The process that measured it ended without a word (exit code {process.exitcode}): there may "
+        jobs.fail(job, f"The process that measured it ended without a message (exit code {process.exitcode}): there "
+                       "may "
                        "be too little memory, so try a smaller model or batch.")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows for the eye, and what the numbers are."""
+    """The rows as text, and the meaning of the numbers."""
     text = _aligned([HEADS, *(_cells(row, rows) for row in rows)], words=3)
     faults = [f"{row.label}: {row.fault}" for row in rows if row.fault]
     return "\n".join([*text, "", *NOTES, *(["", *faults] if faults else [])])
 
 
 def memory_table(needs: Sequence[Estimate]) -> str:
-    """What the runs will need of the memory, a column each, and whether they fit."""
+    """The memory that the runs need, a column each, and whether they fit."""
     there = [need for need in needs if need.parts]
     rows = zip(*(need.parts for need in there), strict=True)
     lines = [("Memory, estimated", "", *(need.spec.row.label for need in there)),
              *((row[0].name, row[0].when, *(in_bytes(part.size or None) for part in row)) for row in rows
                if any(part.size for part in row)),
-             ("At the most", "", *(in_bytes(need.peak) for need in there))]
+             ("Peak", "", *(in_bytes(need.peak) for need in there))]
     said = [f"{need.spec.row.label}: {need.fault or f'{need.verdict()} {need.advice()}'.rstrip()}" for need in needs]
     return "\n".join([*_aligned(lines, words=2), "", *wrap(memory.ABOUT, WIDTH), "", *said])
 
@@ -130,7 +132,7 @@ def times(specs: Sequence[RunSpec]) -> str:
 
 
 def _time(spec: RunSpec) -> str:
-    lora = [other for way, other in step_time.ways(spec).items() if way[0][0] == "lora_rank"]
+    lora = [other for way, other in step_time.alternatives(spec).items() if way[0][0] == "lora_rank"]
     found = [None if isinstance(size, str) else Sizes(**size)
              for size in computed(memory.asked([spec, *lora]))["sizes"]]
     if found[0] is None:

@@ -1,4 +1,4 @@
-"""`doctor`: what the doctor says of runs, and of metrics of other tools."""
+"""The command `doctor`: diagnose runs, and metrics of other tools."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Report:
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("doctor", doctor, "what is wrong with a run, by which numbers, and the fix")
+    sub = add("doctor", doctor, "diagnose a run: findings, their evidence, and fixes")
     sub.add_argument("runs", nargs="+", metavar="RUN|FILE", help="the id of a run or of an imported one, or a metrics "
                      "file of another tool; for several runs, it also says whether they have enough seeds to compare")
     sub.add_argument("--json", action="store_true", help="print JSON")

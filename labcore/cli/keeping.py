@@ -29,9 +29,10 @@ Number = TypeVar("Number", int, float)
 def add_to(add: Add) -> None:
     """Add the commands to the parser by its `add(name, command, help)`."""
     runs = add("runs", list_runs, "the runs in the store, newest first")
-    runs.add_argument("search", nargs="*", metavar="SEARCH", help="words and comparisons that must all hold: "
-                      "grpo 'beta>0.05' tag=paper; with a minus in front it must not, written after --")
-    runs.add_argument("--deleted", action="store_true", help="those in the trash")
+    runs.add_argument("search", nargs="*", metavar="SEARCH", help="words and comparisons, all of which must match: "
+                      "grpo 'beta>0.05' tag=paper; a minus in front of a "
+                      "term excludes its matches (write -- before it)")
+    runs.add_argument("--deleted", action="store_true", help="list the runs in the trash")
     runs.add_argument("--json", action="store_true", help="print JSON")
 
     mark = add("mark", mark_runs, "star, tag or note runs")
@@ -50,14 +51,15 @@ def add_to(add: Add) -> None:
     restore = add("restore", restore_runs, "take deleted runs out of the trash")
     restore.add_argument("runs", nargs="+", metavar="RUN")
 
-    clean = add("clean", clean_up, "say what a clean-up would free, and with --yes do it; starred runs stay")
+    clean = add("clean", clean_up, "show what a clean-up would delete, and with --yes delete it; starred runs are kept")
     what = clean.add_mutually_exclusive_group(required=True)
     what.add_argument("--older-than", type=float, metavar="DAYS", help="delete runs that ended before")
     what.add_argument("--keep", type=int, metavar="N", help="delete all runs but the newest N")
     what.add_argument("--files", action="store_true", help="delete old checkpoints, samples and exports; curves, "
                       "results, the first and the newest checkpoint stay")
     what.add_argument("--uploads", action="store_true", help="delete the texts, prompts, pairs and weights that no run "
-                      "names any more, not even one in the trash; those of the last day stay")
+                      "uses any more, not even one in the trash; those of the "
+                      "last day are kept")
     what.add_argument("--trash", action="store_true", help="delete for good what is in the trash")
     clean.add_argument("--yes", action="store_true", help="do it")
 
@@ -116,7 +118,7 @@ def mark_runs(options: argparse.Namespace) -> int:
     """Star, tag or note runs."""
     store = Store()
     if options.note is not None and len(options.runs) > 1:
-        raise LabError("A note is of one run: name one, or use --tag for several.")
+        raise LabError("A note belongs to one run: name one, or use --tag for several.")
     if options.star is not None:
         marks.star(store, options.runs, options.star)
     if options.tag or options.untag:
@@ -136,7 +138,7 @@ def delete_runs(options: argparse.Namespace) -> int:
         print(f"Deleted for good: {named}.")
     else:
         marks.trash(store, options.runs)
-        print(f"Deleted: {named}. To have them back: python -m labcore restore {' '.join(options.runs)}")
+        print(f"Deleted: {named}. To restore them: python -m labcore restore {' '.join(options.runs)}")
     return 0
 
 
@@ -149,7 +151,7 @@ def restore_runs(options: argparse.Namespace) -> int:
 
 
 def clean_up(options: argparse.Namespace) -> int:
-    """Say what would go; with --yes let it go."""
+    """Show what would be deleted; with --yes delete it."""
     store = Store()
     store.reconcile()
     if options.uploads:
@@ -175,8 +177,8 @@ def clean_up(options: argparse.Namespace) -> int:
         text = _amount(len(gone), sum(entry.summary.size or 0 for entry in entries if entry.id in gone))
     else:
         cleanup.carry_out(shelf, plan)
-    print(f"Deleted {text}." + ("" if plan.files or options.trash else " They lie in the trash: restore brings them "
-                                "back, clean --trash frees the room."))
+    print(f"Deleted {text}." + ("" if plan.files or options.trash else " They are in the trash: restore brings them "
+          "back, clean --trash frees their disk space."))
     return 0
 
 

@@ -25,7 +25,8 @@ def add_to(add: Add) -> None:
     sub = add("label", label, "sample pairs of completions from a model and label them for a reward model")
     sub.add_argument("model", metavar="MODEL", help="the id of a run, id@step, or base:id (what it started from)")
     sub.add_argument("--pairs", type=int, default=256, metavar="N", help="how many pairs to sample")
-    sub.add_argument("--against", metavar="MODEL", help="one side of each pair is this model's: base:id, say")
+    sub.add_argument("--against", metavar="MODEL", help="take one side of each pair from this model, for example "
+                     "base:id")
     sub.add_argument("--by", choices=("gold", "hand"), default="gold", help="gold: the task's own score, with the "
                      "noise of its label_temperature; hand: you choose, pair by pair")
     sub.add_argument("--add", metavar="LABELS", help="keep these labels too: a file, or the name of an upload")
@@ -58,7 +59,7 @@ def label(options: argparse.Namespace) -> int:
 
 
 def by_hand(pairs: Sequence[labels.Unlabelled]) -> list[str | None]:
-    """What somebody at the terminal picks; what comes after they quit has no label."""
+    """The labels that the user picks at the terminal; pairs after they quit have none."""
     picks: list[str | None] = []
     for place, pair in enumerate(pairs, 1):
         print(f"\n{place} of {len(pairs)}   {pair['prompt']!r}\n  a  {pair['a']!r}\n  b  {pair['b']!r}")

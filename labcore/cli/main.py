@@ -134,7 +134,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_play(add: Callable[..., argparse.ArgumentParser]) -> None:
-    play = add("play", commands.play, "let a maze or CartPole run's policy act, and print its returns")
+    play = add("play", commands.play, "play episodes with the policy of a maze or CartPole run, and print their "
+               "returns")
     play.add_argument("run", help="the run's id, or the folder of an exported checkpoint")
     play.add_argument("--episodes", type=int, default=10)
     play.add_argument("--seed", type=int, default=0)
@@ -165,13 +166,15 @@ def _add_controls(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _add_run(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), exact (one beside its "
-                     "exact values, on a small problem), maze, or cartpole (any Gymnasium environment with discrete "
+    sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), exact (one with exact "
+                     "reference values, on a small problem), maze, "
+                     "or cartpole (any Gymnasium environment with "
+                     "discrete "
                      "actions)")
     sub.add_argument("--algorithm", required=True, help="see: python -m labcore list; or the name of a saved mix, see: "
                      "python -m labcore mixes")
-    sub.add_argument("--mix", metavar="NAME", help="call it so: a mix of your own, with every knob of the algorithm's "
-                     "loop to --set")
+    sub.add_argument("--mix", metavar="NAME", help="name of a mix of your own, which has every knob of the algorithm's "
+                     "loop for --set")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
                      "--maze; with --kind cartpole the id of an environment")
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or an "
@@ -182,8 +185,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--prompts", "--data", metavar="FILE", help="your own data: JSONL, JSON, CSV or Parquet, also "
                      "gzipped, in the layout of TRL, verl, OpenRLHF, GSM8K, MATH, alpaca or ShareGPT; or a dataset of "
                      "the Hugging Face hub, org/name:split")
-    sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="which fields of the file stand for prompt, answer, "
-                     "chosen, rejected, completion, label and system")
+    sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="the file's names of the fields prompt, answer, chosen, "
+                     "rejected, completion, label and system")
     sub.add_argument("--preferences", metavar="FILE", help="your own pairs: the same with prompt, chosen, rejected; "
                      "for KTO also with prompt, completion and label")
     sub.add_argument("--held-out", metavar="FILE", dest="held_out", help="a second file, in the layout of the first, "
@@ -192,9 +195,9 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
                      "with prompt, chosen, rejected, or the name that the command label printed")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
     sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")
-    sub.add_argument("--verifier", choices=VERIFIERS, help="how answers to your own prompts are scored")
-    sub.add_argument("--rollouts", choices=ROLLOUTS, help="what samples the completions of an online run: the lab's "
-                     "engine (default), or vLLM on an NVIDIA GPU")
+    sub.add_argument("--verifier", choices=VERIFIERS, help="verifier that scores the answers to your own prompts")
+    sub.add_argument("--rollouts", choices=ROLLOUTS, help="sampler of an online run's completions: the lab's engine "
+                     "(default), or vLLM on an NVIDIA GPU")
     rewarding.add_options(sub)
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from labcore.catalog import kinds
-from labcore.catalog.mix.look import look
+from labcore.catalog.mix.summary import summarise
 from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.errors import LabError
@@ -20,7 +20,7 @@ TASK = "sort"  # whose defaults a mix is shown against
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("mixes", show, "your saved mixes of choices: the nearest algorithm, what differs, what to beware of")
+    sub = add("mixes", show, "your saved mixes of choices: the nearest algorithm, differences and cautions")
     what = sub.add_mutually_exclusive_group()
     what.add_argument("--save", metavar="NAME", help="save one: with --algorithm and --set, or with --run")
     what.add_argument("--rename", nargs=2, metavar=("NAME", "NEW"), help="runs keep the old name")
@@ -34,13 +34,13 @@ def add_to(add: Add) -> None:
 def show(options: argparse.Namespace) -> int:
     """Save, rename or delete one, or print all."""
     if (options.algorithm or options.knobs or options.run) and options.save is None:
-        raise LabError("--algorithm, --set and --run go with --save NAME.")
+        raise LabError("--algorithm, --set and --run need --save NAME.")
     if options.save is not None:
         mixes.save(_asked(options))
         print(f"Saved {options.save}; to run it: python -m labcore run --algorithm {options.save!r}")
     elif options.rename:
         mixes.rename(*options.rename)
-        print(f"{options.rename[0]} is called {options.rename[1]} now.")
+        print(f"{options.rename[0]} is now called {options.rename[1]}.")
     elif options.delete is not None:
         mixes.delete(options.delete)
         print(f"Deleted {options.delete}.")
@@ -52,7 +52,7 @@ def show(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace) -> mixes.Mix:
     """The mix that is to be saved, checked as if it were to be run."""
     if bool(options.run) == bool(options.algorithm):
-        raise LabError("Which choices? Give either --algorithm with --set KNOB=VALUE, or --run RUN.")
+        raise LabError("The choices are missing: give either --algorithm with --set KNOB=VALUE, or --run RUN.")
     if options.run:
         return mixes.of_spec(Store().run(options.run).spec, options.save)
     spec = make(algorithm_key=options.algorithm, task_key=TASK, knobs=assignments(options.knobs), mix=options.save)
@@ -78,8 +78,8 @@ def _list(as_json: bool) -> None:
 
 
 def described(mix: mixes.Mix) -> dict[str, Any]:
-    """What a program wants to know of a mix. `differs`: knob -> the nearest row's value and its own."""
-    seen = look(mix.algorithm, mix.knobs, kinds.task(TASK))
+    """A mix as data for programs. `differs`: knob -> the nearest row's value and its own."""
+    seen = summarise(mix.algorithm, mix.knobs, kinds.task(TASK))
     return {"name": mix.name, "algorithm": mix.algorithm, "knobs": dict(mix.knobs), "nearest": seen.nearest.row.key,
             "differs": {each.knob.key: [each.theirs, each.own] for each in seen.nearest.parts},
             "cautions": list(seen.cautions)}

@@ -23,9 +23,10 @@ from labcore.runs.spec.run_spec import RunSpec
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    listing = add("models", models, "the models a run can start from: built-in, on this machine, good ones of the hub")
+    listing = add("models", models, "the models a run can start from: built-in, on this machine, and recommended ones "
+                  "of the hub")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    fetching = add("download", download, "download a model of the Hugging Face hub; where it ended, it is resumed")
+    fetching = add("download", download, "download a model of the Hugging Face hub; an interrupted download is resumed")
     fetching.add_argument("model", metavar="ID", help="organisation/name, such as HuggingFaceTB/SmolLM2-135M-Instruct")
 
 
@@ -44,7 +45,7 @@ def models(options: argparse.Namespace) -> int:
     print("\nOn this machine, from the hub" + ("" if cached else ": none yet"))
     for each in cached:
         print(f"    {each.name:<38} {each.bytes / 1e6:,.0f} MB")
-    print("\nOn the hub, to begin with: python -m labcore download ID")
+    print("\nRecommended on the hub: python -m labcore download ID")
     for row in HUB_MODELS.values():
         print(f"    {row.key:<38} {row.parameters:>6} {row.size:>8}  {row.licence}{', gated' if row.gated else ''}: "
               f"{row.good_for}")
@@ -64,7 +65,7 @@ def download(options: argparse.Namespace) -> int:
 # Format the defaults of runs on pretrained weights, with their sources, for commands.
 
 def of_run(spec: RunSpec) -> str:
-    """Which knobs of a run have defaults of pretrained weights, in a sentence; empty where none has."""
+    """A sentence on the knobs of a run with defaults for pretrained weights; empty where there is none."""
     found = [knob for knob in spec.declared if knob.source and spec.knobs[knob.key] == knob.default]
     said = "; ".join(f"{knob.key}={shown(knob.default)} ({knob.source})" for knob in found)
     return f"Defaults for pretrained weights, which --set changes: {said}." if said else ""

@@ -1,4 +1,4 @@
-"""`data`: the user's file as a model will read it, before a run."""
+"""The command `data`: preview the user's file as a model will read it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def add_to(add: Add) -> None:
                      "of the Hugging Face hub: org/name or org/name:split")
     sub.add_argument("--model", default="tiny", help="tiny, small, medium, a Hugging Face folder or hub id, or RUN")
     sub.add_argument("--task", choices=("prompts", "preferences"), help="default: detected from the file")
-    sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="which fields of the file stand for prompt, answer, "
-                     "chosen, rejected, completion, label and system")
+    sub.add_argument("--map", metavar="NAME=FIELD[,…]", help="the file's names of the fields prompt, answer, chosen, "
+                     "rejected, completion, label and system")
     sub.add_argument("--verifier", choices=VERIFIERS)
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs", help="such as "
                      "template=chatml, system_prompt=TEXT or long_prompts=skip; may be repeated")

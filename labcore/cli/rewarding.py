@@ -45,7 +45,7 @@ def knobs_of(options: argparse.Namespace) -> dict[str, str]:
         raise LabError("--judge-model and --judge-instruction need a judge: give its address as well, by "
                        "--judge URL.")
     weighed = [own_reward.weighed(word) for word in options.reward]
-    named = {own_reward.give(place): weight for place, weight in weighed}
+    named = {own_reward.register(place): weight for place, weight in weighed}
     if len(named) < len(weighed):
         raise LabError("A --reward is named twice: name each once, and give it a larger weight.")
     others = [source for source, value in ((REWARD_MODEL, options.reward_model), (JUDGE, options.judge)) if value]
@@ -60,13 +60,13 @@ def knobs_of(options: argparse.Namespace) -> dict[str, str]:
             **found}
 
 
-def give(words: Sequence[str], run: RunRow) -> None:
+def register(words: Sequence[str], run: RunRow) -> None:
     """Have this process know the functions of a run that is resumed. Raises LabError where one is not the run's."""
     there = [term.key for term in reward_terms.of(run.spec.knobs)]
     if words and not there:
         raise LabError(f"The rewards of {run.id} do not come from a function: leave --reward out.")
     for word in words:
-        key = own_reward.give(own_reward.weighed(word)[0])
+        key = own_reward.register(own_reward.weighed(word)[0])
         if key not in there:
             raise LabError(f"The rewards of {run.id} come from {JOIN.join(there)}, not {key}: give exactly that file, "
                            "or fork the run with another one.")

@@ -1,4 +1,4 @@
-"""The commands `study` and `studies`: claims of the literature as sweeps, run here, and what came out."""
+"""The commands `study` and `studies`: claims of the literature, tested here by sweeps, and their verdicts."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ EARLIER = 200  # runs that an estimate looks at
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    one = add("study", study, "run a study that is not there yet, and say what came of its claim")
+    one = add("study", study, "run the missing runs of a study, and report the verdict")
     one.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
-    one.add_argument("--show", action="store_true", help="run nothing: the result of the runs that are there")
+    one.add_argument("--show", action="store_true", help="run nothing; show the result of existing runs")
     one.add_argument("--json", action="store_true", help="print JSON")
-    every = add("studies", studies, "the studies: their claims, their cost, and what came out")
+    every = add("studies", studies, "the studies: claims, costs and verdicts")
     every.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -140,14 +140,15 @@ def _minutes(seconds: float) -> str:
 
 
 def summary(chosen: Study, found: Result) -> str:
-    """The result for the eye."""
+    """The result as text."""
     lines = [chosen.title, f"  claim    {chosen.claim} ({chosen.source})", f"  setting  {chosen.setting}",
              f"  verdict  {WORDS[found.verdict]}", ""]
     for each in found.findings:
         numbers = interval_text(each.estimate, each.contrast.measure.digits)
         lines.append(f"  {'*' if each.contrast.decides else ' '} {each.contrast.label}: {numbers} "
                      f"{each.contrast.measure.unit}: {WORDS[each.verdict]}")
-    return "\n".join([*lines, "", "  * decides; intervals are Welch's, those that decide hold together with 95 %."])
+    return "\n".join([*lines, "", "  * decides the verdict; intervals are Welch's, and the deciding ones hold jointly "
+                      "at 95 %."])
 
 
 def as_json(chosen: Study, found: Result) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands `sweep` and `sweeps`: many runs at once, through the launcher, and the table of what came of them."""
+"""The commands `sweep` and `sweeps`: many runs at once, through the launcher, and the table of their results."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
     some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its progress, table, cancel or resume it")
     some.add_argument("sweep", nargs="?", metavar="SWEEP")
     what = some.add_mutually_exclusive_group()
-    what.add_argument("--cancel", action="store_true", help="stop its runs that wait or go")
-    what.add_argument("--resume", action="store_true", help="run those that were stopped, here in the foreground")
+    what.add_argument("--cancel", action="store_true", help="stop its queued and running runs")
+    what.add_argument("--resume", action="store_true", help="resume its stopped runs, here in the foreground")
     what.add_argument("--status", action="store_true",
-                      help="only how far it is, and how long it will still take: an estimate")
+                      help="only its progress and the estimated time left")
     _add_report(some)
 
 
@@ -85,7 +85,8 @@ def early_of(options: argparse.Namespace, spec: RunSpec) -> Halving | None:
     """How the runs are to be stopped early. Raises LabError where that is half said."""
     if options.early_stopping is None:
         if options.min_steps is not None or options.reduction_factor is not None:
-            raise LabError("--min-steps and --reduction-factor are of early stopping: give --early-stopping as well.")
+            raise LabError("--min-steps and --reduction-factor belong to early stopping: give --early-stopping as "
+                           "well.")
         return None
     usual = halving.usual(spec)
     given = {"metric": options.early_stopping or None, "min_steps": options.min_steps,
@@ -206,7 +207,7 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         print(f"{run.id:<24} {titles.title(run):<24} {run.state:<12} {run.step:>6}/{run.spec.steps:<6} "
               f"{engine.label(run.spec, list(found.axes))}{why}")
     if len(found.runs) > LARGE:
-        print(f"and {len(found.runs) - LARGE:,} more: --json lists all, the page Compare shows what came of them\n")
+        print(f"and {len(found.runs) - LARGE:,} more: --json lists all, the page Compare shows their results\n")
         print("\n".join(best_words(store, found, options.metric)))
     if ids:
         print()
@@ -228,7 +229,7 @@ def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[st
 
 
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
-    """What a program wants to know of a sweep."""
+    """A sweep as data for programs."""
     early = engine.early_stopping(store, found.id)
     return {"sweep": found.id, "axes": found.axes, "seeds": found.seeds, "states": found.states,
             "progress": vars(far(store, found.id)), "early_stopping": early and vars(early),
@@ -243,7 +244,7 @@ def sweeps(options: argparse.Namespace) -> int:
     store.reconcile()
     if options.sweep is None:
         if options.cancel or options.resume or options.status:
-            raise LabError("Which sweep? Give its name: python -m labcore sweeps lists them.")
+            raise LabError("The sweep is missing: give its name; python -m labcore sweeps lists them.")
         return _list(store, options.json)
     if options.cancel:
         stopped = engine.cancel(store, options.sweep)

@@ -19,10 +19,10 @@ SAYS = {"holds": "the claim holds", "fails": "the claim does not hold", "close":
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    every = add("lessons", lessons, "the lessons of the page Lessons, with what came out")
+    every = add("lessons", lessons, "the lessons of the page Lessons, with their verdicts")
     every.add_argument("--json", action="store_true", help="print JSON")
 
-    one = add("lesson", lesson, "run a lesson's runs here, and print the verdict with its numbers")
+    one = add("lesson", lesson, "run a lesson here, and print the verdict with its numbers")
     one.add_argument("lesson", metavar="LESSON")
     one.add_argument("--short", action="store_true", help="fewer steps: a quick try")
     one.add_argument("--json", action="store_true", help="print one JSON object at the end")

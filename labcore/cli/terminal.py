@@ -73,7 +73,7 @@ def doing() -> Iterator[None]:
         sys.stderr.write(f"{ERASE}{activity.now(words, done, total)}")
         sys.stderr.flush()
     try:
-        with activity.listening(activity.Seldom(heard, 0.0)):
+        with activity.listening(activity.Throttled(heard, 0.0)):
             yield
     finally:
         sys.stderr.write(ERASE)

@@ -1,4 +1,4 @@
-"""Keeps what this lab's runs gave: `python -m labcore.exports.recorded_studies "KIND OF MACHINE"` writes
+"""Record the results of this lab's studies: `python -m labcore.exports.recorded_studies "KIND OF MACHINE"` writes
 `recorded.json`, the table of docs/studies.md and a capsule of each winner. For the lab's makers; a study without a
 result here stays as it was.
 """

@@ -1,1 +1,1 @@
-"""Language models: the session of a run, its loops, its networks, and what only looks at them."""
+"""Language models: the session of a run, its loops, its networks, and probes that only observe them."""

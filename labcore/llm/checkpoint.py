@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a language model's run, and how it is written and read: safetensors and JSON only.
+"""Write and read the checkpoints of a language model's run: safetensors and JSON only.
 
     policy/                       the policy as other programs load it, or with LoRA its adapter
     NAME.safetensors              each other network that is kept: all of it, or with LoRA all but the frozen weights
@@ -46,7 +46,7 @@ LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "
 
 
 class Checkpointed(Protocol):
-    """What is asked of a session, beside what PAIRS and LEARNT name. See `LlmSession`."""
+    """The part of a session that a checkpoint needs, beside the fields that PAIRS and LEARNT name. See `LlmSession`."""
 
     spec: RunSpec
     device: torch.device

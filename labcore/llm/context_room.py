@@ -15,7 +15,7 @@ from labcore.tasks.usable import OWN, OfFile
 
 
 class Prompted(Protocol):
-    """What is asked of a session. See `LlmSession`."""
+    """The part of a session that is needed here. See `LlmSession`."""
 
     spec: RunSpec
     task: TextTask

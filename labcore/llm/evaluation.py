@@ -1,4 +1,4 @@
-"""Measuring a policy by sampling fresh prompts: what the loops that do not sample need to say how good it is."""
+"""Measure a policy by sampling completions of fresh prompts, for loops that do not sample themselves."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Batch:
-    """What the updates of a step learn from, and all that was sampled for it.
+    """The batch that the updates of a step learn from, and all completions sampled for it.
 
     `rollout` and `batch` are the same completions, row by row; `sampled` are all rounds of sampling, of which the batch
     is a part where groups were sampled again. `selective`: the run chose to leave something out.
@@ -70,7 +70,7 @@ class Batch:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What all that was sampled says of the policy; the KL is that of the batch alone."""
+        """The metrics of all sampled completions; the KL is that of the batch alone."""
         whole = self.sampled[0] if len(self.sampled) == 1 else joined(self.sampled)
         rollout, shaped = self.rollout, whole.shaped.view(-1, whole.group_size)
         metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
@@ -123,7 +123,7 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
 
 
 def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
-    """What was sampled, with the reference's log-probs and the critic's values: ready for `credit`."""
+    """The sampled completions, with the reference's log-probs and the critic's values: ready for `credit`."""
     prompts, completions = sampled.prompts, sampled.completions
     corrected = bool(session.knobs["importance_cap"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.sampled_logprobs
@@ -176,7 +176,7 @@ def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = N
 
 
 def judged(session: LlmSession, problems: list[Problem], generated: Generated) -> Sampled:
-    """What the completions of some problems earn and which are kept, wherever they come from."""
+    """The rewards of completions of some problems, of any origin, and which of them are kept."""
     completions, rewards = generated.completions, reward(session, problems, generated)
     if rewards.may_lack:
         say_unscored(session, rewards, len(completions) // len(problems))

@@ -22,8 +22,8 @@ from labcore.tasks.usable import CUT, OWN, SKIP, STOP, lines_named, said_of
 AT_ONCE = 1024  # prompts that are tokenised together
 FRAME = 8  # bytes that stand for the tokens which a tokenizer adds by itself, such as a BOS
 LETTER = "x"
-FOLDS = ("The chat template has no system turn, so the system text stands at the beginning of the first turn of the "
-         "user.")
+NO_SYSTEM_TURN = ("The chat template has no system turn, so the system text stands at the beginning of the first "
+                  "turn of the user.")
 Row = TypeVar("Row")
 
 
@@ -40,13 +40,15 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Fit:
-    """What is left out of the rows, and what is cut, for a `room` of so many tokens; `folds`: the template has no
-    system turn, and rows have one."""
+    """The rows that are left out and those that are cut, for a `room` of so many tokens.
+
+    `system_in_user_turn`: the template has no system turn, and rows have one.
+    """
 
     room: int
     left_out: Sequence[Misfit] = ()
     cut: Sequence[Misfit] = ()
-    folds: bool = False
+    system_in_user_turn: bool = False
 
     def usable(self, rows: Sequence[Row]) -> list[Row]:
         """Those of the rows that are not left out."""
@@ -64,7 +66,7 @@ class Fit:
             if some:
                 said.append(f"{_counted(len(some), 'prompt')} of more than {self.room:,} tokens "
                             f"{'was' if len(some) == 1 else 'were'} {done}: {_lines(some)}.")
-        return [*said, FOLDS] if self.folds else said
+        return [*said, NO_SYSTEM_TURN] if self.system_in_user_turn else said
 
 
 def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
@@ -84,13 +86,13 @@ def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mappin
                                  for wanted in (STOP, SKIP, CUT))
     if stopping:
         raise LabError(unfit(stopping, room))
-    fit = Fit(room, left, shortened, folds(rendering, every))
+    fit = Fit(room, left, shortened, system_in_user_turn(rendering, every))
     if rows and not fit.usable(rows):
         raise LabError(f"No row of the file can be used. {left[0].fault or unfit(left, room)}")
     return fit
 
 
-def folds(rendering: Rendering, rows: Sequence[Asked]) -> bool:
+def system_in_user_turn(rendering: Rendering, rows: Sequence[Asked]) -> bool:
     """Whether a system text stands in the first turn of the user, since the template has no system turn."""
     asked = bool(rendering.system) or any(row.turns and row.turns[0].role == SYSTEM for row in rows)
     return asked and rendering.template is not None and not rendering.takes_system

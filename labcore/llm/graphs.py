@@ -204,7 +204,7 @@ class Graphs:
     def sample(self, model: Network, prompts: Prompts, group_size: int, *, dtype: str, max_new_tokens: int,
                eos: Ends, generator: Generator, temperature: float, top_k: int, top_p: float,
                greedy: bool) -> Completions | None:
-        """What `sampler.sample` gives, drawn by a recorded step; None where the batch must be drawn step by step."""
+        """The result of `sampler.sample`, drawn by a recorded step; None where the batch must be drawn step by step."""
         if model not in self._stepwise:
             self._stepwise[model] = set()
             if reason := unfit(model):

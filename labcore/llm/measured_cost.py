@@ -1,4 +1,4 @@
-"""What a run costs: the networks that it holds, counted on no memory at all, and measured in a few steps.
+"""The cost of a run: its networks, counted without allocating them, and measurements of a few steps.
 
 Counted are the numbers of the very networks that `networks.NETWORKS` would build, made on torch's meta device. Bytes
 are those of float32: a weight 4, its gradient 4, and the two moments of AdamW 8. Measured are a step's time, and what

@@ -31,7 +31,7 @@ def keep_freed() -> None:
 
 
 class Holds(Protocol):
-    """What is asked of a session. See `LlmSession`."""
+    """The part of a session that is needed here. See `LlmSession`."""
 
     spec: RunSpec
     device: torch.device
@@ -46,7 +46,7 @@ class Holds(Protocol):
 
 
 def room(session: Holds) -> Room:
-    """What a micro-batch may take."""
+    """The memory that a micro-batch may take."""
     moved = [session.models[name] for name in session.optimizers]
     return room_of(session.models.values(), moved, session.spec, session.halvings)
 

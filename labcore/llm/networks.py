@@ -1,4 +1,4 @@
-"""The networks that a run of a language model holds, one row each: how each begins, and what moves it.
+"""The networks of a language model's run, one row each: how it is built, and the knob of its learning rate.
 
 Starting, saving, loading and forking read this table; a new network is a new row. With LoRA (`nets.lora`) all of them
 share the frozen weights of the policy.

@@ -1,4 +1,4 @@
-"""The one line that every online algorithm minimises, and what is measured on the way.
+"""The loss that every online algorithm minimises, and the metrics of an update.
 
     L(θ) = agg_mask[ −w_t S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ]
 
@@ -78,7 +78,7 @@ def kl_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
 
 
 def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> list[Tensor]:
-    """What the policy's term of each token is multiplied with, (B, T) each: none where all switches are off."""
+    """The weights of the policy's term of each token, (B, T) each: none where all switches are off."""
     given = {**tensors, "completion_mask": rollout.counted, "sampler_logprobs": rollout.sampler_logprobs}
     wanted: list[tuple[Callable[..., Tensor], bool]] = [
         (weights.high_entropy, tensors["entropy_floor"] is not None),
@@ -90,7 +90,7 @@ def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[s
 @torch.no_grad()
 def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio: Tensor, entropy: Tensor,
              entropy_floor: Tensor | None = None) -> dict[str, float]:
-    """What an update logs about its tokens: means over the counted tokens of `rollout`, if any."""
+    """The metrics of an update's tokens: means over the counted tokens of `rollout`, if any."""
     mask, advantages = rollout.counted, rollout.credited
     if not mask.any():  # of a mini-batch whose groups were all left out: a mean over no token would count as 0
         return {}

@@ -1,4 +1,4 @@
-"""Where preference pairs come from: a choice of the run, named by the family PAIRS.
+"""Sources of preference pairs: a choice of the run, named by the family PAIRS.
 
 A source is a function here of the session that gives the pairs of one update. Pairs that are made once, before the
 first step, are made by `prepare` and kept in the session.

@@ -1,4 +1,4 @@
-"""How a prompt and its answer become the ids that the model was trained on.
+"""Render a prompt and its answer as the token ids that the model was trained on.
 
     no template   the tokenizer's own encoding of the text, with its BOS
     template      system, turns and generation prompt by the model's chat template, which writes its own BOS

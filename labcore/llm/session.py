@@ -30,9 +30,9 @@ from labcore.llm import checkpoint, memory, optimizers
 from labcore.llm.batch import Completions
 from labcore.llm.checkpoint import SmallState
 from labcore.llm.context_room import check_room
+from labcore.llm.copied_checkpoint import copied_checkpoint
 from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
 from labcore.llm.graphs import Graphs, of_device
-from labcore.llm.kept import kept
 from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import layers_of
@@ -232,7 +232,7 @@ class LlmSession:
         if self.knobs.get("compile"):
             compiled.check(self.device)
             if not layers_of(self.policy).plain_head:
-                self.say_once(f"Only what is measured of the logits is compiled: a {self.policy.config.model_type} "
+                self.say_once(f"Only the computations on the logits are compiled: a {self.policy.config.model_type} "
                               "model's own passes are not.")
         kind = str(self.knobs.get("optimizer", optimizers.ADAMW))
         self.optimizers = {name: self.optimizers.get(name) or optimizers.make(
@@ -379,8 +379,8 @@ class LlmSession:
         checkpoint.write(self, folder)
 
     def kept(self) -> Callable[[Path], None] | None:
-        """What writes the checkpoint of this record later: see `kept`."""
-        return kept(self)
+        """A function that writes the checkpoint of this record later: see `copied_checkpoint`."""
+        return copied_checkpoint(self)
 
     def saved_networks(self) -> dict[str, nn.Module]:
         """The networks beside the policy and the reward models that a checkpoint holds."""

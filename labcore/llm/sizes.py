@@ -1,5 +1,5 @@
-"""The sizes that a run's memory follows from: of its networks, of its texts in tokens, and of what the engine does at
-once. `labcore.llm.sizing.memory` makes bytes of them.
+"""The sizes that determine a run's memory: of its networks, of its texts in tokens, and of the engine's batches.
+`labcore.llm.sizing.memory` makes bytes of them.
 
 Left out: architectures whose layers are no attention and MLP, which have no such sizes.
 """

@@ -1,4 +1,4 @@
-"""What each token adds to a text, where a character may take several tokens.
+"""The text that each token adds, where a character may take several tokens.
 
 A byte-level or byte-fallback token may hold only some of a character's bytes, and the space of a SentencePiece token is
 only there behind another token: decoded alone, the first is "�" and the second has lost its space.

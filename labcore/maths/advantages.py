@@ -1,4 +1,4 @@
-"""What a completion's reward is compared with.
+"""Baselines of a completion's reward, and the advantages that they give.
 
 Rewards are (P, G): P prompts, G completions each. NaN marks a completion that could not be scored: it is left out of
 every baseline and gets advantage 0. Where all rewards compared are equal the advantage is exactly 0.

@@ -1,4 +1,4 @@
-"""What a preference loss compares instead of log-ratios where the policy is held by another divergence: f-DPO.
+"""f-DPO: the quantities that replace log-ratios in a preference loss with another divergence than the reverse KL.
 
 With a penalty D_f(π ‖ π_ref) a policy implies the reward β f'(u), u = π/π_ref, and a constant of the prompt (Wang et
 al. 2023, arXiv:2309.16240). The constant cancels in the difference of a pair's two sides, so only losses of that

@@ -1,4 +1,4 @@
-"""What follows a step: discounted rewards and generalised advantage estimates, for completions and for worlds.
+"""Discounted returns and generalised advantage estimates, for completions and for environments.
 
 Left out: n-step returns and off-policy corrections.
 """

@@ -1,4 +1,4 @@
-"""What is added to the reward of a completion before it is compared with others: one function each.
+"""Reward shaping, before a completion's reward is compared with others: one function for each choice.
 
 Rewards and lengths are (B,), one per completion; a length counts the completion's tokens. NaN stays NaN: a completion
 that could not be scored has no reward to shape.

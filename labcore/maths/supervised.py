@@ -1,4 +1,4 @@
-"""What a given token costs in supervised fine-tuning."""
+"""Losses of given tokens in supervised fine-tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is maximised, per token, which tokens a surrogate cuts off, and the critic's loss.
+"""The surrogate of each token, the tokens that it cuts off, and the critic's loss.
 
 Advantages are constants here: give them without a gradient. `advantages` may be (B, T) or (B, 1).
 """

@@ -1,4 +1,4 @@
-"""What a token's surrogate is multiplied with before it is aggregated; the KL and the entropy bonus are not.
+"""Weights of a token's surrogate before aggregation; the KL and the entropy bonus have none.
 
 Weights have no gradient. A weight of 0 leaves a token out of the policy's term, but in all denominators.
 """

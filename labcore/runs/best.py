@@ -46,7 +46,7 @@ def best_of(rows: Iterable[tuple[int, Mapping[str, float]]]) -> Best | None:
 
 
 def words(marked: Mapping[str, Any]) -> str:
-    """What makes a marked checkpoint the best.
+    """The metric that makes a marked checkpoint the best, in words.
 
     >>> words({"step": 40, "metric": "held_out/greedy", "value": 0.625})
     'held-out accuracy, greedy 0.625'

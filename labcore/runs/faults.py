@@ -1,4 +1,4 @@
-"""What becomes of a run when something is raised: its last state, and one sentence that says why."""
+"""Map an exception to the last state of a run and one sentence that says why."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def disk_full(error: BaseException) -> bool:
 
 
 def no_room() -> str:
-    """What to say where something found no room on a disk, which may be that of temporary files or of the output."""
+    """The sentence for a full disk, which may be that of temporary files or of the output."""
     return f"A disk is full, most likely the one that holds {home()}: free some space, then try again."
 
 
@@ -75,7 +75,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def no_process(error: OSError, seconds: float) -> str:
-    """What a run waits for where no process could be started for it; the lab tries again after `seconds`."""
+    """The message of a run for which no process could be started; the lab tries again after `seconds`."""
     where = f": {error.filename}" if error.filename else ""
     return (f"waiting for a process: none could be started ({os_reason(error)}{where}); the lab tries again "
             f"every {seconds:.0f} s: let other runs or programs end, or free some space")

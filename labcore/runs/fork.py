@@ -57,14 +57,14 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
     values = KnobHistory(parent, store.events_after(run_id)).at(at)
     given = (values if key == parent.algorithm else carried(parent, values, key)) | dict(knobs or {})
     if twin and seed is not None:
-        raise LabError("With common random numbers a fork draws its parent's, so a seed changes nothing: leave the "
-                       "seed out, or use fresh random numbers (--fresh).")
+        raise LabError("With common random numbers a fork uses its parent's random numbers, so a seed has no effect: "
+                       "leave the seed out, or use fresh random numbers (--fresh).")
     if seed is None:
         seed = parent.seed if twin else max([parent.seed, *(child.spec.seed for child in store.children(run_id))]) + 1
     if steps is None:
         steps = parent.steps if at < parent.steps else at + parent.steps
     elif steps <= at:
-        raise LabError(f"The fork begins at step {at}, so it cannot end at step {steps}: give a later one, for "
+        raise LabError(f"The fork begins at step {at}, so it cannot end at step {steps}: choose a later step, for "
                        f"example {at + parent.steps}.")
     spec = make(kind=parent.kind, algorithm_key=key, task_key=parent.task, model=parent.model, knobs=given, seed=seed,
                 steps=steps, device=parent.device, threads=parent.threads, data=parent.data, parent=(run_id, at),
@@ -79,7 +79,7 @@ def steps_to_fork(run_id: str) -> list[int]:
 
 
 def optimizer_note(run_id: str, step: int) -> str:
-    """What is not exact about a fork of `run_id` at the checkpoint of `step`, in a sentence; mostly empty."""
+    """A sentence on what is not exact in a fork of `run_id` at the checkpoint of `step`; mostly empty."""
     if checkpoint.keeps_optimizer(run_folder(run_id), step):
         return ""
     return (f"The checkpoint of step {step:,} holds the weights without the optimizer state, to save disk space: the "

@@ -1,4 +1,4 @@
-"""Early stopping of a sweep by asynchronous successive halving (ASHA): which runs go on at which steps.
+"""Early stopping of a sweep by asynchronous successive halving (ASHA): which runs continue at which steps.
 
 At `min_steps`, and each time that it has made `factor` times as many, a run continues if it is among the best of those
 that have reached that step by then, 1 of `factor`; nobody waits for the others. The rule is Optuna's
@@ -64,7 +64,7 @@ class Halving:
                 f"{_share(self.factor)} of the runs that have reached that step by then.")
 
     def verdict(self, step: int, value: float, of: int, kept: bool, over: bool) -> str:
-        """What was decided of a run that was at `value` after `step` steps, one `of` so many. `over`: it finished."""
+        """The decision on a run that was at `value` after `step` steps, one `of` so many. `over`: it finished."""
         best = (f"among the best {_share(self.factor)} of {of:,} runs" if of >= self.factor else
                 f"the best of {of:,} runs" if of > 1 else "the first")
         begin = "Finished before it was judged" if over else "Continues" if kept else "Stopped early"
@@ -84,7 +84,7 @@ def metrics_of(spec: RunSpec) -> list[str]:
 
 
 def usual(spec: RunSpec) -> Halving:
-    """What is suggested for the runs of a sweep: two judgements, the last one well before their end."""
+    """The suggested early stopping of a sweep: two judgements, the last one well before their end."""
     return Halving(next(iter(metrics_of(spec)), ""), -(-spec.steps // 9))
 
 
@@ -100,8 +100,8 @@ def check(how: Halving, specs: Sequence[RunSpec]) -> None:
                        "begin after one step at least, and before their end.")
     for spec in specs:
         if how.metric not in (known := metrics_of(spec)):
-            raise LabError(f"Early stopping cannot go by {quoted(how.metric)} of {spec.row.label}: choose "
-                           f"{', '.join(known[:4]) or 'another algorithm, which says what is better'}.")
+            raise LabError(f"Early stopping cannot use {quoted(how.metric)} of {spec.row.label}: choose "
+                           f"{', '.join(known[:4]) or 'another algorithm, whose charts have a better direction'}.")
     if lacks_optuna():
         raise LabError(MISSING)
 
@@ -112,8 +112,8 @@ def lacks_optuna() -> bool:
 
 
 def value_at(step: int, steps: Sequence[int], values: Sequence[float | None]) -> float | None:
-    """What a run is judged by at a step: the mean of the last row up to it that has the metric and of those in the LAST
-    steps up to that; None of none.
+    """The value by which a run is judged at a step: the mean of the last row up to it that has the metric and of those
+    in the LAST steps up to that; None of none.
 
     >>> value_at(3, [1, 2, 3, 4], [0.5, None, 1.5, 9.0]), value_at(25, [1, 10, 20], [0.0, 1.0, 2.0])
     (1.0, 2.0)

@@ -60,7 +60,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: its `result`, or else the sentence that says why there is none."""
+    """The outcome of a job: its `result`, or else the sentence that says why there is none."""
 
     result: dict[str, Any] | None
     error: str = ""
@@ -83,7 +83,7 @@ def folder(job: str) -> Path:
 
 
 def log_file(job: str) -> Path:
-    """What the job's worker printed, and the traceback if it broke."""
+    """The log of a job's worker: its output, and the traceback if it failed."""
     return folder(job) / "worker.log"
 
 
@@ -106,7 +106,7 @@ def put(spec: Spec) -> str:
 
 
 def outcome(job: str) -> Outcome | None:
-    """What became of the job; None while nothing has. A damaged file is said in place of its error."""
+    """The outcome of the job; None while there is none. A damaged file is said in place of its error."""
     for name in ("result", "error"):
         try:
             found = written.read(folder(job) / f"{name}.json", dict, "try again, which computes it anew")

@@ -1,4 +1,4 @@
-"""Which value of a knob counted at which step. The one definition: everything that asks reads it here.
+"""The value of each knob at each step of a run. This is the only definition; all other code reads it here.
 
 A run begins with the knobs of its spec. Every later change is an event "knob" at the first step that it counts in:
 

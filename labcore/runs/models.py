@@ -1,4 +1,4 @@
-"""Where the models of a run come from (`labcore.runs.spec.model_names` says what they are called).
+"""Sources of the models of a run (`labcore.runs.spec.model_names` has their names).
 
 A fork's base is that of the run at the root of its tree. Imports no torch; nothing is loaded here.
 """
@@ -70,7 +70,7 @@ def offered(run: str) -> list[Model]:
 
 
 def source(model: Model) -> Source:
-    """What to load for `model`.
+    """The source to load `model` from.
 
     Raises:
         LabError: the run or the checkpoint is not there, or what it started from is gone.

@@ -1,4 +1,4 @@
-"""Which runs hold the places that a queued one waits for: the one sentence that pages and commands say of it."""
+"""Find the runs that hold the places for which a queued run waits, and the sentence that pages and commands show."""
 
 from __future__ import annotations
 

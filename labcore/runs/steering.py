@@ -1,4 +1,4 @@
-"""How controls reach a run: knobs, pause, resume, single step and stop, each at the place where it may take effect.
+"""Apply controls to a run: knobs, pause, resume, single step and stop, each at the place where it may take effect.
 
 Controls are applied in the order in which they were asked, whoever asked. Of several valid values asked for one
 knob at the same place the last one wins; the earlier ones are settled as superseded. Changes are events that

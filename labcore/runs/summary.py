@@ -1,4 +1,4 @@
-"""What a list shows of a run without reading all its steps again: a thin curve, its last and best value, its size.
+"""Summaries of runs for lists: a thin curve, the last and best value, and the size, without reading all steps again.
 
 A summary only grows: the steps that came since are added to it, however many there were before.
 """

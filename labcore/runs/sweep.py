@@ -49,7 +49,7 @@ class Sweep:
 
     @property
     def active(self) -> bool:
-        """Whether one of its runs is going, or will."""
+        """Whether one of its runs is queued or running."""
         return any(run.state in ACTIVE for run in self.runs)
 
     @property
@@ -76,8 +76,8 @@ def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int])
     if count > MOST_RUNS:
         raise LabError(f"That sweep has {count:,} runs, more than {MOST_RUNS:,}: take fewer values or seeds.")
     if spec.parent and spec.twin and len(seeds) > 1:
-        raise LabError("With common random numbers the fork draws its parent's, so its seeds make no difference: take "
-                       "one seed, or fresh random numbers.")
+        raise LabError("With common random numbers the fork uses its parent's random numbers, so its seeds have no "
+                       "effect: choose one seed, or fresh random numbers.")
     specs = [_one(spec, dict(zip(axes, values, strict=True)), seed)
              for seed in seeds for values in product(*axes.values())]
     seen: set[str] = set()
@@ -142,7 +142,8 @@ def sweeps(store: Store) -> list[Sweep]:
 
 
 def cancel(store: Store, sweep_id: str) -> list[str]:
-    """Stop the runs of a sweep that wait or go; return their ids. Those that go checkpoint and end at their next step.
+    """Stop the queued and running runs of a sweep; return their ids. Running ones checkpoint and end at their next
+    step.
 
     Raises:
         LabError: there is no such sweep.
@@ -189,10 +190,10 @@ def unjudged(store: Store, sweep_id: str) -> str:
     """Why no run of a sweep with early stopping is stopped early, in a sentence; empty where nothing is wrong."""
     why = store.unjudged(sweep_id).get(sweep_id, "")
     return why and (f"Early stopping is off for this sweep ({why.rstrip('.')}): no more runs are stopped early. Fix "
-                    "that, and restart the lab if this message stays.")
+                    "the cause, and restart the lab if this message stays.")
 
 
 def label(spec: RunSpec, axes: Sequence[str]) -> str:
-    """What sets a run of a sweep apart: "beta 0.02, seed 1"."""
+    """The label of a run within its sweep: "beta 0.02, seed 1"."""
     values = [f"{key} {json.dumps(spec.knobs[key])}" for key in axes if key in spec.knobs]
     return ", ".join([*values, f"seed {spec.seed}"])

@@ -1,4 +1,4 @@
-"""What a run is called wherever somebody reads of it.
+"""Titles of runs, as people read them.
 
 People read its title, the same on every page and in every list: "GRPO sort #3". Commands, links and names of files take
 its id, such as grpo-sort-8606, which says it in every lab and every folder.
@@ -52,14 +52,14 @@ def titles(store: Store, run_ids: Iterable[str]) -> dict[str, str]:
 
 
 def parent_title(store: Store, spec: RunSpec) -> str:
-    """What the parent of a fork is called; its id where it was deleted for good, and empty for a run that is no fork.
+    """The title of a fork's parent; its id where it was deleted for good, and empty for a run that is no fork.
     """
     run_id = spec.parent[0] if spec.parent else ""
     return titles(store, [run_id]).get(run_id, run_id) if run_id else ""
 
 
 def with_titles(sentence: str, store: Callable[[], Store], ids: bool = False) -> str:
-    """What the lab says, with runs by their titles where it has their ids; with `ids` these follow in brackets.
+    """A sentence with the ids of runs replaced by their titles; with `ids` these follow in brackets.
 
     `store` opens the store, which few sentences need. Where it cannot be read, which the sentence may be about, the ids
     stay: no fault may come in the place of what was to be said.

@@ -1,4 +1,4 @@
-"""A run's rows as columns: what every comparison reads. One form for the lab's runs and for those of other tools."""
+"""A run's rows as columns, the input of every comparison: one form for the lab's runs and for runs of other tools."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def trace(row: RunRow, steps: Sequence[Step], events: Iterable[Event] = (), orig
 
 
 def setting(spec: RunSpec) -> str:
-    """What runs of one setting have in common, as text: all but the seed, the parent, and where the run was computed.
+    """The setting of a run as text: all but the seed, the parent, and where the run was computed.
 
     Threads and device change rounding and speed, and nothing that a setting is chosen for.
     """
@@ -135,8 +135,8 @@ def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
         raise LabError(f"The run {without} has no {wanted}: compare by {_listed(shared)}.")
     ranked = [key for key in _ranked(traces) if key in shared and METRICS[key].about == "training"]
     if not ranked:
-        raise LabError("The runs have no metric in common that says which is better: compare runs of one kind, once "
-                       "they have rows.")
+        raise LabError("The runs share no metric in which one direction is better: compare runs of one kind, once they "
+                       "have rows.")
     return next((key for key in ranked if METRICS[key].better == "higher"), ranked[0])
 
 

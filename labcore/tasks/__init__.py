@@ -1,1 +1,1 @@
-"""Text tasks: what the model is asked, and who says whether the answer is right."""
+"""Text tasks: prompts, answers, verifiers, rewards of the user, and data files."""

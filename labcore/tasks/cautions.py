@@ -15,7 +15,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.runs.spec import cautions
 from labcore.runs.spec.run_spec import RunSpec
-from labcore.tasks.look import Look, look
+from labcore.tasks.file_statistics import FileStatistics, statistics_of
 from labcore.tasks.task import Pair, Single, TextTask, make_task
 from labcore.tasks.verifiers import SECONDS
 
@@ -120,27 +120,27 @@ def of_file(spec: RunSpec) -> str:
 
 
 @lru_cache(maxsize=4)  # the runs of a sweep have one file
-def _looked(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], data: str) -> Look | None:
-    return look(make_task(kinds.task(key, kind), dict(knobs), data))
+def _looked(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], data: str) -> FileStatistics | None:
+    return statistics_of(make_task(kinds.task(key, kind), dict(knobs), data))
 
 
 def _own(spec: RunSpec) -> tuple[tuple[str, Value], ...]:
     return tuple((knob.key, spec.knobs[knob.key]) for knob in spec.task_row.knobs)
 
 
-def cut(seen: Look, spec: RunSpec) -> int:
+def cut(seen: FileStatistics, spec: RunSpec) -> int:
     """How many answers a built-in model cannot write to their end; 0 where these are few, or it need not write them."""
     longer = sum(length + 1 > int(spec.knobs["max_new_tokens"]) for length in seen.lengths)  # the end is a token too
     written = spec.model in MODELS and spec.knobs.get("verifier") in ("exact", "numeric", "math")
     return longer if written and longer > (1 - ENOUGH) * seen.lines else 0
 
 
-def enough(seen: Look) -> int:
+def enough(seen: FileStatistics) -> int:
     """The length limit within which most answers of a file end, in tokens."""
     return sorted(seen.lengths)[int(ENOUGH * (seen.lines - 1))] + 1
 
 
-def too_long(longer: int, seen: Look, spec: RunSpec) -> str:
+def too_long(longer: int, seen: FileStatistics, spec: RunSpec) -> str:
     """The sentence of it, without its end."""
     return (f"{longer:,} of {seen.lines:,} answers are longer than the length limit of "
             f"{int(spec.knobs['max_new_tokens']):,} tokens, so the model cannot write them to their end")

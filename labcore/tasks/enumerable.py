@@ -1,4 +1,4 @@
-"""Problems so small that every completion can be written down: a few letters, a few tokens, one letter as the prompt.
+"""Problems so small that every completion can be enumerated: a few letters, a few tokens, one letter as the prompt.
 
 How many completions there are is counted here, without torch, so that a form can say so before a run starts.
 Preference pairs are of random completions, labelled by Bradley and Terry's model on the reward itself,
@@ -107,7 +107,7 @@ class Enumerable(ABC):
 
     @abstractmethod
     def reward(self, prompt: str, completion: str) -> float:
-        """What a completion earns, in [0, 1]."""
+        """The reward of a completion, in [0, 1]."""
 
 
 class Sorted(Enumerable):

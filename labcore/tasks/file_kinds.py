@@ -1,4 +1,4 @@
-"""Which task a file is for: its first line says whether it holds preference pairs or prompts with answers.
+"""Detect the task that a file is for: its first line says whether it holds preference pairs or prompts with answers.
 
 People give a file to the first field that they find. So a file of preferences is taken as one wherever it is given, and
 a file that an algorithm cannot learn from is refused with what it holds and what is needed.

@@ -140,7 +140,7 @@ _AGAIN = frozenset({408, 409, 425, 429})  # and all from 500
 
 
 class Reply(NamedTuple):
-    """What became of a request: the judge's words, or why there are none; `final`: asking again changes nothing."""
+    """The reply to a request: the judge's words, or why there are none; `final`: asking again changes nothing."""
 
     text: str | None
     fault: str = ""

@@ -1,4 +1,4 @@
-"""Labels: which of two completions is the better one, by a person or by the task's own gold score with its noise.
+"""Labels of pairs: the better of two completions, chosen by a person or by the task's own gold score with its noise.
 
 Pairs to label are those of the job `pairs_to_label`; a pick is "a", "b", or None where nobody chose. What was picked
 is kept as an upload, a file of preferences that a reward model learns from: its knob `labelled_pairs` names it.

@@ -1,4 +1,4 @@
-"""Whether two texts state the same mathematics, by the library math-verify.
+"""Compare two texts as mathematics, by the library math-verify.
 
 Run as a program it judges line by line (`verifiers`), and imports nothing else of the lab, so that it starts fast. On
 Linux its memory is bounded; elsewhere only its time is, and `cautions` says so.

@@ -50,7 +50,7 @@ def weighed(word: str) -> tuple[str, float]:
     return (found["place"], float(found["weight"])) if found else (word, 1.0)
 
 
-def give(place: str) -> str:
+def register(place: str) -> str:
     """Load FILE:function for this process, and keep the file for others. Returns how specs call it: "FILE:function
     HASH", without the folder. Of a file with one reward function FILE is enough; a source of `BUILT_IN` is itself.
 
@@ -64,7 +64,7 @@ def give(place: str) -> str:
     path = path_of(file)
     source = untrusted.read(path)
     if path.suffix != ".py":
-        raise LabError(f"The reward file {path} is no Python file: its name must end in .py.")
+        raise LabError(f"The reward file {path} is not a Python file: its name must end in .py.")
     [term] = terms(f"{path.name}:{function or _only(path, source)} {_hash(source)}")
     _given[term.key] = _function(term, path, source)
     _keep(path, source)

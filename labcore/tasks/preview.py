@@ -40,7 +40,7 @@ def asked(spec: RunSpec) -> jobs.Spec:
 
 
 def findings(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
-    """What a person should know of the data, the most important first."""
+    """Findings on the data, the most important first."""
     found = [*_template(result)]
     if "rows" in result:
         found += [*_rows(result, spec), *_long(result, spec), *_lengths(result)]

@@ -1,4 +1,4 @@
-"""How a reward function of the user's own is called, and what it may answer: the contract of TRL's GRPOTrainer.
+"""Call a reward function of the user, by the contract of TRL's GRPOTrainer, and check its result.
 
     f(prompts, completions, completion_ids, trainer_state, **columns) -> one number for each completion
 
@@ -35,7 +35,7 @@ HIDDEN = frozenset({*GIVEN, ANSWER, "prompt", "completion"})  # no columns: give
 
 @dataclass(frozen=True)
 class Asked:
-    """What functions are called with: the problem, the text and the ids of each of B completions, the names of the
+    """The arguments of reward functions: the problem, the text and the ids of each of B completions, the names of the
     file's columns, and how far the run is: `step` of `steps` optimizer updates."""
 
     problems: Sequence[Problem]
@@ -97,7 +97,7 @@ def _parameters(function: own_reward.Function) -> tuple[Mapping[str, inspect.Par
 
 
 def rewards(terms: Sequence[Term], asked: Asked) -> list[list[float]]:
-    """What each function gives for each completion, called once; NaN where it does not score one. K lists of B
+    """The rewards of each function for each completion, called once; NaN where it does not score one. K lists of B
 
     Raises:
         LabError: a function is not there, raises, ends the process, or returns anything but a finite number or None

@@ -1,4 +1,4 @@
-"""What a text task is: it asks, it knows the answers, it judges.
+"""The interface of a text task: it draws prompts, knows the answers, and scores completions.
 
 Left out: tokens. A task speaks in characters; the loop cuts them into tokens and knows the model's context.
 No task imports torch, so the page can check a file before it starts a run.
@@ -66,7 +66,7 @@ Chance = np.random.Generator | Epochs  # what a task of the user's file draws ro
 # ---------------------------------------------------------------- task
 
 class Turn(NamedTuple):
-    """What one side of a conversation says: `role` is "system", "user", "assistant" or "tool"."""
+    """A turn of a conversation: `role` is "system", "user", "assistant" or "tool"."""
 
     role: str
     content: str
@@ -134,7 +134,7 @@ class Score:
 
 
 class TextTask(Protocol):
-    """What every class named by a `catalog.tasks.Task.source` offers.
+    """The interface of every class named by a `catalog.tasks.Task.source`.
 
     All chance comes from the generator that is passed in, so its state is the only thing to checkpoint.
     `size` is the number of problems (None: they are made afresh); `characters` holds every character that

@@ -266,7 +266,7 @@ def verifier(knobs: Mapping[str, Value]) -> Verifier:
 
 
 def answer_fault(knobs: Mapping[str, Value], answer: str) -> str | None:
-    """What is wrong with `answer` for the chosen verifier, as the end of a sentence; None where it will do."""
+    """The fault of `answer` for the chosen verifier, as the end of a sentence; None where there is none."""
     name = knobs["verifier"]
     if name == "numeric" and not plain(answer):
         return "is not a whole plain number, which the numeric verifier needs (verifier=math reads fractions and TeX)"

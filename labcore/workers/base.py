@@ -1,4 +1,4 @@
-"""The base model of a run: what SFT makes once and every run of that task and model starts from.
+"""The base model of a run, made once by SFT: every run of that task and model starts from it.
 
 `labcore.runs.files.bases` says where it is kept, and that some come with the lab. A file lock, which the kernel lets go
 of when its holder dies, sees to it that only one process makes it. A run may have been asked to show its warm-up: then

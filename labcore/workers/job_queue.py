@@ -1,4 +1,4 @@
-"""The jobs that a supervisor was asked for: which of them wait, and which process does which.
+"""The queue of a supervisor's jobs: waiting jobs, and the processes of running ones.
 
 The newest question goes first: whoever moves a slider wants the last answer, not all of them in turn. A job that
 is asked for again while it waits or goes is the same job. Downloads have places of their own: they may take minutes,
@@ -19,7 +19,7 @@ from labcore.runs.faults import not_started
 AT_ONCE = 2  # jobs that compute, and as many that download
 
 
-class Desk:
+class JobQueue:
     """`start(job)` starts a worker for a job and returns its pid."""
 
     def __init__(self, start: Callable[[str], int]):

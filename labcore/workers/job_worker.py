@@ -1,4 +1,4 @@
-"""The process of one job: it does its job and ends, and it ends with its lab however that goes."""
+"""The process of one job: it does its job and ends, or ends with its lab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def work(job: str, lifeline: int) -> None:
     def heard(words: str, done: int, total: int) -> None:
         with suppress(OSError):  # the disk is full, say: the job itself will say so
             jobs.say(job, str(activity.now(words, done, total)))
-    with activity.listening(activity.Seldom(heard, 0.0)):
+    with activity.listening(activity.Throttled(heard, 0.0)):
         jobs.perform(job)
 
 

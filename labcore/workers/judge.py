@@ -1,4 +1,4 @@
-"""Early stopping as a process: it decides which runs of a sweep go on, by what the store has of them.
+"""Early stopping as a process: it decides which runs of a sweep continue, by their rows in the store.
 
 The supervisor starts it while a sweep with early stopping has runs that wait or go, and it ends with the supervisor. It
 knows nothing that is not in the store: another one, or that of another lab on the same store, decides the same. Why a
@@ -173,8 +173,8 @@ class Judging:
         """Say once of each sweep why it is not judged, unless the judge itself has said it."""
         if sweeps:
             self._store.set_unjudged(sweeps - self._store.unjudged().keys(), (
-                f"the process that decides ended {TRIES} times in a row, the last time with code {self._code}; what it "
-                "printed is in the lab's log"))
+                f"the process that decides ended {TRIES} times in a row, the last time with code {self._code}; its "
+                "output is in the lab's log"))
             self._said |= sweeps
 
     def cut(self) -> None:

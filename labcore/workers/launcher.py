@@ -1,4 +1,5 @@
-"""The launcher: how the page starts runs. Owns the supervisor, and starts another if it dies. Imports no torch."""
+"""The launcher, through which the page starts runs. It owns the supervisor and starts another if it dies. Imports no
+torch."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ class Launcher:
             if self._closed:
                 raise LabError("The lab is closed: start it again.")
             if self._quick_deaths >= _TRIES:
-                raise LabError(f"The process that starts runs does not come up: see {process.log()}, fix the cause, "
+                raise LabError(f"The process that starts runs does not start: see {process.log()}, fix the cause, "
                                "then start the lab again.")
             try:
                 orders = _orders(self._process)

@@ -1,4 +1,4 @@
-"""How a worker learns that it has to go: a signal, or the end of the pipe that its parent holds.
+"""The lifeline tells a worker to end: by a signal, or by the end of the pipe that its parent holds.
 
 The pipe ends when the parent does, however it dies, so that no worker outlives its lab. The run loop looks at
 `cut` after each step and has `GRACE_SECONDS` to checkpoint; then the process ends as it stands. A step that takes long

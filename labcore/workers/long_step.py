@@ -72,31 +72,31 @@ TELLING = 2  # parts of an activity that must be done before its pace tells when
 OnActivity = Callable[[str, int, str], object]  # run id, step, what it is doing
 
 
-class Spoken:
-    """What a run is doing, as its message in the store, for whoever looks. `on_activity` is told as well."""
+class RunMessage:
+    """The present activity of a run, written to its message in the store; `on_activity` is called with it as well."""
 
     def __init__(self, store: Store, run_id: str, on_activity: OnActivity | None = None):
         self._store, self._run_id, self._on_activity = store, run_id, on_activity
         self._said = False
 
-    def say(self, step: int, text: str) -> None:
-        """Write it down. `step` is the one under way; 0: none yet."""
+    def write(self, step: int, text: str) -> None:
+        """Write the activity `text` of the step under way (0: none yet)."""
         self._store.set_message(self._run_id, text)
         self._said = True
         if self._on_activity:
             self._on_activity(self._run_id, step, text)
 
-    def forget(self) -> None:
-        """Take the message back: what it spoke of is over."""
+    def clear(self) -> None:
+        """Empty the message: its activity is over."""
         if self._said:
             self._store.set_message(self._run_id, "")
             self._said = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within it, all that is reported is said at once: before the first step there is little."""
+        """Within it every report is written at once, since there are few before the first step."""
         def heard(words: str, done: int, total: int) -> None:
-            self.say(0, str(activity.now(words, done, total)))
+            self.write(0, str(activity.now(words, done, total)))
         with activity.listening(heard):
             yield
 
@@ -105,8 +105,8 @@ class LongStep:
     """The steps of a run, while they are made. `look` is called, where the step reports, to do what is asked of it: it
     may wait, and it may raise."""
 
-    def __init__(self, spoken: Spoken, look: Callable[[Activity], object]):
-        self._spoken, self._look = spoken, look
+    def __init__(self, run_message: RunMessage, look: Callable[[Activity], object]):
+        self._run_message, self._look = run_message, look
         self._step, self._begun, self._held = 0, 0.0, 0.0
         self._before: float | None = None  # seconds of the step before
         self._activity: tuple[str, float, int] = ("", 0.0, 0)  # what it is, since when, what was done then
@@ -116,19 +116,19 @@ class LongStep:
         """Within it a step, or a part of it, is computed."""
         if number != self._step:
             self._step, self._begun, self._held = number, time.perf_counter(), 0.0
-        with activity.listening(activity.Seldom(self._hear, FIRST_SECONDS)):
+        with activity.listening(activity.Throttled(self._hear, FIRST_SECONDS)):
             yield
 
     def done(self) -> None:
         """The step is whole."""
         self._before = time.perf_counter() - self._begun - self._held
-        self._spoken.forget()
+        self._run_message.clear()
 
     def _hear(self, words: str, done: int, total: int) -> None:
         found = activity.now(words, done, total)
         begun = time.perf_counter()
         try:
-            self._spoken.say(self._step, f"step {self._step:,}: {found}{self._left(found, begun)}")
+            self._run_message.write(self._step, f"step {self._step:,}: {found}{self._left(found, begun)}")
             self._look(found)
         except NotOwner:  # another process has the run, or it was deleted: no step of it is worth finishing
             raise

@@ -1,4 +1,4 @@
-"""What a run leaves to be looked at: a file for a step that has something to show, thinned where the run is long.
+"""The picture files of a run: one per step that has something to show, thinned in long runs.
 
 However long a run, each kind has at most twice MOST files: where there are more, every second one goes, of those with
 an evaluation and of the others apart: evaluations come at every so many steps, so one halving by place could take them

@@ -24,7 +24,7 @@ from labcore.runs.store.store import Store
 from labcore.workers.children import CAN_FORK, Children, Forking, Spawning
 from labcore.workers.executors import choice
 from labcore.workers.executors.executor import Ended, Executor
-from labcore.workers.job_queue import Desk
+from labcore.workers.job_queue import JobQueue
 from labcore.workers.judge import Judging
 from labcore.workers.lifeline import GRACE_SECONDS
 
@@ -44,7 +44,7 @@ class Supervisor:
         self._ends: deque[tuple[Ended, float | None]] = deque()  # until the store has them
         self._looked = -math.inf
         self.sweep = sweep
-        self.desk = Desk(children.start_job)
+        self.job_queue = JobQueue(children.start_job)
         self.judging = Judging(store)
         self.closing = False
 
@@ -63,7 +63,7 @@ class Supervisor:
             if lines is None:
                 break
             for line in lines:
-                self.desk.hear(line)
+                self.job_queue.hear(line)
         self.close()
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Supervisor:
             time.sleep(0.02)
             self._collect()
         self.executor.kill()
-        for pid in self.desk.going:
+        for pid in self.job_queue.going:
             self.children.kill(pid)
         while self.busy:
             time.sleep(0.02)
@@ -90,7 +90,7 @@ class Supervisor:
     @property
     def busy(self) -> bool:
         """Whether a worker of a run or of a job has not been seen to end."""
-        return bool(self.started or self.desk.going)
+        return bool(self.started or self.job_queue.going)
 
     def fill(self) -> None:
         """Start the queued runs for which there is a place, and tell the others why they wait; then the jobs.
@@ -116,7 +116,7 @@ class Supervisor:
             if not short:
                 del waiting[run_id]
         self.store.set_waiting(waiting)
-        self.desk.fill()
+        self.job_queue.fill()
         self.judging.fill()
         if short:
             raise short
@@ -162,9 +162,9 @@ class Supervisor:
             self._ends.popleft()
 
     def _collect(self) -> None:
-        for pid in list(self.desk.going):
+        for pid in list(self.job_queue.going):
             if (code := self.children.ended(pid)) is not None:
-                self.desk.note(pid, code)
+                self.job_queue.note(pid, code)
         for end in self.executor.ended():
             self._ends.append((end, self.started.pop(end.run_id, None)))
 

@@ -28,7 +28,7 @@ from labcore.runs.steering import Steering
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 from labcore.workers.lifeline import Dropped, Lifeline
-from labcore.workers.long_step import LongStep, Spoken, StopWatch
+from labcore.workers.long_step import LongStep, RunMessage, StopWatch
 from labcore.workers.pictures import Pictures
 
 CHECKPOINT_STEPS = 50
@@ -71,7 +71,7 @@ class Training:
     """
 
     def __init__(self, store: Store, row: RunRow, session: Session, step: int, lifeline: Lifeline,
-                 on_record: OnRecord | None, stop: Callable[[], bool], folder: Path, spoken: Spoken):
+                 on_record: OnRecord | None, stop: Callable[[], bool], folder: Path, run_message: RunMessage):
         self.step = step
         self._store, self._row, self._session, self._folder = store, row, session, folder
         self._lifeline, self._on_record, self._stop = lifeline, on_record, stop
@@ -94,7 +94,7 @@ class Training:
         self._speed_since: tuple[int, float] | None = None  # experience and seconds at the step before
         self._newest: Record | None = None  # the last one, until the session is asked for another
         self._process = psutil.Process()
-        self._spoken, self._long = spoken, LongStep(spoken, self._look_within)
+        self._run_message, self._long = run_message, LongStep(run_message, self._look_within)
         self._looks = self._broken = False  # whether it looks at controls within a step, or has left one in its middle
         self._told_to_stop = False  # by `stop`, which tells it once, or by a stop that waits for the end of the step
         self._shown_until = 0  # the pictures of every step up to this one are drawn
@@ -206,7 +206,7 @@ class Training:
         self._clock.stop()
         try:
             self._save_whole()
-            self._spoken.say(self.step + 1, f"in step {self.step + 1:,}: {activity}")
+            self._run_message.write(self.step + 1, f"in step {self.step + 1:,}: {activity}")
             while self._steering.waiting and not self._ends:
                 time.sleep(PAUSE_POLL_SECONDS)
                 self._heed()

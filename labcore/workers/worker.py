@@ -1,4 +1,4 @@
-"""The worker: takes one run from its row in the store to its end, and says there what became of it.
+"""The worker: takes one run from its row in the store to its end, and records the outcome there.
 
 `drive` works in any process: forked by the supervisor, started as `python -m labcore.workers.worker RUN` where there
 is no fork, or in the foreground of the command line. Left out: the training, which is the session's.
@@ -32,7 +32,7 @@ from labcore.runs.store.store import Store
 from labcore.workers import sinks
 from labcore.workers.base import base_model
 from labcore.workers.lifeline import Dropped, Heartbeat, Lifeline
-from labcore.workers.long_step import OnActivity, Spoken, StopWatch
+from labcore.workers.long_step import OnActivity, RunMessage, StopWatch
 from labcore.workers.sinks import Live
 from labcore.workers.training import OnRecord, Training
 
@@ -79,7 +79,7 @@ class _Drive:
                  stop: Callable[[], bool] = lambda: False):
         self._store, self._run_id, self._lifeline, self._publishing = store, run_id, lifeline, publishing
         self._on_record, self._start, self._on_activity, self._stop = on_record, start, on_activity, stop
-        self._spoken = Spoken(store, run_id, on_activity)
+        self._run_message = RunMessage(store, run_id, on_activity)
         self._folder = run_folder(run_id)
         self._reserve = self._folder / ".reserve"
         self._training: Training | None = None
@@ -125,7 +125,7 @@ class _Drive:
         self._live = Live(self._store, row)
         self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._recorded, self._is_to_stop,
-                        self._folder, self._spoken)
+                        self._folder, self._run_message)
 
     def _recorded(self, run_id: str, record: Record, seconds: float) -> None:
         """A step is committed."""
@@ -144,7 +144,7 @@ class _Drive:
         """The session of `spec`. Raises Ended where the run is stopped while its weights are loaded."""
         try:
             with (StopWatch(self._store, self._run_id, self._lifeline) as watch, watch.step(),
-                  self._lifeline.droppable(lambda: True), self._spoken.listening()):
+                  self._lifeline.droppable(lambda: True), self._run_message.listening()):
                 return self._start(spec, base, resume)
         except Dropped:
             self._check_stop()

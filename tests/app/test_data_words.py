@@ -8,9 +8,9 @@ import pytest
 
 from app.training.data_words import of_file, of_trial
 from labcore.runs.spec.run_spec import make
-from labcore.tasks.look import Look
+from labcore.tasks.file_statistics import FileStatistics
 
-LOOK = Look(100, 80, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)
+LOOK = FileStatistics(100, 80, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)
 
 
 @pytest.fixture

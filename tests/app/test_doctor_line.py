@@ -15,7 +15,8 @@ from tests.app.seeding import html, ran, seed
 from tests.app.test_charts import feed
 
 ILL = Finding("Most groups <b>", "71 % of them", "Larger groups.", "group_size", 16, "zero_variance", "warning")
-FAR = Finding("The KL runs away", "0.1 → 1.2 nats/token", "A stronger penalty.", "beta", 0.2, "kl_runaway", "problem")
+FAR = Finding("The KL grows too fast", "0.1 → 1.2 nats/token", "A stronger penalty.", "beta", 0.2, "kl_runaway",
+              "problem")
 SPEC = make(algorithm_key="grpo", task_key="sort", steps=10)
 
 
@@ -31,7 +32,8 @@ def mends(test) -> list[str]:
 def test_the_line_has_the_most_severe_finding_and_keeps_its_place_where_there_is_none():
     assert line([]) == '<div class="rl-doctor" role="status">&nbsp;</div>'
     said = line([FAR, ILL])
-    assert "<i>Problem</i><b>The KL runs away</b><span>: 0.1 → 1.2 nats/token</span>" in said and "rl-problem" in said
+    assert "<i>Problem</i><b>The KL grows too fast</b><span>: 0.1 → 1.2 nats/token</span>" in said
+    assert "rl-problem" in said
     assert "Most groups &lt;b&gt;" in line([ILL]) and "&lt;b&gt;</b>, seen at step 1,200<br>71 %" in details(1200, ILL)
 
 
@@ -60,7 +62,7 @@ def test_a_going_run_is_mended_by_a_click(page, lab):
     assert (asked.command, asked.payload) == ("set", {"knob": "group_size", "value": 16})
 
     earlier = page("llm", run=run_id, at="4")
-    assert "<i>Problem</i><b>The KL runs away" in html(earlier) and mends(earlier) == []  # β is 0.2 there
+    assert "<i>Problem</i><b>The KL grows too fast" in html(earlier) and mends(earlier) == []  # β is 0.2 there
     assert '<div class="rl-doctor" role="status">&nbsp;</div>' in html(page("llm", run=run_id, at="1"))
 
 

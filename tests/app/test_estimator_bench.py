@@ -35,7 +35,7 @@ def test_nothing_is_measured_before_the_button_and_a_link_brings_it_back(page, l
     store.set_state(run, "finished")
     test = page("exact", run=run, tab="Estimator bench")
     assert not asked.asked and test.multiselect[0].value[0] == "grpo"
-    frozen = "a new one climbs the exact gradient of the reward, 30 % of the way to the best."
+    frozen = "trained by exact gradient ascent 30 % of the way to the best reward, then frozen."
     assert any(frozen in each.value for each in test.caption)
     test.multiselect[0].set_value(["rloo", "grpo"])
     next(each for each in test.selectbox if each.label == "Batches per row").set_value(50)
@@ -45,8 +45,8 @@ def test_nothing_is_measured_before_the_button_and_a_link_brings_it_back(page, l
     assert spec["algorithms"] == ["rloo", "grpo"] and (spec["task"], spec["batches"]) == ("one_winner", 50)
     assert spec["knobs"] == {"vocabulary": 3, "prompt_count": 3, "max_new_tokens": 3}
     assert sum(frozen in each.value for each in test.caption) == 2  # above the form, and with the numbers
-    assert any(f"{frozen} It earns 0.500; where it began" in each.value for each in test.caption)
-    assert "other direction" in html(test) and "no bias seen" in html(test) and "Scale: shorter." in html(test)
+    assert any(f"{frozen} Its reward is 0.500; that of its start" in each.value for each in test.caption)
+    assert "other direction" in html(test) and "no bias found" in html(test) and "Scale: shorter." in html(test)
     assert link(test)["bench"] == "algorithms=rloo,grpo;batches=50"
     again = page("exact", **link(test))
     assert len(asked.asked) == 1 and again.multiselect[0].value == ["rloo", "grpo"]

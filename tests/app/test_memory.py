@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_told_by_the_names_of_the_knobs(page, asked, told):
     test.session_state[view.KEY] = True
     test.run()
     assert "It does not fit: " in html(test)
-    assert ("So that it fits, set Gradient checkpointing to on, or Prompts per step P to 16, or Group size G to 4."
+    assert ("To make it fit, set Gradient checkpointing to on, or Prompts per step P to 16, or Group size G to 4."
             in html(test))
     assert [len(spec["specs"]) for spec in asked.asked] == [1, len(memory.others(spec))]
 

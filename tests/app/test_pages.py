@@ -339,11 +339,11 @@ def test_tabs(page, lab, tab):
 def test_the_events_are_said_in_words(page, lab):
     run_id = seed(lab.store, "finished")
     lab.store.log(run_id, "checkpoint", {"seconds": 0.1917}, 3)
-    far = Finding("The KL runs away", "0.1 → 1.2 nats/token", "A stronger penalty.", "beta", 0.2, "kl_runaway")
+    far = Finding("The KL grows too fast", "0.1 → 1.2 nats/token", "A stronger penalty.", "beta", 0.2, "kl_runaway")
     for change in (Change(3, far.rule, far), Change(5, far.rule, None), Change(5, "another", None)):
         lab.store.log(run_id, doctor.EVENT, doctor.payload(change), change.step)
     said = list(page("llm", run=run_id, tab="Events").dataframe[0].value["detail"])
-    assert {"written in 0.2 s", "The KL runs away: 0.1 → 1.2 nats/token", "No longer: The KL runs away",
+    assert {"written in 0.2 s", "The KL grows too fast: 0.1 → 1.2 nats/token", "No longer: The KL grows too fast",
             "No longer: another"} <= set(said)
 
 

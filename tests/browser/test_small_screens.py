@@ -13,7 +13,7 @@ from tests.browser.test_charts import SLOW, run_of
 
 pytestmark = pytest.mark.browser
 
-VERDICT = "The pairs are separated better, the answers are worse"  # the longest there is
+VERDICT = "The chosen answers become less likely as well"  # the longest there is
 FINDING = {"rule": "kl_runaway", "severity": "warning", "verdict": VERDICT, "text": VERDICT, "holds": True,
            "evidence": "the KL is 0.9 nats a token and has grown by a half within the last ten steps",
            "fix": "Raise β.", "knob": "beta", "value": 0.1}

@@ -13,8 +13,8 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.cautions import CAUTIONS, cautions
 from labcore.catalog.mix.equation import equation
-from labcore.catalog.mix.look import look
 from labcore.catalog.mix.nearest import LOOPS, PARTS, nearest
+from labcore.catalog.mix.summary import summarise
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm.networks import needed
@@ -209,7 +209,7 @@ def test_a_mix_that_no_row_could_be_runs_and_fills_its_charts(base, moved):
 
 @pytest.mark.parametrize("name", ["", " mine", "a" * 41, "<b>", "a|b", "mix:x", "GRPO", "dr. grpo", "sarsa", "$x$"])
 def test_a_name_that_cannot_be(name):
-    with pytest.raises(LabError, match=r"cannot be called|is the name of an algorithm"):
+    with pytest.raises(LabError, match=r"cannot be the name|is the name of an algorithm"):
         mixed.check_name(name)
 
 
@@ -221,5 +221,5 @@ def test_only_rows_of_choices_are_mixed():
 
 
 def test_a_look_takes_what_a_row_does_not_have():
-    seen = look("reinforce", {"advantage": "group_mean"}, SORT)
+    seen = summarise("reinforce", {"advantage": "group_mean"}, SORT)
     assert seen.nearest.row.key == "reinforce" and r"\bar R'_g" in seen.latex

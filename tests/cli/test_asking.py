@@ -57,7 +57,7 @@ def test_a_batch(capsys, run):
 @pytest.mark.parametrize("given, words", [
     (("answer", "nobody", "--prompt", "a="), "The run nobody has no model here"),
     (("answer", "grpo-sort-aaaa", "--prompt", "é="), "does not know 'é'"),
-    (("answer", "grpo-sort-aaaa", "--questions", "3", "--answer", "x"), "--answer goes with --prompt"),
+    (("answer", "grpo-sort-aaaa", "--questions", "3", "--answer", "x"), "--answer needs --prompt"),
     (("answer", "grpo-sort-aaaa", "--prompt", "a", "--temperature", "7"), "temperature is 7, outside its bounds"),
     (("batch", "grpo-sort-aaaa", "--stepper", "sft"), "There is no online algorithm 'sft'"),
     (("batch", "../x"), "names no model")])

@@ -102,9 +102,11 @@ def test_scripts_for_other_tools(tmp_path, capsys):
 
 def test_exports_that_cannot_be(run_id, tmp_path, capsys):
     for arguments, words in ((["--capsule", "--tensorboard", "--out", "x"], "only when a folder is exported"),
-                             (["--to", "trl", "--tensorboard"], "only when a folder is exported"), ([], "Where to?"),
-                             (["--capsule"], "Where to?"), (["--capsule", "--out", str(tmp_path)], "is a folder"),
-                             (["--to", "trl"], "no run of a language model")):
+                             (["--to", "trl", "--tensorboard"], "only when a folder is exported"),
+                             ([], "output is missing"),
+                             (["--capsule"], "output is missing"),
+                             (["--capsule", "--out", str(tmp_path)], "is a folder"),
+                             (["--to", "trl"], "not a run of a language model")):
         assert main(["export", run_id, *arguments]) == 1
         assert words in capsys.readouterr().err
     assert main(["export", "nobody", "--capsule", "--out", str(tmp_path / "x.zip")]) == 1

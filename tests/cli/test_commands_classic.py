@@ -183,7 +183,7 @@ def test_a_maze_setting_that_cannot_be(capsys, arguments, words):
     ("CartPol-v1", "Gymnasium has no environment 'CartPol-v1': did you mean 'CartPole-v1'?"),
     ("Taxi-v3", "did you mean 'Taxi-v4'?"),
     ("cartpole-v1", "did you mean 'CartPole-v1'?"),
-    ("Pendulum-v1", "Pendulum-v1 has continuous actions, and the methods here choose one of a few: take CartPole-v1"),
+    ("Pendulum-v1", "Pendulum-v1 has continuous actions, and the methods here need a discrete set: choose CartPole-v1"),
     ("MountainCarContinuous-v0", "has continuous actions"),
     ("Blackjack-v1", "Blackjack-v1 observes a Tuple"),
 ])

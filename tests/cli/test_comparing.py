@@ -28,8 +28,7 @@ def test_a_comparison_in_words(capsys):
     assert main(["compare", *good, *bad]) == 0
     said = capsys.readouterr().out
     head, verdicts, plane, settings = said.strip().split("\n\n")
-    assert head.splitlines()[0] == ("reward (reward, higher is better), of a run the mean of the rows in its last 5 "
-                                    "steps")
+    assert head.splitlines()[0] == "reward (reward, higher is better), value per run: mean of its last 5 steps"
     assert [line.split()[:2] for line in head.splitlines()[2:]] == [["GRPO", "3"], ["RLOO", "3"]]
     assert "at 800 tokens" in head and "policy + reference" in head
     assert verdicts.splitlines()[:2] == ["at equal tokens (800 each), GRPO against",
@@ -53,7 +52,7 @@ def test_one_seed_is_called_no_evidence(capsys):
     assert main(["compare", tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, algorithm="rloo")]) == 0
     said = capsys.readouterr().out
     assert "GRPO  no comparison: too few seeds, 3 on each side are needed" in said and "P(A>B)" not in said
-    assert "fewer than 3 seeds are no evidence" in said
+    assert "fewer than 3 seeds are not enough" in said
 
 
 def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys):
@@ -86,7 +85,7 @@ def test_what_cannot_be_compared(capsys, tmp_path):
     assert "There is no metric 'rewardd'" in refused(capsys, "compare", run, "--metric", "rewardd")
     assert f"The run GRPO sort #1 ({run}) has no entropy" in refused(capsys, "compare", run, "--metric", "entropy")
     assert "cannot be compared at equal environment steps" in refused(capsys, "compare", run, "--axis", "env_steps")
-    assert "The baseline other is none" in refused(capsys, "compare", run, "--baseline", "other")
+    assert "The baseline other is not one of" in refused(capsys, "compare", run, "--baseline", "other")
     path = tmp_path / "m.csv"
     path.write_text("epoch,reward\n1,2\n")
     assert "m.csv has no step column" in refused(capsys, "compare", run, str(path))

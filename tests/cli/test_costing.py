@@ -51,7 +51,7 @@ def test_a_measurement_that_is_killed_is_said(monkeypatch):
     spec = make(algorithm_key="grpo", task_key="sort")
     costing._measure(spec)
     [row] = cost.rows([spec], [[]])
-    assert "ended without a word (exit code 9)" in row.fault and row.seconds is None
+    assert "ended without a message (exit code 9)" in row.fault and row.seconds is None
 
 
 def test_a_knob_that_none_has_is_said(capsys):
@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_said_with_what_to_change(monkeypatch, capsys):
     assert main(["cost", "grpo", "--model", "tiny", "--counted"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("GRPO: It may not fit: it needs about ") and "40.0 MB are free now, and the" in last
-    assert last.endswith("So that it fits, set prompts_per_step to 16, or group_size to 4, or max_new_tokens to 4.")
+    assert last.endswith("To make it fit, set prompts_per_step to 16, or group_size to 4, or max_new_tokens to 4.")
 
 
 def test_a_measurement_of_the_machine_says_so(monkeypatch, capsys):

@@ -29,7 +29,8 @@ def test_a_run_with_a_finding_and_its_fix(capsys):
     head, said, fix, command = capsys.readouterr().out.splitlines()
     assert head == f"GRPO sort #1 ({run_id}), step 40: 1 finding"
     assert said.startswith("  warning  Most groups give no gradient: 80") and said.endswith("(since step 15)")
-    assert fix.split(maxsplit=1) == ["Fix:", "Larger groups, prompts of medium difficulty, or a higher temperature."]
+    assert fix.split(maxsplit=1) == ["Fix:", "Use larger groups, prompts of medium difficulty, or a higher "
+                                     "temperature."]
     assert command.strip() == f"python -m labcore set {run_id} group_size=16"
     Store().set_state(run_id, "finished")
     assert main(["doctor", run_id]) == 0

@@ -61,7 +61,8 @@ def test_marks_are_shown_and_taken_away(store, capsys):
     assert lines[1].startswith(f"* {one}") and "#paper  #old" in lines[1]
     assert lines[0].startswith(f"  {two}") and "#old" not in lines[0]
     assert store.run(two).note == "Look."
-    assert main(["mark", one, two, "--note", "x"]) == 1 and "a note is of one run" in capsys.readouterr().err.lower()
+    assert main(["mark", one, two, "--note", "x"]) == 1
+    assert "a note belongs to one run" in capsys.readouterr().err.lower()
 
 
 def test_what_is_deleted_can_be_restored_unless_it_was_for_good(store, capsys):

@@ -263,7 +263,7 @@ def test_bf16_without_its_arithmetic_is_one_line_before_the_start(monkeypatch, c
     monkeypatch.setattr(commands, "train", lambda *_: 0)
     assert main([*SORT, "--set", "dtype=bf16"]) == 0
     assert capsys.readouterr().err == ("labcore: dtype is bf16, but this processor (A Xeon) has no bf16 arithmetic, so "
-                                       "digits are lost and no time is won: choose fp32.\n")
+                                       "precision is lost and no time is saved: choose fp32.\n")
     assert main(SORT) == 0 and capsys.readouterr().err == ""
 
 

@@ -43,8 +43,8 @@ def test_a_mix_is_named_in_passing():
 
 def test_what_cannot_be(capsys):
     assert "no algorithm or saved mix 'grop': did you mean 'grpo'?" in refused(capsys, "run", "--algorithm", "grop")
-    assert "go with --save NAME" in refused(capsys, "mixes", "--algorithm", "grpo")
-    assert "Which choices?" in refused(capsys, "mixes", "--save", "mine")
+    assert "need --save NAME" in refused(capsys, "mixes", "--algorithm", "grpo")
+    assert "The choices are missing" in refused(capsys, "mixes", "--save", "mine")
     assert "needs a ratio" in refused(capsys, "mixes", "--save", "mine", "--algorithm", "grpo", "--set", "ratio=none")
     assert "has no choices to mix" in refused(capsys, "run", "--algorithm", "sft", "--mix", "mine")
     cart = Store().create(make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1"))

@@ -83,7 +83,7 @@ def test_a_reward_model_or_a_judge_alone_is_the_source_and_beside_others_a_term(
     (("--reward", "MINE:long", "--reward", "MINE:long=2"), "is named twice"),
     (("--reward", "judge"), "The reward source 'judge' needs judge_url: set judge_url, or give --judge"),
     (("--judge", "http://a.b"), "The reward source 'judge' needs judge_model"),
-    (("--judge", "nowhere", "--judge-model", "m"), "is no URL"),
+    (("--judge", "nowhere", "--judge-model", "m"), "is not a URL"),
     (("--judge", "https://u:sk-1@a.b", "--judge-model", "m"), "must not hold a name"),
     (("--judge-model", "m"), "give its address as well"),
     (("--reward-model", "nobody"), "There is no reward model 'nobody' here"),

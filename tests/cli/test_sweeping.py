@@ -134,8 +134,8 @@ def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
     (("--seeds", "a"), "write whole numbers with commas"),
     (("--seeds", "0,0"), "seed 0 twice"),
     (("--metric", "rewrad"), "There is no metric 'rewrad'"),
-    (("--min-steps", "3"), "--min-steps and --reduction-factor are of early stopping"),
-    (("--early-stopping", "entropy"), "cannot go by 'entropy' of Q-learning"),
+    (("--min-steps", "3"), "--min-steps and --reduction-factor belong to early stopping"),
+    (("--early-stopping", "entropy"), "cannot use 'entropy' of Q-learning"),
     (("--early-stopping", "--min-steps", "12"), "begins after 12 steps, and the runs have 12"),
     (("--early-stopping", "--reduction-factor", "1"), "factor of early stopping is 1"),
 ])
@@ -184,5 +184,5 @@ def test_of_a_large_sweep_the_first_runs_and_the_best_settings_are_named(capsys)
 def test_a_sweep_that_there_is_not(capsys):
     assert "There is no sweep 'x'" in refused(capsys, "sweeps", "x")
     assert "There is no sweep 'x'" in refused(capsys, "sweeps", "x", "--cancel")
-    assert "Which sweep?" in refused(capsys, "sweeps", "--cancel")
+    assert "The sweep is missing" in refused(capsys, "sweeps", "--cancel")
     assert main(["sweeps"]) == 0 and "No sweeps yet" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from labcore.errors import LabError
-from labcore.llm.fitting import FOLDS, fitted, misfits
+from labcore.llm.fitting import NO_SYSTEM_TURN, fitted, misfits
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.rendering import Rendering
 from labcore.runs.files import uploads
@@ -101,8 +101,9 @@ def test_rows_that_the_template_refuses_are_named_or_left_out():
 
 def test_a_system_text_that_is_folded_is_said():
     told = Problem("a", "", 1, (Turn("system", "Be brief."), Turn("user", "a")))
-    assert fitted(rendering("gemma"), [told], 200, {}).notes({}) == [FOLDS]
-    assert fitted(rendering("gemma", system_prompt="Be brief."), [Problem("a", "")], 200, {}).notes({}) == [FOLDS]
+    assert fitted(rendering("gemma"), [told], 200, {}).notes({}) == [NO_SYSTEM_TURN]
+    brief = rendering("gemma", system_prompt="Be brief.")
+    assert fitted(brief, [Problem("a", "")], 200, {}).notes({}) == [NO_SYSTEM_TURN]
     for name, row in (("gemma", Problem("a", "")), ("chatml", told)):
         assert fitted(rendering(name), [row], 200, {}).notes({}) == []
 

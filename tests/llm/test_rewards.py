@@ -140,7 +140,7 @@ def own(tmp_path, monkeypatch):
 
     def knobs(body, *names, **more):
         (tmp_path / "mine.py").write_text(body)
-        keys = [name if name in BUILT_IN else own_reward.give(f"{tmp_path / 'mine.py'}:{name}") for name in names]
+        keys = [name if name in BUILT_IN else own_reward.register(f"{tmp_path / 'mine.py'}:{name}") for name in names]
         return {"reward_source": "own_function", "reward_function": " + ".join(keys), **more}
 
     return knobs

@@ -55,8 +55,8 @@ def test_every_share_has_a_word():
     (Halving("reward", 4, 1), "reduction factor of early stopping is 1: give a whole number from 2 to 10"),
     (Halving("reward", 0, 3), "begins after 0 steps, and the runs have 30"),
     (Halving("reward", 30, 3), "begins after 30 steps, and the runs have 30"),
-    (Halving("entropy", 4, 3), "cannot go by 'entropy' of GRPO: choose reward"),
-    (Halving("episode_return", 4, 3), "cannot go by 'episode_return' of GRPO: choose reward"),
+    (Halving("entropy", 4, 3), "cannot use 'entropy' of GRPO: choose reward"),
+    (Halving("episode_return", 4, 3), "cannot use 'episode_return' of GRPO: choose reward"),
 ])
 def test_what_cannot_be_is_told(how, said):
     with pytest.raises(LabError, match=said):

@@ -11,7 +11,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs import jobs
-from labcore.workers.job_queue import AT_ONCE, Desk
+from labcore.workers.job_queue import AT_ONCE, JobQueue
 from tests.workers import fake_jobs
 
 
@@ -143,12 +143,12 @@ def test_a_job_whose_process_cannot_be_started_says_so_and_the_next_is_tried():
         if job == "a":
             raise OSError(11, "Resource temporarily unavailable")
         return 7
-    desk = Desk(start)
-    desk.hear("job b")
-    desk.hear("job a")
+    job_queue = JobQueue(start)
+    job_queue.hear("job b")
+    job_queue.hear("job a")
     jobs.folder("a").mkdir(parents=True)
-    desk.fill()
-    assert tried == ["a", "b"] and desk.going == {7: "b"}
+    job_queue.fill()
+    assert tried == ["a", "b"] and job_queue.going == {7: "b"}
     assert "No process could be started for this (Resource temporarily unavailable)" in jobs.outcome("a").error
 
 
@@ -156,12 +156,12 @@ def test_what_a_process_said_goes_with_it():
     """Be its job done, be it dead, or begun anew after its lab has died."""
     job = jobs.put(TOTAL)
     jobs.say(job, "sampling 3 of 8 tokens")
-    desk = Desk(lambda job: 1)
-    desk.hear(f"job {job}")
+    job_queue = JobQueue(lambda job: 1)
+    job_queue.hear(f"job {job}")
     assert jobs.doing(job) == ""
-    desk.fill()
+    job_queue.fill()
     jobs.say(job, "sampling 3 of 8 tokens")
-    desk.note(1, -9)
+    job_queue.note(1, -9)
     assert jobs.outcome(job).error and jobs.doing(job) == ""
     jobs.forget(job)
     job = jobs.put(TOTAL)
@@ -172,50 +172,50 @@ def test_what_a_process_said_goes_with_it():
 
 def test_the_desk_takes_the_newest_first_and_no_question_twice():
     started = []
-    desk = Desk(lambda job: started.append(job) or 100 + len(started))
+    job_queue = JobQueue(lambda job: started.append(job) or 100 + len(started))
     for number in range(AT_ONCE):
-        desk.hear(f"job first{number}\n")
-    desk.fill()
+        job_queue.hear(f"job first{number}\n")
+    job_queue.fill()
     for name in ("a", "b", "b", "first0"):
-        desk.hear(f"job {name}")
-    desk.hear("wake")
-    assert desk.waiting == ["a", "b"] and len(desk.going) == AT_ONCE
-    desk.fill()
+        job_queue.hear(f"job {name}")
+    job_queue.hear("wake")
+    assert job_queue.waiting == ["a", "b"] and len(job_queue.going) == AT_ONCE
+    job_queue.fill()
     assert len(started) == AT_ONCE
-    job = desk.going[101]
-    desk.note(101, -9)
-    desk.fill()
+    job = job_queue.going[101]
+    job_queue.note(101, -9)
+    job_queue.fill()
     assert started[-1] == "b"
     assert "killed by signal 9, as the system does when memory runs out" in jobs.outcome(job).error
-    desk.hear("cancel a")
-    assert desk.waiting == [] and "stopped before it had begun" in jobs.outcome("a").error
-    desk.hear("job a")  # its outcome is there
-    assert desk.waiting == []
+    job_queue.hear("cancel a")
+    assert job_queue.waiting == [] and "stopped before it had begun" in jobs.outcome("a").error
+    job_queue.hear("job a")  # its outcome is there
+    assert job_queue.waiting == []
 
 
 def test_downloads_keep_no_other_job_waiting():
     started = []
-    desk = Desk(lambda job: started.append(job) or 100 + len(started))
+    job_queue = JobQueue(lambda job: started.append(job) or 100 + len(started))
     downloads = [jobs.put({"job": "download", "name": f"org/{place}"}) for place in range(AT_ONCE + 1)]
     looks = [jobs.put({"job": "data_preview", "spec": str(place)}) for place in range(AT_ONCE + 1)]
     for job in (*looks, *downloads):
-        desk.hear(f"job {job}")
-    desk.fill()
-    assert set(started) == {*downloads[1:], *looks[1:]} and desk.waiting == [looks[0], downloads[0]]
-    desk.note(101 + started.index(looks[1]), 0)
-    desk.fill()
-    assert desk.waiting == [downloads[0]], "its place is for another job that computes"
+        job_queue.hear(f"job {job}")
+    job_queue.fill()
+    assert set(started) == {*downloads[1:], *looks[1:]} and job_queue.waiting == [looks[0], downloads[0]]
+    job_queue.note(101 + started.index(looks[1]), 0)
+    job_queue.fill()
+    assert job_queue.waiting == [downloads[0]], "its place is for another job that computes"
 
 
 def test_a_disk_that_is_full_does_not_take_the_runs_along(monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
-    desk = Desk(lambda job: 1)
-    desk.hear("job x")
-    desk.fill()
+    job_queue = JobQueue(lambda job: 1)
+    job_queue.hear("job x")
+    job_queue.fill()
     monkeypatch.setattr(jobs, "fail", full)
-    desk.note(1, 1)
-    assert "No space left" in capsys.readouterr().err and desk.going == {}
+    job_queue.note(1, 1)
+    assert "No space left" in capsys.readouterr().err and job_queue.going == {}
 
 
 def test_results_are_json_on_the_disk():

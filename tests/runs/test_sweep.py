@@ -58,7 +58,7 @@ def test_what_cannot_be_is_told_before_anything_is_queued(axes, seeds, words):
 
 def test_seeds_of_a_fork_need_fresh_random_numbers():
     fork = replace(fake.grpo(), parent=("p", 3))
-    with pytest.raises(LabError, match="its seeds make no difference"):
+    with pytest.raises(LabError, match="its seeds have no effect"):
         grid(fork, {"beta": [0, 1]}, [0, 1])
     assert {s.parent for s in grid(fork, {"beta": [0, 1]}, [0])} == {("p", 3)}
     assert [s.twin for s in grid(replace(fork, twin=False), {}, [0, 1])] == [False, False]

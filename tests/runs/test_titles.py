@@ -1,4 +1,4 @@
-"""What a run is called wherever somebody reads of it."""
+"""Titles of runs, as people read them."""
 
 from dataclasses import replace
 

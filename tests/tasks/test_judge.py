@@ -216,8 +216,9 @@ def test_the_address_is_the_same_however_it_is_written(word, found):
 
 
 @pytest.mark.parametrize("word, match", [
-    ("localhost:8000", "is no URL"), ("ftp://a.b", "is no URL"), ("http://", "is no URL"), ("http://a:b", "is no URL"),
-    ("", "is no URL"), ("http://a b/v1", "is no URL"), ("http://a\0b/v1", "is no URL"),
+    ("localhost:8000", "is not a URL"), ("ftp://a.b", "is not a URL"), ("http://", "is not a URL"),
+    ("http://a:b", "is not a URL"),
+    ("", "is not a URL"), ("http://a b/v1", "is not a URL"), ("http://a\0b/v1", "is not a URL"),
     ("https://me:sk-1@a.b/v1", "must not hold a name"), ("https://a.b/v1?key=1", "must not hold")])
 def test_an_address_that_cannot_be_is_said_in_words(word, match):
     with pytest.raises(LabError, match=match) as refusal:

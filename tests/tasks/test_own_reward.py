@@ -27,12 +27,12 @@ def written(tmp_path, body, name="mine.py"):
 
 
 def test_a_spec_has_the_name_and_the_hash_and_no_folder(tmp_path):
-    key = own_reward.give(written(tmp_path, "def score(completions, **_): return [1]") + ":score")
+    key = own_reward.register(written(tmp_path, "def score(completions, **_): return [1]") + ":score")
     assert key.startswith("mine.py:score ") and len(key.split()[1]) == 12 and str(tmp_path) not in key
 
 
 def test_another_process_has_the_function_from_the_copy_that_is_kept(tmp_path, monkeypatch):
-    key = own_reward.give(written(tmp_path, "def f(**_): return [1]") + ":f")
+    key = own_reward.register(written(tmp_path, "def f(**_): return [1]") + ":f")
     written(tmp_path, "def f(**_): return [2]")
     forget(monkeypatch)
     assert own_reward.function(key)() == [1]
@@ -41,7 +41,7 @@ def test_another_process_has_the_function_from_the_copy_that_is_kept(tmp_path, m
 def test_a_kept_file_still_imports_and_reads_what_lies_beside_the_original(tmp_path, monkeypatch):
     written(tmp_path, "VALUE = 7", "beside_my_reward.py")
     (tmp_path / "words.txt").write_text("right")
-    key = own_reward.give(written(tmp_path, "from pathlib import Path\nfrom beside_my_reward import VALUE\n"
+    key = own_reward.register(written(tmp_path, "from pathlib import Path\nfrom beside_my_reward import VALUE\n"
                                             "def f(**_): return [VALUE, (Path(__file__).parent / 'words.txt')"
                                             ".read_text()]\n") + ":f")
     forget(monkeypatch)
@@ -71,7 +71,7 @@ def test_what_is_offered_is_read_and_never_run(tmp_path):
 
 
 def test_another_content_is_another_function(tmp_path, monkeypatch):
-    first = own_reward.give(written(tmp_path, "def f(**_): return [1]") + ":f")
+    first = own_reward.register(written(tmp_path, "def f(**_): return [1]") + ":f")
     other = first[:-1] + ("0" if first[-1] != "0" else "1")
     with pytest.raises(LabError, match=r"mine\.py:f \(file hash \w+\), and no file here has this hash: put"):
         own_reward.check(other)
@@ -88,25 +88,26 @@ def test_no_path_comes_of_a_name(tmp_path, monkeypatch):
 
 def test_the_code_is_that_of_the_hash_however_soon_the_file_is_written_again(tmp_path):
     """Python's cache knows a file by its whole seconds and its size."""
-    given = [own_reward.give(written(tmp_path, f"def f(**_): return {number}") + ":f") for number in "123"]
+    given = [own_reward.register(written(tmp_path, f"def f(**_): return {number}") + ":f") for number in "123"]
     assert [own_reward.function(key)() for key in given] == [1, 2, 3]
 
 
 def test_two_functions_of_a_file_share_its_state(tmp_path):
     place = written(tmp_path, "seen = []\ndef f(**_): seen.append(1); return seen\ndef g(**_): return seen\n")
-    one, other = own_reward.give(place + ":f"), own_reward.give(place + ":g")
+    one, other = own_reward.register(place + ":f"), own_reward.register(place + ":g")
     assert own_reward.function(one)() is own_reward.function(other)()
 
 
 def test_a_file_with_a_dataclass(tmp_path):
-    key = own_reward.give(written(tmp_path, "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-                                            "@dataclass\nclass Weights:\n    right: float = 2.0\n"
-                                            "def f(**_): return Weights().right\n") + ":f")
+    key = own_reward.register(written(
+        tmp_path, "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+                  "@dataclass\nclass Weights:\n    right: float = 2.0\n"
+                  "def f(**_): return Weights().right\n") + ":f")
     assert own_reward.function(key)() == 2.0
 
 
 def test_a_file_of_one_function_needs_no_name_of_it(tmp_path):
-    key = own_reward.give(written(tmp_path, "def helper(text): ...\ndef right(completions): ..."))
+    key = own_reward.register(written(tmp_path, "def helper(text): ...\ndef right(completions): ..."))
     assert key.startswith("mine.py:right ")
 
 
@@ -130,14 +131,14 @@ def test_a_file_that_brings_no_function_is_said_in_words(tmp_path, monkeypatch, 
     written(tmp_path, "def f(**_): return []", "mine.txt")
     written(tmp_path, "def f(**_): return []", "a + b.py")
     with pytest.raises(LabError, match=match):
-        own_reward.give(place)
+        own_reward.register(place)
     assert not own_reward._given
 
 
 def test_a_lab_that_is_shared_for_reading_runs_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_READ_ONLY", "1")
     with pytest.raises(LabError, match="shared for reading"):
-        own_reward.give(written(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(**_): return []") + ":f")
+        own_reward.register(written(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(**_): return []") + ":f")
     assert not (tmp_path / "ran").exists()
 
 

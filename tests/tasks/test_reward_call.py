@@ -28,7 +28,7 @@ def nothing_given(monkeypatch):
 
 def given(tmp_path, body, *names):
     place = written(tmp_path, body)
-    return terms(" + ".join(own_reward.give(f"{place}:{name}") for name in names or ("f",)))
+    return terms(" + ".join(own_reward.register(f"{place}:{name}") for name in names or ("f",)))
 
 
 def seen(tmp_path, asked, more="**more"):

@@ -10,7 +10,7 @@ import pytest
 from labcore.catalog.llm.tasks import TASKS, WITHOUT_ANSWERS
 from labcore.errors import LabError
 from labcore.tasks.add import digits_right
-from labcore.tasks.look import look
+from labcore.tasks.file_statistics import statistics_of
 from labcore.tasks.task import PairTask, Problem, check_data, make_task
 
 ROWS = {
@@ -163,7 +163,7 @@ def test_single_completions(make):
     assert sum(single.label for single in singles) == 15 and set("text 19p") <= set(task.characters)
     desired = task.problems(15, np.random.default_rng(0))
     assert {problem.prompt for problem in desired} == {row["prompt"] for row in SINGLES if row["label"]}
-    assert look(task).answers == (6, 6, 7)
+    assert statistics_of(task).answers == (6, 6, 7)
 
 
 @pytest.mark.parametrize(("rows", "words"), [

@@ -210,7 +210,7 @@ def test_a_supervisor_that_never_comes_up_is_told(store, open_lab):
         try:
             lab.wake()
         except LabError as error:
-            return "does not come up" in str(error)
+            return "does not start" in str(error)
         return False
 
     until(told)

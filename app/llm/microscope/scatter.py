@@ -1,4 +1,4 @@
-"""Sampler against trainer: the log-prob of a token from the decode pass, and from the pass that is trained. Pure.
+"""Sampler–trainer difference: the log-prob of a token from the decode pass, and from the pass that is trained. Pure.
 
 Both are of the same parameters. They are different computations, so they differ by rounding, and by more in half
 precision or where the two do not hold the same weights.

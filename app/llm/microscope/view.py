@@ -102,12 +102,12 @@ def _sampler(run: RunRow, samples: Mapping[str, Any]) -> None:
     dots = scatter.dots(samples)
     if not dots:
         return
-    folded = st.expander("Sampler against trainer", expanded=link.get(SAMPLER), key="scope_sampler",
+    folded = st.expander("Sampler–trainer difference", expanded=link.get(SAMPLER), key="scope_sampler",
                          on_change=_unfolded)
     if not folded.open:  # nothing is drawn that is not seen
         return
     with folded:
-        figure_chart(scatter.figure(dots, theme.ground()), "scope_scatter", title="Sampler against trainer",
+        figure_chart(scatter.figure(dots, theme.ground()), "scope_scatter", title="Sampler–trainer difference",
                      caption=f"{title(run)}, step {samples['step']:,}",
                      alt="The trainer's log-prob of each token against the sampler's, and their difference")
         st.caption(scatter.caption(dots, samples))

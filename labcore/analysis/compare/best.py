@@ -1,7 +1,8 @@
-"""Which of many settings is best by one criterion, and how sure that is: what a sweep is run for.
+"""Find the best of many settings by one criterion, and how certain that is.
 
-Each setting's seeds are drawn again with replacement; how often a setting then has the best mean says how much of its
-lead is luck. Left out: a correction for having looked at many settings; the best of many owes part of its lead to luck.
+Each setting's seeds are drawn again with replacement; the share of draws in which a setting has the best mean shows how
+much of its lead is luck. Left out: a correction for having looked at many settings; the best of many owes part of its
+lead to luck.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Standing:
 
 
 def criteria(groups: Sequence[Group], metric: str) -> list[str]:
-    """What the groups can be judged by, the usual one first: at equal tokens, …; at the end and at their best where
+    """List the criteria for these groups, the usual one first: at equal tokens, …; at the end and at their best where
     that cost all of them about the same."""
     found = _with_rows(groups, metric)
     if not found:
@@ -57,12 +58,12 @@ def criteria(groups: Sequence[Group], metric: str) -> list[str]:
 
 
 def spent(groups: Sequence[Group], metric: str) -> dict[str, dict[str, float]]:
-    """What the groups that have a row of the metric used up, see `budget`."""
+    """The amounts that the groups with a row of the metric used, see `budget`."""
     return budget.spent_by({group.label: group.traces for group in _with_rows(groups, metric)})
 
 
 def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Standing:
-    """Who is best by `criterion`, the usual one if it is empty; groups without rows are left out.
+    """Rank the groups by `criterion` (empty: the usual one); groups without rows are left out.
 
     Raises:
         LabError: no group has a row, or they cannot be judged by this.

@@ -1,4 +1,5 @@
-"""What a verdict is given at: equal tokens first, and at the end only where groups have used up about as much.
+"""Choose the points at which runs are compared: at equal tokens first, and at the end only where groups used about as
+much.
 
 `spent` is what each group's runs had used up at their last rows, the mean over seeds: group -> axis -> amount.
 """
@@ -15,14 +16,14 @@ from labcore.runs.traces import AXES, Trace
 
 FINAL = "final"
 EQUAL = ("tokens", "env_steps", "updates", "seconds")  # what can be made equal; the first that all runs count leads
-SHARED = "Some of these runs went at the same time on one machine: their times depend on that."
+SHARED = "Some of these runs ran at the same time on one machine, which affects their times."
 CLOSE = 1.1  # costs that differ by less are about the same
 
 Spent = Mapping[str, Mapping[str, float]]
 
 
 def spent_by(groups: Mapping[str, Sequence[Trace]]) -> dict[str, dict[str, float]]:
-    """What each group has used up of every axis that all of its runs count; groups by their labels."""
+    """The amount of every axis that each group used, where all of its runs count it; groups by their labels."""
     return {label: {axis: float(np.mean([np.nanmax(trace.axes[axis]) for trace in traces]))
                     for axis in EQUAL if all(_counts(trace.axes.get(axis)) for trace in traces)}
             for label, traces in groups.items()}
@@ -33,7 +34,7 @@ def _counts(column: np.ndarray | None) -> bool:
 
 
 def shared_time(runs: Iterable[RunRow]) -> str:
-    """`SHARED` where two of the runs went at the same time on one machine, so that their seconds tell of it too."""
+    """Return `SHARED` where two of the runs ran at the same time on one machine, which affects their seconds."""
     spans: dict[str | None, list[tuple[float, float]]] = {}
     for run in runs:
         if run.started is not None:
@@ -43,7 +44,7 @@ def shared_time(runs: Iterable[RunRow]) -> str:
 
 
 def measures(equal: Collection[str], spent: Spent) -> list[str]:
-    """What a verdict can be given at, the usual one first; `equal` are the axes on which the groups can be made equal.
+    """List the points at which a verdict can be given, the usual one first; `equal` are the axes with equal places.
 
     >>> measures(["updates", "tokens"], {"a": {"tokens": 100.0}, "b": {"tokens": 105.0}})
     ['tokens', 'updates', 'final']

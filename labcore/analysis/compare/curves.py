@@ -1,4 +1,4 @@
-"""Curves that can be laid over each other: smoothed, aligned on one axis, thinned for the screen.
+"""Prepare curves for one chart: smoothed, aligned on one axis, thinned for the screen.
 
 Smoothing and statistics are made from every row; only what is drawn is thinned. Nothing is drawn beyond a run's rows.
 """
@@ -40,7 +40,7 @@ def ema(values: Sequence[float] | np.ndarray, smoothing: float, starts: Iterable
         LabError: `smoothing` is not in [0, 1).
     """
     if not 0 <= smoothing < 1:
-        raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 to below 1.")
+        raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 up to, but not including, 1.")
     from pandas import Series  # a third of a second, which the first page of a server need not wait for
 
     values = np.asarray(values, float)

@@ -1,6 +1,7 @@
-"""The reward–KL plane: what each group earned, and how far it went from the reference for it.
+"""The reward–KL plane: the reward of each group against its KL to the reference.
 
-A group is Pareto-optimal if no other earns as much for less. Left out: a fitted curve through the points.
+A group is Pareto-optimal if no other group has as much reward at a smaller KL. Left out: a fitted curve through the
+points.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Point:
 
 def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl",
            beside: Collection[str] = ()) -> list[Point]:
-    """Where the groups end in the plane, with the front over the groups' means. Groups without both are left out.
+    """Place the groups' last rows in the plane, with the Pareto front of their means. Groups without both are left out.
 
     Groups that are compared at equal tokens, say, are to be cut there first (`Group.until`). The front is made without
     the groups of the labels `beside`.

@@ -1,4 +1,4 @@
-"""The settings of a large sweep in order, and which knob matters: from one number of each run, not from its curve.
+"""Rank the settings of a large sweep and measure the effect of each knob, from one number per run.
 
 A run that did not finish is never compared at its last step with one that did: it has no place in the order of those,
 and counts for a knob only at a step where all have been.
@@ -37,7 +37,7 @@ Point = tuple[Value | None, ...]  # the values of a setting on the axes
 
 
 class Ends:
-    """What runs come to: a metric's `last_mean`. Remembers it as long as the run makes no step more."""
+    """The result of each run: a metric's `last_mean`. Remembers it as long as the run makes no step more."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()
@@ -75,7 +75,8 @@ class Ends:
 
 @dataclass(frozen=True)
 class Axis:
-    """What differs between the settings of a sweep: a knob, or the algorithm (`knob` is None). `values` in order."""
+    """An axis of a sweep, along which its settings differ: a knob, or the algorithm (`knob` is None). `values` in
+    order."""
 
     title: str
     values: tuple[Value | None, ...]
@@ -153,8 +154,8 @@ def _setting(point: Point, runs: Sequence[RunRow], values: Values) -> Setting:
 
 @dataclass(frozen=True)
 class Effect:
-    """What an axis alone explains of the differences between runs: `share` of their variance, ω²; None where nothing is
-    left to tell it from noise. `means` by its values."""
+    """The part of the differences between runs that an axis alone explains: `share` of their variance, ω²; None where
+    nothing is left to tell it from noise. `means` by its values."""
 
     axis: Axis
     share: float | None

@@ -103,7 +103,7 @@ class Table:
 
     @property
     def spent(self) -> budget.Spent:
-        """What each group used up: label -> axis -> amount."""
+        """The amounts that each group used: label -> axis -> amount."""
         return {row.label: row.spent for row in self.rows}
 
     def to_json(self) -> dict[str, Any]:
@@ -115,8 +115,8 @@ class Table:
         """The same table, judged at the end and at one axis. Raises LabError where the runs do not share it."""
         if axis not in self.equal:
             shared = ", ".join(self.equal) or "none"
-            raise LabError(f"The runs cannot be compared at equal {AXES[axis]}, which not all of them count or have "
-                           f"reached: choose another axis (they share {shared}).")
+            raise LabError(f"The runs cannot be compared at equal {AXES[axis]}, because not all of them count or have "
+                           f"reached it: choose another axis (they share {shared}).")
         kept = (FINAL, axis)
         rows = tuple(replace(row, equal={axis: row.equal[axis]}, values=_of(row.values, (*kept, "best")),
                              deltas=_of(row.deltas, (*kept, "best")), comparisons=_of(row.comparisons, kept))
@@ -162,7 +162,7 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     """
     with_rows = [trace for trace in traces if trace.metrics]
     if not with_rows:
-        raise LabError("There is nothing to compare yet: give runs that have made a step.")
+        raise LabError("There is nothing to compare yet: choose runs that have made at least one step.")
     key = metric_of(with_rows, metric)
     found = groups([trace for trace in with_rows if trace.column(key)[0].size], words)
     pinned = _pinned(found, baseline)
@@ -286,7 +286,7 @@ def _pinned(found: Sequence[Group], baseline: str | None) -> Group | None:
     for group in found:
         if baseline in group.repeats or any(trace.run == baseline for trace in group.traces):
             return group
-    raise LabError(f"The baseline {baseline} is none of the runs that are compared: name it among them.")
+    raise LabError(f"The baseline {baseline} is not one of the compared runs: add it to them.")
 
 
 def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
@@ -383,9 +383,9 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
     `titles` are the titles of the runs."""
     notes = []
     if few := [group.label for group in found if len(group.traces) < FEWEST]:
-        notes.append(f"{listed(few)}: fewer than {FEWEST} seeds are no evidence; run more seeds.")
+        notes.append(f"{listed(few)}: fewer than {FEWEST} seeds are not enough to compare; run more seeds.")
     if not METRICS[metric].better:
-        notes.append(f"Neither more nor less {metric} is better: A beats B says only that A's is larger.")
+        notes.append(f"No direction of {metric} is better: A beats B means only that A's value is larger.")
     if left_out:
         notes.append(f"{listed(left_out)}: no rows, left out.")
     for group in found:
@@ -399,9 +399,9 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
         notes += dict.fromkeys(f"{group.label}: {note}" for trace in group.traces for note in trace.notes)
     for key in ("kind", "task"):
         if len(values := dict.fromkeys(group.config[key] for group in found if key in group.config)) > 1:
-            notes.append(f"The groups differ in {key} ({listed([*values])}): their numbers do not compare.")
+            notes.append(f"The groups differ in {key} ({listed([*values])}): their numbers are not comparable.")
     if len({label for label, beaten in leaders.values() if beaten}) > 1:
         winners = [f"{label} at {'the end' if measure == FINAL else f'equal {AXES[measure]}'}"
                 for measure, (label, beaten) in leaders.items() if beaten]
-        notes.append(f"The winner depends on what is made equal: {', '.join(winners)}.")
+        notes.append(f"The winner depends on the criterion: {', '.join(winners)}.")
     return notes

@@ -1,1 +1,1 @@
-"""The doctor: rules over a run's metrics that say what is wrong, by which numbers, and what fixes it."""
+"""The doctor: rules over a run's metrics that give findings with evidence and a fix."""

@@ -1,4 +1,4 @@
-"""Rules about what is written: its length, its end, and what becomes of chosen answers."""
+"""Rules about completions: their length, their end, and the likelihood of chosen answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from labcore.analysis.doctor.finding import Finding
-from labcore.analysis.doctor.run_view import BLOCK, Patient, Series, number, share
+from labcore.analysis.doctor.run_view import BLOCK, RunView, Series, number, share
 from labcore.analysis.doctor.signal import closer
 from labcore.catalog.choices import RATIO, SURROGATE, chosen
 
@@ -18,50 +18,51 @@ DISPLACED = 1.0
 DISPLACED_SHARE = 0.1  # of the log-probability at the start: one nat is noise for answers of hundreds of tokens
 
 
-def length_bias(patient: Patient) -> Finding | None:
+def length_bias(view: RunView) -> Finding | None:
     """Completions grow longer and not better."""
-    series, success = patient["completions/mean_length"], patient.success
-    if not patient.above(series.mean(), LONGER * series.start):
+    series, success = view["completions/mean_length"], view.success
+    if not view.above(series.mean(), LONGER * series.start):
         return None
     if success is not None and success.mean() - success.start > BETTER:
         return None
     said = f", {number(success.start)} → {number(success.mean())} right" if success is not None else ""
     return Finding("Longer, not better", f"{number(series.start)} → {number(series.mean())} tokens per completion by "
-                   f"step {patient.memory.step:,}{said}", "An aggregation in which length does not count, or a cost "
-                   "of each token.", **_by_length(patient))
+                   f"step {view.memory.step:,}{said}", "Use an aggregation that ignores length, or a length cost.",
+                   **_by_length(view))
 
 
-def _by_length(patient: Patient) -> dict[str, Any]:
+def _by_length(view: RunView) -> dict[str, Any]:
     """The knob that takes the length out; none where ratio or surrogate are one number for all of a completion."""
-    whole = any(each.whole for each in chosen(SURROGATE, patient.knobs))
-    by_token = not whole and any(each.level == "token" for each in chosen(RATIO, patient.knobs))
-    return patient.fix("aggregation", "constant_length") if by_token else {}
+    whole = any(each.whole for each in chosen(SURROGATE, view.knobs))
+    by_token = not whole and any(each.level == "token" for each in chosen(RATIO, view.knobs))
+    return view.fix("aggregation", "constant_length") if by_token else {}
 
 
-def truncation(patient: Patient) -> Finding | None:
+def truncation(view: RunView) -> Finding | None:
     """Many completions are cut at the length limit."""
-    found = patient["completions/truncated_frac"].mean()
-    limit = patient.declared.get("max_new_tokens")
+    found = view["completions/truncated_frac"].mean()
+    limit = view.declared.get("max_new_tokens")
     part_of_problem = limit is not None and limit.effect == "restart"
-    if patient.supervised or part_of_problem or not patient.above(found, CUT):
+    if view.supervised or part_of_problem or not view.above(found, CUT):
         return None
     return Finding("Completions are cut off", f"{share(found)} of them reach the length limit in "
-                   f"{patient.when('completions/truncated_frac')}", "A higher length limit.",
-                   **patient.scaled("max_new_tokens", 2))
+                   f"{view.when('completions/truncated_frac')}", "Raise the length limit.",
+                   **view.scaled("max_new_tokens", 2))
 
 
-def displacement(patient: Patient) -> Finding | None:
+def displacement(view: RunView) -> Finding | None:
     """The chosen answers become less likely, together with the rejected ones, and answers do not improve."""
-    chosen, rejected = patient["logps/chosen"], patient["logps/rejected"]
-    fell, success = chosen.start - chosen.mean(), patient.success
+    chosen, rejected = view["logps/chosen"], view["logps/rejected"]
+    fell, success = chosen.start - chosen.mean(), view.success
     limit = max(DISPLACED, DISPLACED_SHARE * abs(chosen.start))
-    if not patient.above(fell, limit) or rejected.mean() >= rejected.start:
+    if not view.above(fell, limit) or rejected.mean() >= rejected.start:
         return None
     if success is not None and success.mean(2) - success.last(40)[0] > BETTER:
         return None
-    return Finding("The chosen answers become less likely too", f"log-probability of the chosen {number(chosen.start)} "
+    return Finding("The chosen answers become less likely as well", "log-probability of the chosen "
+                   f"{number(chosen.start)} "
                    f"→ {number(chosen.mean())}, of the rejected {number(rejected.start)} → {number(rejected.mean())} "
-                   f"nats/sequence by step {patient.memory.step:,}", **closer(patient))
+                   f"nats/sequence by step {view.memory.step:,}", **closer(view))
 
 
 # ---------------------------------------------------------------- generalisation
@@ -81,18 +82,18 @@ NEWEST = 2  # measurements that say how it stands now
 NAMES = {"exact_match": "accepted completions", "rewards/accuracies": "pair accuracy"}
 
 
-def overfits(patient: Patient) -> Finding | None:
+def overfits(view: RunView) -> Finding | None:
     """Training goes on to improve on its own rows, and held-out rows stall or get worse."""
-    if set(LOSS) <= patient.memory.keys() and patient.supervised:
-        return _by_loss(patient)
-    pair = next((pair for pair in SHARES if set(pair) <= patient.memory.keys()), None)
-    return _by_share(patient, *pair) if pair else None
+    if set(LOSS) <= view.memory.keys() and view.supervised:
+        return _by_loss(view)
+    pair = next((pair for pair in SHARES if set(pair) <= view.memory.keys()), None)
+    return _by_share(view, *pair) if pair else None
 
 
-def _by_share(patient: Patient, key: str, held_key: str) -> Finding | None:
-    train, held = patient[key], patient[held_key]
+def _by_share(view: RunView, key: str, held_key: str) -> Finding | None:
+    train, held = view[key], view[held_key]
     now, trained = held.mean(NEWEST), _beside(train, held)
-    count, batch = _counted(patient, key), BLOCK * _batch(patient, key)
+    count, batch = _counted(view, key), BLOCK * _batch(view, key)
     if held.count <= NEWEST:
         return None
     first, best = held.recent[0], max(held.recent, key=lambda each: each[1])
@@ -101,21 +102,21 @@ def _by_share(patient: Patient, key: str, held_key: str) -> Finding | None:
         error = math.hypot(_error(value, count), _error(now, NEWEST * count), _error(before, batch),
                            _error(trained, batch))
         gap = (trained - before) - (now - value)
-        if trained >= before and patient.above(gap, max(GAP, errors * error)):
-            return _finding(patient, f"{NAMES[key]} {number(before)} → {number(trained)} on training rows and "
+        if trained >= before and view.above(gap, max(GAP, errors * error)):
+            return _finding(view, f"{NAMES[key]} {number(before)} → {number(trained)} on training rows and "
                             f"{number(value)} → {number(now)} on held-out rows since step {step:,} (standard error of "
                             f"the gap {number(error)})", best[0])
     return None
 
 
-def _by_loss(patient: Patient) -> Finding | None:
-    train, held = (patient[key] for key in LOSS)
+def _by_loss(view: RunView) -> Finding | None:
+    train, held = (view[key] for key in LOSS)
     step, lowest = min(held.recent, key=lambda each: each[1])
     now = min(held.last(NEWEST))  # the mean of a loss that still falls lies above its lowest value
     before, trained = train.at(step), _beside(train, held)
-    if held.count <= NEWEST or trained >= before or not patient.above(now - lowest, LOSS_ROSE * lowest):
+    if held.count <= NEWEST or trained >= before or not view.above(now - lowest, LOSS_ROSE * lowest):
         return None
-    return _finding(patient, f"the held-out loss rose {number(lowest)} → {number(now)} nats/token since step {step:,}, "
+    return _finding(view, f"the held-out loss rose {number(lowest)} → {number(now)} nats/token since step {step:,}, "
                     f"while the loss of training rows fell {number(before)} → {number(trained)}", step)
 
 
@@ -125,21 +126,21 @@ def _beside(train: Series, held: Series) -> float:
     return sum(train.at(step) for step, _ in newest) / len(newest)
 
 
-def _finding(patient: Patient, evidence: str, best: int) -> Finding:
+def _finding(view: RunView, evidence: str, best: int) -> Finding:
     return Finding("Overfitting to the training rows", evidence, "Use the best checkpoint by held-out rows (step "
                    f"{best:,}), more rows, fewer epochs or a lower learning rate.", began=best,
-                   **patient.scaled("learning_rate", 1 / 3))
+                   **view.scaled("learning_rate", 1 / 3))
 
 
-def _counted(patient: Patient, key: str) -> int:
+def _counted(view: RunView, key: str) -> int:
     """How many held-out completions, or pairs, a measurement counts."""
-    samples = int(patient.knobs.get("held_out_samples", 1)) if key == "exact_match" else 1
-    return max(1, round(patient["held_out/rows"].mean(1)) * samples)
+    samples = int(view.knobs.get("held_out_samples", 1)) if key == "exact_match" else 1
+    return max(1, round(view["held_out/rows"].mean(1)) * samples)
 
 
-def _batch(patient: Patient, key: str) -> int:
+def _batch(view: RunView, key: str) -> int:
     """The same of a value of training rows, where the knobs are known."""
-    knobs = patient.knobs
+    knobs = view.knobs
     if key == "exact_match" and "prompts_per_step" in knobs:
         return int(knobs["prompts_per_step"]) * int(knobs.get("group_size", 1))
     return int(knobs.get("eval_prompts" if key == "exact_match" else "pairs_per_step", 1))

@@ -1,4 +1,5 @@
-"""The doctor at a run's side: takes its rows one by one, looks every few steps, and says what begins and what ends."""
+"""The doctor of a run: takes its rows one by one, applies the rules every few steps, and reports findings that begin or
+end."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import replace
 
 from labcore.analysis.doctor.finding import Change, Finding
 from labcore.analysis.doctor.rules import NOT_FINITE, READS, RULES, URGENT, Rule, ordered
-from labcore.analysis.doctor.run_view import Memory, Patient, Turn
+from labcore.analysis.doctor.run_view import KnobChange, Memory, RunView
 from labcore.catalog.knob import Value
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
@@ -17,19 +18,20 @@ from labcore.runs.store.rows import Event, Step
 EVERY = 5  # steps between two looks
 CLOSES = 3  # looks in a row after which a finding has passed
 LASTS = 10  # looks after which it has passed although nothing was done about it
-MOST_TURNS = 50  # of knobs that are remembered
+MOST_CHANGES = 50  # of knobs that are remembered
 EVENT = "doctor"  # kind of event
 
 
 class Doctor:
-    """What holds of one run, step after step. Without a spec it is one of another tool: its knobs are not known."""
+    """The findings of one run, step after step. Without a spec the run is one of another tool, whose knobs are not
+    known."""
 
     def __init__(self, spec: RunSpec | None = None):
         self._memory = Memory(READS)
-        self._patient = Patient(self._memory) if spec is None else Patient(
+        self._view = RunView(self._memory) if spec is None else RunView(
             self._memory, spec.knobs, {knob.key: knob for knob in spec.declared})
-        self._knobs = dict(self._patient.knobs)
-        self._turns: deque[Turn] = deque(maxlen=MOST_TURNS)  # the newest
+        self._knobs = dict(self._view.knobs)
+        self._changes: deque[KnobChange] = deque(maxlen=MOST_CHANGES)  # the newest
         self._open: dict[str, Finding] = {}
         self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
@@ -42,11 +44,11 @@ class Doctor:
 
     @property
     def findings(self) -> list[Finding]:
-        """What holds, the most severe first."""
+        """The present findings, the most severe first."""
         return ordered(list(self._open.values()))
 
     def changed_since(self, logged: Iterable[Finding]) -> list[Change]:
-        """What began or ended between the findings of a log and those that hold now."""
+        """The findings that began or ended between those of a log and the present ones."""
         before, now = {found.rule for found in logged}, self._open
         return [Change(self.step, rule, now.get(rule)) for rule in sorted(before ^ now.keys())]
 
@@ -57,33 +59,34 @@ class Doctor:
         self._memory.add(step, metrics)
         self._taken += 1
         for key, value in (knobs or {}).items():
-            if key in self._patient.declared and value != self._knobs[key]:
-                self._turns.append(Turn(key, step, self._knobs[key], value))
+            if key in self._view.declared and value != self._knobs[key]:
+                self._changes.append(KnobChange(key, step, self._knobs[key], value))
         self._knobs = dict(knobs or self._knobs)  # the knobs of a session change in place
         rules = RULES if self._taken % EVERY == 0 else URGENT
-        patient = replace(self._patient, knobs=self._knobs, turns=tuple(self._turns))
-        return [change for rule in rules if (change := self._look(rule, patient))]
+        view = replace(self._view, knobs=self._knobs, changes=tuple(self._changes))
+        return [change for rule in rules if (change := self._look(rule, view))]
 
     def diverged(self, step: int, message: str) -> Change:
-        """What ended the run: a number at `step` that is not finite. No row has it; `message` is that of the run."""
+        """The finding that ended the run: a number at `step` that is not finite. No row has it; `message` is that of
+        the run."""
         evidence, _, fix = message.partition(": ")
-        patient = replace(self._patient, knobs=self._knobs)
+        view = replace(self._view, knobs=self._knobs)
         finding = Finding("A number is not finite", f"{evidence[:1].lower()}{evidence[1:]}",
                           f"{fix[:1].upper()}{fix[1:]}", rule=NOT_FINITE, began=step,
-                          **patient.scaled("learning_rate", 1 / 3))
+                          **view.scaled("learning_rate", 1 / 3))
         self._open[NOT_FINITE] = finding
         return Change(step, NOT_FINITE, finding)
 
-    def _look(self, rule: Rule, patient: Patient) -> Change | None:
+    def _look(self, rule: Rule, view: RunView) -> Change | None:
         held = rule.key in self._open
-        found = rule.look(replace(patient, held=held))
+        found = rule.look(replace(view, held=held))
         if (found is not None) == held:
             self._seen.pop(rule.key, None)
             return None
         seen = self._seen[rule.key] = self._seen.get(rule.key, 0) + 1
         if not held and seen == 1:
-            self._began[rule.key] = _easing(rule, patient)
-        if seen < (self._looks_to_close(rule, patient) if held else rule.opens):
+            self._began[rule.key] = _easing(rule, view)
+        if seen < (self._looks_to_close(rule, view) if held else rule.opens):
             return None
         del self._seen[rule.key]
         if found is None:
@@ -92,16 +95,16 @@ class Doctor:
             self._open[rule.key] = found
         return Change(self.step, rule.key, found)
 
-    def _looks_to_close(self, rule: Rule, patient: Patient) -> int:
+    def _looks_to_close(self, rule: Rule, view: RunView) -> int:
         """CLOSES where a knob that eases what the rule found is lower since, where the run has none or came through."""
-        now, before = _easing(rule, patient), self._began[rule.key]
-        eased = not now or patient.solved or any(now[key] < before[key] for key in now)
+        now, before = _easing(rule, view), self._began[rule.key]
+        eased = not now or view.solved or any(now[key] < before[key] for key in now)
         return CLOSES if eased else LASTS
 
 
-def _easing(rule: Rule, patient: Patient) -> dict[str, float]:
+def _easing(rule: Rule, view: RunView) -> dict[str, float]:
     """The knobs of the run that ease what a rule finds where they are lower, as they are now."""
-    return {key: float(patient.knobs[key]) for key in rule.eased_by if key in patient.declared}
+    return {key: float(view.knobs[key]) for key in rule.eased_by if key in view.declared}
 
 
 def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] = ()) -> tuple[Doctor, list[Change]]:
@@ -113,19 +116,19 @@ def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] 
 
 
 def payload(change: Change) -> dict[str, object]:
-    """What the event of a change holds."""
+    """The payload of the event of a change."""
     return change.finding.payload if change.finding else {"rule": change.rule, "holds": False,
                                                           "text": f"passed: {change.rule.replace('_', ' ')}"}
 
 
 def said(events: Iterable[Event]) -> list[Change]:
-    """What the doctor said in the events of a run, in their order; `finding` is None where a rule has passed."""
+    """The doctor's findings in the events of a run, in their order; `finding` is None where a rule has passed."""
     return [Change(event.step, event.payload["rule"], Finding.of(event.payload) if event.payload["holds"] else None)
             for event in events if event.kind == EVENT]
 
 
 def holding(events: Iterable[Event], step: int | None = None) -> list[tuple[int, Finding]]:
-    """What held at a step (None: now), each with the step at which it began, the most severe first."""
+    """The findings at a step (None: now), each with the step at which it began, the most severe first."""
     found: dict[str, tuple[int, Finding]] = {}
     for change in said(events):
         if step is None or change.step <= step:

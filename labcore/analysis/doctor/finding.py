@@ -1,4 +1,4 @@
-"""What the doctor says: a verdict, its evidence, and what fixes it."""
+"""A finding of the doctor: a verdict, its evidence, and a fix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Finding:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What the event of its beginning holds; `of` reads it back."""
+        """The payload of the event of its beginning; `of` reads it back."""
         return asdict(self) | {"holds": True, "text": self.text}
 
     @staticmethod
@@ -67,5 +67,5 @@ def few_seeds(seeds: Mapping[str, int], fewest: int) -> Finding | None:
     if not few:
         return None
     said = ", ".join(f"{label} has {count} seed{'s' if count > 1 else ''}" for label, count in few.items())
-    verdict = "One seed is no evidence" if min(few.values()) == 1 else "Too few seeds to compare"
-    return Finding(verdict, said, f"At least {fewest} seeds on each side.", rule=KEY, severity="warning")
+    verdict = "One seed is not enough to compare" if min(few.values()) == 1 else "Too few seeds to compare"
+    return Finding(verdict, said, f"Run at least {fewest} seeds on each side.", rule=KEY, severity="warning")

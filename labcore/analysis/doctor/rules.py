@@ -1,4 +1,4 @@
-"""The doctor's rules: a table of small pure functions, and when each may look."""
+"""The doctor's rules: a table of small pure functions, and when each is applied."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from labcore.analysis.doctor import completions, signal, updates
 from labcore.analysis.doctor.finding import SEVERITIES, Finding, Severity
-from labcore.analysis.doctor.run_view import Patient
+from labcore.analysis.doctor.run_view import RunView
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Rule:
     severity: Severity
     needs: tuple[str, ...]
     after: int
-    judge: Callable[[Patient], Finding | None]
+    judge: Callable[[RunView], Finding | None]
     reads: tuple[str, ...] = ()
     eased_by: tuple[str, ...] = ()
     opens: int = 2
     urgent: bool = False
 
-    def look(self, patient: Patient) -> Finding | None:
-        """What it finds, under its own key."""
-        if any(key not in patient or patient[key].count < self.after for key in self.needs):
+    def look(self, view: RunView) -> Finding | None:
+        """Apply the rule: its finding, under its own key."""
+        if any(key not in view or view[key].count < self.after for key in self.needs):
             return None
-        found = self.judge(patient)
+        found = self.judge(view)
         if found is None:
             return None
         return replace(found, rule=self.key, severity=max(self.severity, found.severity, key=SEVERITIES.index))

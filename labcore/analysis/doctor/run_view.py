@@ -1,4 +1,4 @@
-"""What the doctor remembers of a run: the recent values of the metrics that rules read, and means of older ones.
+"""The doctor's view of a run: recent values of the metrics that rules read, and means of older values.
 
 Adding a row and asking for a mean take microseconds, and a long run takes little memory.
 """
@@ -145,7 +145,7 @@ class Memory(Mapping[str, Series]):
         return len(self._series)
 
 
-# ---------------------------------------------------------------- patient
+# ---------------------------------------------------------------- view
 # The run as a rule sees it: its series, its knobs as they are now, and how far from a limit it is.
 
 RELEASE = 0.8  # a rule that holds is let go at this share of its limit, so that a value near it does not flicker
@@ -154,8 +154,8 @@ SOLVED = 0.9  # share of right answers above which all-right groups and little e
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A knob that was turned: `step` is the first with its new value."""
+class KnobChange:
+    """A change of a knob: `step` is the first with its new value."""
 
     knob: str
     step: int
@@ -164,16 +164,16 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Patient:
+class RunView:
     """`knobs` are the values in use, `declared` the knobs by their keys: both empty for metrics of another tool.
 
-    `turns` are the turns of knobs of late, in their order. `held`: the rule that looks held at its last look.
+    `changes` are the recent changes of knobs, in their order. `held`: the rule that looks held at its last look.
     """
 
     memory: Memory
     knobs: Mapping[str, Value] = field(default_factory=dict)
     declared: Mapping[str, Knob] = field(default_factory=dict)
-    turns: Sequence[Turn] = ()
+    changes: Sequence[KnobChange] = ()
     held: bool = False
 
     def __getitem__(self, key: str) -> Series:
@@ -222,11 +222,11 @@ class Patient:
             value = min(value, knob.type(knob.high))
         return self.fix(key, value)
 
-    def turned_before(self, step: int, within: int) -> Turn | None:
-        """The last turn of a knob in the `within` steps before a step, else the first in the NOISE steps after it: a
+    def change_before(self, step: int, within: int) -> KnobChange | None:
+        """The last change of a knob in the `within` steps before a step, else the first in the NOISE steps after it: a
         noisy row may have come before what followed."""
-        before = [turn for turn in self.turns if step - within <= turn.step <= step]
-        after = [turn for turn in self.turns if step < turn.step <= step + NOISE]
+        before = [change for change in self.changes if step - within <= change.step <= step]
+        after = [change for change in self.changes if step < change.step <= step + NOISE]
         return before[-1] if before else after[0] if after else None
 
     def usual(self, *keys: str) -> bool:

@@ -1,11 +1,11 @@
-"""Rules about updates: their size, their clip, the critic, and how far they have led."""
+"""Rules about updates: their size, the clip, the critic, and the distance to the reference."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from labcore.analysis.doctor.finding import Finding, Severity
-from labcore.analysis.doctor.run_view import Patient, number, share
+from labcore.analysis.doctor.run_view import RunView, number, share
 from labcore.analysis.doctor.signal import no_signal, stronger_kl
 from labcore.catalog import choices, inactive
 from labcore.catalog.conditions import ONE_UPDATE
@@ -45,13 +45,13 @@ _ONE = (("updates_per_batch", 2), ("epochs", 2))
 _CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
 
 
-def not_finite(patient: Patient) -> Finding | None:
+def not_finite(view: RunView) -> Finding | None:
     """A loss, or what it is made of, is NaN or infinite from some step on.
 
     A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
     longer than it ever was.
     """
-    found = [(key, each) for key in LOSSES if (each := patient.memory.not_finite.get(key)) and
+    found = [(key, each) for key in LOSSES if (each := view.memory.not_finite.get(key)) and
              each.count > each.longest]
     if not found:
         return None
@@ -59,173 +59,175 @@ def not_finite(patient: Patient) -> Finding | None:
     said = ", ".join(f"{METRICS[key].inline} {_not_finite(each.value)} from step {each.since:,} on"
                      for key, each in found)
     return Finding(f"{METRICS[found[0][0]].label} is {_not_finite(found[0][1].value)}", said,
-                   f"Go back to a checkpoint from before step {began:,}, with a lower learning rate.", began=began,
-                   **patient.scaled("learning_rate", 1 / 3))
+                   f"Fork from a checkpoint before step {began:,} with a lower learning rate.", began=began,
+                   **view.scaled("learning_rate", 1 / 3))
 
 
 def _not_finite(value: float) -> str:
     return "NaN" if value != value else "infinite"
 
 
-def loss_is_zero(patient: Patient) -> Finding | None:
+def loss_is_zero(view: RunView) -> Finding | None:
     """On policy with centred advantages the loss is near 0 whatever is learnt."""
-    if not (_one_update(patient) if patient.knobs else _seems_on_policy(patient)):
+    if not (_one_update(view) if view.knobs else _seems_on_policy(view)):
         return None
-    loss, norm = (abs(patient["loss"].mean()), patient["grad_norm"].mean())
-    if norm < GRADIENT_LIVES or not patient.below(loss, LOSS_ZERO * norm):
+    loss, norm = (abs(view["loss"].mean()), view["grad_norm"].mean())
+    if norm < GRADIENT_LIVES or not view.below(loss, LOSS_ZERO * norm):
         return None
-    return Finding("A loss near 0 is normal here", f"loss {number(patient['loss'].mean())}, gradient norm "
-                   f"{number(norm)} in {patient.when('loss')}; with centred advantages and ratios of 1 the terms "
+    return Finding("A loss near 0 is normal here", f"loss {number(view['loss'].mean())}, gradient norm "
+                   f"{number(norm)} in {view.when('loss')}; with centred advantages and ratios of 1 the terms "
                    "cancel and the gradient does not", "Nothing to fix: watch the reward.")
 
 
-def clip_cannot_act(patient: Patient) -> Finding | None:
+def clip_cannot_act(view: RunView) -> Finding | None:
     """One update per batch: every ratio is 1. Not where these are the defaults, with which nobody expects a clip."""
-    if patient.knobs:
-        if not _one_update(patient) or patient.usual(*_UPDATES, *_CLIPS):
+    if view.knobs:
+        if not _one_update(view) or view.usual(*_UPDATES, *_CLIPS):
             return None
         evidence = ONE_UPDATE
-    elif patient["clip_frac/region"].count < ENOUGH or any(patient["clip_frac/region"].last(40)):
+    elif view["clip_frac/region"].count < ENOUGH or any(view["clip_frac/region"].last(40)):
         return None
     else:
-        evidence = f"no token was clipped in {patient.when('clip_frac/region', 40)}, as with one update per batch"
-    fix = next((patient.fix(key, value) for key, value in _ONE if key in patient.declared), {})
-    return Finding("The clip has no effect", evidence, "Use two or more updates per batch, or leave it so.",
+        evidence = f"no token was clipped in {view.when('clip_frac/region', 40)}, as with one update per batch"
+    fix = next((view.fix(key, value) for key, value in _ONE if key in view.declared), {})
+    return Finding("The clip has no effect", evidence, "Use two or more updates per batch, or keep one and ignore the "
+                   "clip.",
                    **fix)
 
 
-def tiny_updates(patient: Patient) -> Finding | None:
+def tiny_updates(view: RunView) -> Finding | None:
     """Several updates per batch, and the policy hardly moves between them. Not where it has nowhere left to go."""
-    without = "reward" in patient and "reward_std" in patient and no_signal(patient)
-    if int(patient.knobs.get("updates_per_batch", 1)) < 2 or patient.solved or without:
+    without = "reward" in view and "reward_std" in view and no_signal(view)
+    if int(view.knobs.get("updates_per_batch", 1)) < 2 or view.solved or without:
         return None
-    if "exact/distance" in patient and patient["exact/distance"].mean(1) < AT_OPTIMUM:
+    if "exact/distance" in view and view["exact/distance"].mean(1) < AT_OPTIMUM:
         return None
-    largest = patient["ratio/max"].median()
-    if any(patient["clip_frac/region"].last(ENOUGH_TINY)) or largest >= TINY:
+    largest = view["ratio/max"].median()
+    if any(view["clip_frac/region"].last(ENOUGH_TINY)) or largest >= TINY:
         return None
-    return Finding("The updates are tiny", f"no token was clipped in {patient.when('clip_frac/region', ENOUGH_TINY)}, "
-                   f"and the largest ratio is {largest:.4g}", "A higher learning rate.",
-                   **patient.scaled("learning_rate", 3))
+    return Finding("The updates are tiny", f"no token was clipped in {view.when('clip_frac/region', ENOUGH_TINY)}, "
+                   f"and the largest ratio is {largest:.4g}", "Raise the learning rate.",
+                   **view.scaled("learning_rate", 3))
 
 
-def _seems_on_policy(patient: Patient) -> bool:
+def _seems_on_policy(view: RunView) -> bool:
     """The same of metrics of another tool, by what they show: a reward, and no token clipped."""
-    clipped = patient["clip_frac/region"].last(40) if "clip_frac/region" in patient else []
-    return "reward" in patient and "rewards/accuracies" not in patient and not any(clipped)
+    clipped = view["clip_frac/region"].last(40) if "clip_frac/region" in view else []
+    return "reward" in view and "rewards/accuracies" not in view and not any(clipped)
 
 
-def _one_update(patient: Patient) -> bool:
+def _one_update(view: RunView) -> bool:
     """Whether each batch gets one update, by an algorithm that has something to clip."""
-    return any(key in patient.declared and inactive.reason(key, patient.knobs) == ONE_UPDATE
+    return any(key in view.declared and inactive.reason(key, view.knobs) == ONE_UPDATE
                for key in _CLIPS)
 
 
-def step_too_big(patient: Patient) -> Finding | None:
+def step_too_big(view: RunView) -> Finding | None:
     """The newest updates went much further than those before, or the clip has to hold most of them."""
-    said = next(filter(None, (sign(patient) for sign in (_clipped, _leap, _kl_jump, _kl_step, _gradient))), "")
+    said = next(filter(None, (sign(view) for sign in (_clipped, _leap, _kl_jump, _kl_step, _gradient))), "")
     if not said:
         return None
-    return Finding("The steps are too big", said, "A lower learning rate, or fewer updates per batch.",
-                   **patient.scaled("learning_rate", 1 / 3))
+    return Finding("The steps are too big", said, "Lower the learning rate, or use fewer updates per batch.",
+                   **view.scaled("learning_rate", 1 / 3))
 
 
-def _clipped(patient: Patient) -> str:
-    found = patient["clip_frac/region"].mean(5) if "clip_frac/region" in patient else 0.0
-    sequences = str(patient.knobs.get("ratio", "")).startswith("sequence")
-    return (f"{share(found)} of the tokens or actions clipped in {patient.when('clip_frac/region', 5)}"
-            if patient.above(found, CLIPPED_SEQUENCES if sequences else CLIPPED) else "")
+def _clipped(view: RunView) -> str:
+    found = view["clip_frac/region"].mean(5) if "clip_frac/region" in view else 0.0
+    sequences = str(view.knobs.get("ratio", "")).startswith("sequence")
+    return (f"{share(found)} of the tokens or actions clipped in {view.when('clip_frac/region', 5)}"
+            if view.above(found, CLIPPED_SEQUENCES if sequences else CLIPPED) else "")
 
 
-def _leap(patient: Patient) -> str:
+def _leap(view: RunView) -> str:
     """A KL that a single step more than doubled, by a nat per token at least."""
-    found = patient["kl"].last() if "kl" in patient else []
+    found = view["kl"].last() if "kl" in view else []
     leaps = [(now, before) for before, now in pairwise(found) if now > 2 * before and now - before > LEAP]
     if not leaps:
         return ""
     now, before = leaps[-1]
     return f"one step took the KL to the reference from {number(before)} to {number(now)} nats/token, in " \
-           f"{patient.when('kl')}"
+           f"{view.when('kl')}"
 
 
-def _kl_jump(patient: Patient) -> str:
-    if "kl" not in patient or patient["kl"].count < 20:
+def _kl_jump(view: RunView) -> str:
+    if "kl" not in view or view["kl"].count < 20:
         return ""
-    before, now = patient["kl"].median(20, before=3), patient["kl"].mean(3)
-    jumped = patient.above(now, max(JUMP_KL, JUMP * before))
-    return f"KL to the reference {number(before)} → {number(now)} nats/token at {patient.when('kl', 3)}" \
+    before, now = view["kl"].median(20, before=3), view["kl"].mean(3)
+    jumped = view.above(now, max(JUMP_KL, JUMP * before))
+    return f"KL to the reference {number(before)} → {number(now)} nats/token at {view.when('kl', 3)}" \
         if jumped else ""
 
 
-def _kl_step(patient: Patient) -> str:
-    found = patient["kl/step"].median(5) if "kl/step" in patient else 0.0
-    return f"KL of the step {number(found)} nats in {patient.when('kl/step', 5)}" \
-        if patient.above(found, STEP_KL) else ""
+def _kl_step(view: RunView) -> str:
+    found = view["kl/step"].median(5) if "kl/step" in view else 0.0
+    return f"KL of the step {number(found)} nats in {view.when('kl/step', 5)}" \
+        if view.above(found, STEP_KL) else ""
 
 
-def _gradient(patient: Patient) -> str:
-    if "grad_norm" not in patient or patient["grad_norm"].count < 25:
+def _gradient(view: RunView) -> str:
+    if "grad_norm" not in view or view["grad_norm"].count < 25:
         return ""
-    before, now = patient["grad_norm"].median(20, before=5), patient["grad_norm"].median(5)
-    jumped = before > 0 and patient.above(now, max(GRADIENT, GRADIENT_JUMP * before))
-    return f"gradient norm {number(before)} → {number(now)} in {patient.when('grad_norm', 5)}" if jumped else ""
+    before, now = view["grad_norm"].median(20, before=5), view["grad_norm"].median(5)
+    jumped = before > 0 and view.above(now, max(GRADIENT, GRADIENT_JUMP * before))
+    return f"gradient norm {number(before)} → {number(now)} in {view.when('grad_norm', 5)}" if jumped else ""
 
 
-def kl_runaway(patient: Patient) -> Finding | None:
+def kl_runaway(view: RunView) -> Finding | None:
     """The policy is far from the reference, or leaves it faster and faster. Not where the optimum is known and comes
     nearer: then the optimum itself lies that far away."""
-    if "exact/distance" in patient and patient["exact/distance"].mean(5) < patient["exact/distance"].mean(before=20):
+    if "exact/distance" in view and view["exact/distance"].mean(5) < view["exact/distance"].mean(before=20):
         return None
     severity: Severity = "problem"
-    now, before = patient["kl"].mean(5), patient["kl"].mean(before=20)
-    grows = now > KL_GROWN and before > 0 and patient.above(now, KL_GROWTH * before)
+    now, before = view["kl"].mean(5), view["kl"].mean(before=20)
+    grows = now > KL_GROWN and before > 0 and view.above(now, KL_GROWTH * before)
     if grows:
-        verdict, said = "The KL runs away", f"{number(before)} → {number(now)} nats/token within twenty steps"
-    elif patient.above(now, KL_FAR):
+        verdict, said = "The KL grows too fast", f"{number(before)} → {number(now)} nats/token within twenty steps"
+    elif view.above(now, KL_FAR):
         verdict, said = "The policy is far from the reference", f"KL {number(now)} nats/token"
-        if patient.knobs.get("kl_placement") == "off":  # as its algorithm has it: DAPO, arXiv:2503.14476, section 2.3
+        if view.knobs.get("kl_placement") == "off":  # as its algorithm has it: DAPO, arXiv:2503.14476, section 2.3
             severity = "warning"
     else:
         return None
-    return Finding(verdict, f"{said} in {patient.when('kl', 5)}", "A stronger KL penalty, or a lower learning rate.",
-                   severity=severity, **(stronger_kl(patient) or patient.scaled("learning_rate", 1 / 3)))
+    return Finding(verdict, f"{said} in {view.when('kl', 5)}", "Use a stronger KL penalty or a lower learning rate.",
+                   severity=severity, **(stronger_kl(view) or view.scaled("learning_rate", 1 / 3)))
 
 
-def critic_lags(patient: Patient) -> Finding | None:
+def critic_lags(view: RunView) -> Finding | None:
     """The critic predicts returns worse than a constant would. Once nearly all answers are right, or every episode goes
     as well as the best did, returns hardly vary and there is little to explain."""
-    found = patient["explained_variance"].median()
-    if patient.solved or _at_its_best(patient):
+    found = view["explained_variance"].median()
+    if view.solved or _at_its_best(view):
         return None
-    if not (found < CRITIC or (patient.held and found < 0.1)):
+    if not (found < CRITIC or (view.held and found < 0.1)):
         return None
     return Finding("The critic lags behind", f"explained variance {number(found)} in "
-                   f"{patient.when('explained_variance')}: below 0 a constant guess is better", "A higher learning "
-                   "rate of the critic, or a lower one of the policy.", **patient.scaled("critic_learning_rate", 3))
+                   f"{view.when('explained_variance')}; below 0 is worse than a constant guess",
+                   "Raise the critic's learning rate, or lower the policy's.",
+                   **view.scaled("critic_learning_rate", 3))
 
 
-def _at_its_best(patient: Patient) -> bool:
+def _at_its_best(view: RunView) -> bool:
     """Whether episodes go about as well as they ever did."""
-    if "episode_return" not in patient or not patient["episode_return"].blocks:
+    if "episode_return" not in view or not view["episode_return"].blocks:
         return False
-    returns = patient["episode_return"]
+    returns = view["episode_return"]
     _, best = returns.peak()
     return returns.mean() >= best - BEST_WITHIN * abs(best)
 
 
-def precision_mismatch(patient: Patient) -> Finding | None:
+def precision_mismatch(view: RunView) -> Finding | None:
     """The sampler and the trainer give one token different log-probabilities."""
     apart, largest = "sampling/logp_difference", "ratio/max"
-    if apart in patient and patient[apart].count >= FEW:
-        found = patient[apart].mean()
-        holds, said = patient.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token"
-    elif largest in patient and patient[largest].count >= FEW and _one_update(patient):
-        apart, found = largest, patient[largest].median()
-        holds, said = patient.above(found - 1, MISMATCH_LARGEST), f"ratios reach {number(found)} where all should be 1"
+    if apart in view and view[apart].count >= FEW:
+        found = view[apart].mean()
+        holds, said = view.above(found, MISMATCH), f"log-probabilities differ by {number(found)} nats/token"
+    elif largest in view and view[largest].count >= FEW and _one_update(view):
+        apart, found = largest, view[largest].median()
+        holds, said = view.above(found - 1, MISMATCH_LARGEST), f"ratios reach {number(found)} where all should be 1"
     else:
         return None
     if not holds:
         return None
-    return Finding("Sampler and trainer disagree", f"{said} in {patient.when(apart)}, before any update on the batch",
-                   "Full precision, the same weights on both sides, or truncated importance weights.",
-                   **patient.fix("dtype", "fp32"))
+    return Finding("Sampler and trainer disagree", f"{said} in {view.when(apart)}, before any update on the batch",
+                   "Use full precision, the same weights on both sides, or truncated importance weights.",
+                   **view.fix("dtype", "fp32"))

@@ -73,7 +73,7 @@ def one_more(store: Store, course: Course) -> int:
     """
     seed = course.next_seed
     if seed is None:
-        raise LabError(f"There are {MOST_SEEDS} seeds already: what they cannot tell apart is a tie at this scale.")
+        raise LabError(f"There are {MOST_SEEDS} seeds already: a difference that they do not show counts as a tie.")
     for spec in specs(course.lesson, [seed]):
         store.create(spec, sweep=course.sweep)
     return seed
@@ -101,7 +101,7 @@ def _without_seed(spec: RunSpec) -> str:
 
 
 def verdict(store: Store, found: Course) -> Verdict | None:
-    """What the finished runs say; None before every run has finished with a first seed.
+    """The verdict of the finished runs; None before every run has finished with a first seed.
 
     Raises:
         LabError: a knob of a run was changed mid-run, or its numbers cannot be compared.
@@ -111,8 +111,8 @@ def verdict(store: Store, found: Course) -> Verdict | None:
         return None
     for (_, seed), row in found.rows.items():
         if seed in seeds and any(event.kind == "knob" for event in store.events_after(row.id)):
-            raise LabError(f"A knob of the run {row.id} was changed mid-run, so it is no longer the lesson's: run the "
-                           "lesson again.")
+            raise LabError(f"A knob of the run {row.id} was changed mid-run, so the run no longer matches the lesson: "
+                           "run the lesson again.")
     runs = {setup.name: [logged(store.steps_after(found.rows[setup.name, seed].id)) for seed in seeds]
             for setup in found.lesson.setups}
     return judge(found.lesson.check, runs)

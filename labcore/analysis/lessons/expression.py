@@ -97,7 +97,7 @@ def parse(text: str, runs: Sequence[str]) -> Check:
 
 
 def comparisons(node: ast.Compare) -> list[tuple[ast.expr, ast.cmpop, ast.expr]]:
-    """What a comparison such as a < b < c compares: a with b, b with c."""
+    """The pairs that a comparison such as a < b < c compares: a with b, b with c."""
     sides = [node.left, *node.comparators]
     return list(zip(sides, node.ops, sides[1:], strict=False))
 
@@ -121,7 +121,7 @@ class _Reader:
         self.runs, self.reads, self.comparisons = runs, list[tuple[str, str]](), list[str]()
 
     def truth(self, node: ast.expr, depth: int) -> None:
-        """What is true or not: a comparison, or several with and, or, not."""
+        """Check a truth value: a comparison, or several with and, or, not."""
         _not_too_deep(depth)
         if isinstance(node, ast.BoolOp):
             for part in node.values:
@@ -135,11 +135,11 @@ class _Reader:
                 self.number(part, depth + 1)
             self.comparisons += [comparison(*each) for each in comparisons(node)]
         else:
-            raise LabError(f"{_said(node)} is nothing that is true or not: compare it with a number, for example "
+            raise LabError(f"{_said(node)} is neither true nor false: compare it with a number, for example "
                            "last(run, \"reward\") > 0.5.")
 
     def number(self, node: ast.expr, depth: int) -> None:
-        """What is a number for each seed."""
+        """Check a number for each seed."""
         _not_too_deep(depth)
         if isinstance(node, ast.Constant):
             _literal(node)
@@ -151,7 +151,7 @@ class _Reader:
         elif isinstance(node, ast.Call):
             self._call(node, depth)
         else:
-            raise LabError(f"{_said(node)} is no number here: use numbers, + - * /, and functions such as "
+            raise LabError(f"{_said(node)} is not a number here: use numbers, + - * /, and functions such as "
                            "last(run, \"reward\").")
 
     def _call(self, node: ast.Call, depth: int) -> None:
@@ -175,17 +175,17 @@ class _Reader:
 
     def _metric_of(self, name: str, run: ast.expr, metric: ast.expr) -> None:
         if not isinstance(run, ast.Name) or run.id not in self.runs:
-            raise LabError(f"{_said(run)} is no run of this lesson: use {' or '.join(self.runs)}.")
+            raise LabError(f"{_said(run)} is not a run of this lesson: use {' or '.join(self.runs)}.")
         key = metric.value if isinstance(metric, ast.Constant) else None
         if not isinstance(key, str):
-            raise LabError(f"{_said(metric)} is no metric: write its name in quotes, as in {_form(name)}.")
+            raise LabError(f"{_said(metric)} is not a metric: write its name in quotes, as in {_form(name)}.")
         if key not in METRICS:
             raise LabError(no_metric(key))
         self.reads.append((run.id, key))
 
 
 def no_metric(key: str) -> str:
-    """What is said of a metric that is not there."""
+    """The sentence about a metric that does not exist."""
     near = get_close_matches(key, METRICS, n=1)
     return f"there is no metric {quoted(key)}: " + (f"did you mean {near[0]!r}?" if near else
                                                    "the page Help has them all.")
@@ -194,7 +194,7 @@ def no_metric(key: str) -> str:
 def _literal(node: ast.Constant) -> None:
     value = node.value
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-        raise LabError(f"{_said(node)} is no number that can be compared: use one up to {LARGEST:g}.")
+        raise LabError(f"{_said(node)} is not a number that can be compared: use one up to {LARGEST:g}.")
 
 
 def _whole(name: str, node: ast.expr) -> None:
@@ -240,7 +240,7 @@ def number(node: ast.expr, runs: Runs, seeds: int) -> np.ndarray:
     with np.errstate(all="ignore"):
         found = np.broadcast_to(np.asarray(_number(node, runs), float), seeds)
     if not np.isfinite(found).all():
-        raise LabError(f"{_said(node)} is no finite number in these runs: it may be a division by zero.")
+        raise LabError(f"{_said(node)} is not finite in these runs: it may be a division by zero.")
     return found
 
 

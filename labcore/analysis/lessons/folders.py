@@ -52,7 +52,7 @@ def _found(short: bool) -> tuple[dict[str, Lesson], list[tuple[str, str]]]:
         name = name_of(path)
         try:
             if name in found:
-                raise LabError("there is a lesson of this name already: rename the file.")
+                raise LabError("a lesson of this name exists already: rename the file.")
             found[name] = _read(path, *_stamp(path), True, short)
         except (LabError, OSError) as error:
             why = f"it cannot be read ({os_reason(error)})." if isinstance(error, OSError) else error
@@ -76,7 +76,7 @@ def _own(faults: list[tuple[str, str]]) -> list[Path]:
         return []
     folder = path_of(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
     if not folder.is_dir():
-        faults.append(("", f"{VARIABLE} is {quoted(place)}, which is no folder: set it to the folder with your "
+        faults.append(("", f"{VARIABLE} is {quoted(place)}, which is not a folder: set it to the folder with your "
                        "lessons, or unset it."))
         return []
     found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
@@ -98,5 +98,5 @@ def _read(path: Path, changed: int, size: int, own: bool, short: bool) -> Lesson
     try:
         text = untrusted.read(path, 4 * LARGEST).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise LabError("it is not text in UTF-8: save it as that.") from error
+        raise LabError("it is not UTF-8 text: save it as UTF-8.") from error
     return parse(name_of(path), text, own=own, short=short)

@@ -143,13 +143,13 @@ def _check_numbers(value: Any, field: str = "") -> None:
         for key, each in value.items() if isinstance(value, dict) else ((field, each) for each in value):
             _check_numbers(each, key)
     elif isinstance(value, int | float) and not abs(value) < 2**63:
-        raise _Wrong(field, f"{field} has a number that is too large or is none: use a smaller one.")
+        raise _Wrong(field, f"{field} has a number that is not finite or too large: use a smaller one.")
 
 
 def _checked(given: Any, declared: Mapping[str, tuple[type, bool]], where: str = "") -> dict[str, Any]:
     """The fields of a table, all known, all of their kind, none missing."""
     if not isinstance(given, dict):
-        raise _Wrong(where, f"{where} is no table of settings.")
+        raise _Wrong(where, f"{where} is not a table of settings.")
     for key, value in given.items():
         if key not in declared:
             raise _Wrong(key, f"there is no field {where}{key}: {suggestion(key, list(declared))}")
@@ -181,9 +181,9 @@ def _lesson(name: str, given: dict[str, Any], body: str, own: bool, short: bool)
     except LabError as error:
         raise _Wrong("check", str(error)) from error
     if idle := [each for each in names if each not in {run for run, _ in check.reads}]:
-        raise _Wrong("check", f"the check reads nothing of the run {idle[0]}: use it, or leave the run out.")
+        raise _Wrong("check", f"the check does not use the run {idle[0]}: use it, or remove the run.")
     if not body:
-        raise LabError(f"there is no explanation below the second {FENCE}: write what the reader is to take home.")
+        raise LabError(f"there is no explanation below the second {FENCE}: write what the reader should learn.")
     return Lesson(name, " ".join(fields["title"].split()), fields["claim"], fields["source"], fields["minutes"],
                   question["text"], choices, right, drawn, setups, _seeds(less.get("seeds", fields["seeds"])), check,
                   _sentences(fields.get("sentences", ()), check), _charts(fields.get("charts"), check, drawn),
@@ -223,7 +223,7 @@ def _spec(fields: Mapping[str, Any], less: Mapping[str, Any]) -> RunSpec:
                     knobs={**row.unwatched, **fields.get("knobs", {}), **shorter},
                     steps=less.get("steps", fields["steps"]))
     except LabError as error:
-        raise _Wrong("runs", f"the run {fields['name']} cannot be: {error}") from error
+        raise _Wrong("runs", f"the run {fields['name']} is not valid: {error}") from error
 
 
 def _drawing(given: Any, names: Sequence[str]) -> Drawing:
@@ -258,7 +258,7 @@ def _seeds(given: Sequence[Any]) -> tuple[int, ...]:
     sound = all(isinstance(each, int) and not isinstance(each, bool) and low <= each <= high for each in given)
     if not sound or len(set(given)) < len(given) or not LEAST_SEEDS <= len(given) <= MOST_SEEDS:
         raise _Wrong("seeds", f"seeds must be {LEAST_SEEDS} to {MOST_SEEDS} different whole numbers from {low} to "
-                     f"{high}: one seed is no evidence.")
+                     f"{high}: one seed is not enough.")
     return tuple(given)
 
 

@@ -1,4 +1,4 @@
-"""What the reader predicted, which runs answered it and what came out: kept in the lab's folder, across restarts.
+"""The reader's progress: predictions, their runs and verdicts, kept in the lab's folder across restarts.
 
 Every attempt at a lesson is kept; the newest one counts. A prediction cannot be changed once its runs were started.
 """
@@ -64,7 +64,7 @@ def predict(name: str, choice: int | None = None, curve: Sequence[tuple[float, f
     """
     with _changing() as entries:
         if _open(entries.get(name, [])):
-            raise LabError("Your prediction is made already: it cannot be changed after the runs were started.")
+            raise LabError("You have already made a prediction: it cannot be changed once its runs have started.")
         predicted = Attempt(time.time(), choice, tuple((float(x), float(y)) for x, y in curve))
         entries.setdefault(name, []).append(asdict(predicted))
     return predicted

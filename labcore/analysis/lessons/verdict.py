@@ -1,4 +1,4 @@
-"""What the runs say of a check: it holds, it does not, or it is too close to call with these seeds.
+"""Judge a check by its runs: it holds, it does not hold, or it is too close to call with these seeds.
 
 Each comparison a > b is judged by the difference a − b of each seed, since both sides may read the same run: its mean
 with the interval of `labcore.analysis.estimate`, which of one number per seed is Student's. Where the interval lies on
@@ -48,7 +48,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check comes to over so many seeds, and what each of its comparisons does."""
+    """The verdict of a check over so many seeds, and of each of its comparisons."""
 
     says: Says
     parts: tuple[Compared, ...]

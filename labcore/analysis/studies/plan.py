@@ -1,4 +1,4 @@
-"""The runs of a study: which there must be, which of them this lab has already, and which are still to be made."""
+"""The runs of a study: which it needs, which this lab has already, and which are missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY = "a run's"  # in place of the reward models' ids where settings are compar
 
 @dataclass(frozen=True)
 class Runs:
-    """What a lab has of a study: its runs by setting, one for each seed, and its reward models by seed."""
+    """The runs of a study in a lab: its runs by setting, one for each seed, and its reward models by seed."""
 
     of: Mapping[str, tuple[RunRow, ...]]
     scorers: tuple[RunRow, ...] = ()
@@ -31,7 +31,7 @@ class Runs:
 
     @property
     def active(self) -> bool:
-        """Whether one of them is going, or will."""
+        """Whether one of them is queued or running."""
         return any(row.state in ACTIVE for row in self.all)
 
     def finished(self) -> dict[str, tuple[RunRow, ...]]:
@@ -79,7 +79,7 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
 
 
 def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None) -> list[RunSpec]:
-    """What is to be run next: the reward models that are not there yet, else the settings' missing seeds, all settings
+    """List the runs to make next: the missing reward models, else the settings' missing seeds, all settings
     of a seed first. Nothing while a reward model is still trained.
 
     Raises:
@@ -109,7 +109,7 @@ def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
 def queue(store: Store, specs: Sequence[RunSpec]) -> str:
     """Queue runs of a study as a sweep; return its id. Wake the launcher to have them started."""
     if not specs:
-        raise LabError("All runs of this study are there: look at its result.")
+        raise LabError("All runs of this study exist already: see its result.")
     return sweep.queue(store, specs)
 
 

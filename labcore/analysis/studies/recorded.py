@@ -1,4 +1,4 @@
-"""What the studies gave when the lab's makers ran them: shown beside a reader's own result."""
+"""The recorded results of the studies, as the lab's authors ran them: shown beside a reader's own result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of a study: what its finished runs say of the claim, contrast by contrast."""
+"""The result of a study: the verdict of its finished runs on the claim, contrast by contrast."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def of_run(measure: Measure, row: RunRow, trace: Trace) -> float:
     """
     found = _TAKEN[measure.how](measure, row, trace)
     if not np.isfinite(found):
-        raise LabError(f"The run {row.id} has nothing to take {measure.words!r} from: run the study again.")
+        raise LabError(f"The run {row.id} has no data for {measure.words!r}: run the study again.")
     return float(found)
 
 
 def metrics_of(measure: Measure) -> list[str]:
-    """What of a run's rows it is taken from."""
+    """The metrics of a run from which a measure is taken."""
     return [measure.metric] if measure.how in ("last", "mean", "change") else []
 
 
@@ -153,7 +153,7 @@ def needed(study: Study, runs: Runs) -> list[jobs.Spec]:
 
 
 def result(store: Store, study: Study, runs: Runs) -> Result | None:
-    """What the finished runs say; None where a setting has none, or a job that is `needed` is not done.
+    """The result of the finished runs; None where a setting has none, or a job that is `needed` is not done.
 
     Raises:
         LabError: a run does not have the number that is compared, its knobs were changed mid-run, or a job failed.
@@ -166,8 +166,8 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
     metrics = dict.fromkeys(metric for measure, _ in _wanted(study) for metric in metrics_of(measure))
     traces = {trace.run: trace for trace in load(store, list(rows), list(metrics))}
     if moved := next((trace.run for trace in traces.values() if trace.changes), None):
-        raise LabError(f"A knob of the run {moved} was changed mid-run, so it is no longer the study's: delete the "
-                       "run, then run what is missing of the study.")
+        raise LabError(f"A knob of the run {moved} was changed mid-run, so it no longer matches the study: delete it, "
+                       "then run the missing runs of the study.")
     for measure, label in _wanted(study):
         values[measure, label] = tuple(of_run(measure, row, traces[row.id]) for row in finished[label])
     level = level_of(len(study.deciding))

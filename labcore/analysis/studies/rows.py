@@ -24,8 +24,8 @@ def _lambdas() -> Study:
         "little variance to be worth its bias.", AHMADIAN,
         "PPO on sort, λ 0, 0.5, 0.9, 0.95 and 1, 64 completions and 2 updates a step, 40 steps.",
         [Setting(name, "ppo", {"gae_lambda": value, **SINGLE}) for name, value in zip(names, values, strict=True)],
-        [Contrast("λ 1 less the mean of the others", {"λ 1": 1.0, **dict.fromkeys(others, -0.25)}, LAST, low=0.0),
-         *(Contrast(f"λ 1 less {name}", {"λ 1": 1.0, name: -1.0}, LAST, low=0.0, decides=name == others[-1])
+        [Contrast("λ 1 − the mean of the others", {"λ 1": 1.0, **dict.fromkeys(others, -0.25)}, LAST, low=0.0),
+         *(Contrast(f"λ 1 − {name}", {"λ 1": 1.0, name: -1.0}, LAST, low=0.0, decides=name == others[-1])
            for name in others)],
         winner="λ 1")
 
@@ -45,11 +45,11 @@ def _clipping() -> Study:
         AHMADIAN, "PPO on sort, ε 0.05, 0.2 and none, each batch used μ = 1, 2 and 4 times, 64 completions a step, 20 "
         "steps. At μ = 1 every ratio is 1, so that nothing can be clipped: μ 2 and 4 decide.", settings,
         [Contrast("Share of clipped tokens at ε 0.2, mean of μ 2 and 4", mean_of("0.2"), share, high=0.05),
-         Contrast("No clip less ε 0.2, mean of μ 2 and 4; little: less than 0.05 lost",
+         Contrast("No clip − ε 0.2, mean of μ 2 and 4; small: a loss below 0.05",
                   mean_of("∞") | mean_of("0.2", -1.0), LAST, low=-0.05),
          *(Contrast(f"Share of clipped tokens at ε 0.2, μ {times}", {f"ε 0.2, μ {times}": 1.0}, share, high=0.05,
                     decides=False) for times in updates[1:]),
-         *(Contrast(f"No clip less ε 0.2 at μ {times}", {f"ε ∞, μ {times}": 1.0, f"ε 0.2, μ {times}": -1.0}, LAST,
+         *(Contrast(f"No clip − ε 0.2 at μ {times}", {f"ε ∞, μ {times}": 1.0, f"ε 0.2, μ {times}": -1.0}, LAST,
                     low=-0.05, decides=False) for times in updates[1:])],
         steps=20, winner="ε 0.2, μ 2")
 
@@ -68,9 +68,10 @@ def _noise() -> Study:
         "reward_noise", "Reward noise", "RLOO suffers less than RAFT as labels get noisy.", AHMADIAN,
         "RLOO and RAFT on sort, the verifier's reward flipped with probability 0, 0.1, 0.2 and 0.4; compared by the "
         "true reward. 16 prompts × 4 completions a step, 30 steps.", settings,
-        [Contrast("What 0.4 changes for RLOO less what it changes for RAFT", lost(0.4), TRUE, low=0.0),
-         *(Contrast(f"The same at {flip:g}", lost(flip), TRUE, low=0.0, decides=False) for flip in (0.1, 0.2)),
-         Contrast("RLOO less RAFT at 0.4", {"RLOO, flipped 0.4": 1.0, "RAFT, flipped 0.4": -1.0}, TRUE, low=0.0,
+        [Contrast("Effect of flip probability 0.4: RLOO − RAFT", lost(0.4), TRUE, low=0.0),
+         *(Contrast(f"Effect of flip probability {flip:g}: RLOO − RAFT", lost(flip), TRUE, low=0.0, decides=False)
+           for flip in (0.1, 0.2)),
+         Contrast("RLOO − RAFT at 0.4", {"RLOO, flipped 0.4": 1.0, "RAFT, flipped 0.4": -1.0}, TRUE, low=0.0,
                   decides=False)],
         steps=30, winner="RLOO, flipped 0.4")
 
@@ -88,8 +89,8 @@ def _beta() -> Study:
         "beta", "β", "RLOO is less sensitive to β than RAFT.", AHMADIAN,
         "RLOO and RAFT on sort with the KL in the reward, β 0.01, 0.1, 0.25, 0.5 and 1: RLOO compares completions by "
         "reward − β KL, RAFT ranks them by it. 16 prompts × 4 completions a step, 16 steps.", settings,
-        [Contrast("What β 0.01 → 1 changes for RLOO less what it changes for RAFT", lost(1.0), LAST, low=0.0),
-         *(Contrast(f"The same for 0.01 → {beta:g}", lost(beta), LAST, low=0.0, decides=False)
+        [Contrast("Effect of β 0.01 → 1: RLOO − RAFT", lost(1.0), LAST, low=0.0),
+         *(Contrast(f"Effect of β 0.01 → {beta:g}: RLOO − RAFT", lost(beta), LAST, low=0.0, decides=False)
            for beta in values[1:-1])],
         steps=16, winner="RLOO, β 0.01")
 
@@ -103,7 +104,7 @@ def _bandit() -> Study:
         "bandit", "Bandit against MDP", "With a reward for the outcome it is enough to model the whole completion as "
         "one action.", AHMADIAN, "RLOO (a completion is one action) against PPO with λ = 1 (each token is one) on sort "
         "and add: the same 64 completions and 2 updates a step, 40 steps.", settings,
-        [Contrast(f"{task}: RLOO less PPO; enough: less than 0.05 behind",
+        [Contrast(f"{task}: RLOO − PPO; enough: below PPO by less than 0.05",
                   {f"RLOO on {task}": 1.0, f"PPO on {task}": -1.0}, LAST, low=-0.05) for task in ("sort", "add")],
         winner="RLOO on sort")
 
@@ -114,11 +115,11 @@ def _samples() -> Study:
     return Study(
         "samples", "Sample use", "RLOO with k = 4 matches or beats RAFT with the same samples.", AHMADIAN,
         "RLOO and RAFT on sort with k = 2 and 4 completions of a prompt, 64 completions a step, 40 steps.", settings,
-        [Contrast("RLOO less RAFT at k = 4; matches: less than 0.02 behind",
+        [Contrast("RLOO − RAFT at k = 4; matches: below RAFT by less than 0.02",
                   {"RLOO, k = 4": 1.0, "RAFT, k = 4": -1.0}, LAST, low=-0.02),
-         Contrast("RLOO with k = 2 less RAFT with k = 4", {"RLOO, k = 2": 1.0, "RAFT, k = 4": -1.0}, LAST, low=-0.02,
+         Contrast("RLOO with k = 2 − RAFT with k = 4", {"RLOO, k = 2": 1.0, "RAFT, k = 4": -1.0}, LAST, low=-0.02,
                   decides=False),
-         Contrast("RLOO less RAFT at k = 2", {"RLOO, k = 2": 1.0, "RAFT, k = 2": -1.0}, LAST, low=-0.02,
+         Contrast("RLOO − RAFT at k = 2", {"RLOO, k = 2": 1.0, "RAFT, k = 2": -1.0}, LAST, low=-0.02,
                   decides=False)],
         winner="RLOO, k = 4")
 
@@ -151,11 +152,11 @@ def _cost() -> Study:
         "PPO, GRPO, RLOO and REINFORCE on sort: the same 64 completions and one update a step, 20 steps. Counted with "
         "the reward model that the paper's runs hold; here the task's verifier stands in its place.", settings,
         [Contrast("Models that PPO holds", {"PPO": 1.0}, models, 3.5, 4.5),
-         *(Contrast(f"Models: PPO less {name}", {"PPO": 1.0, name: -1.0}, models, low=0.0)
+         *(Contrast(f"Models: PPO − {name}", {"PPO": 1.0, name: -1.0}, models, low=0.0)
            for name in ("RLOO", "REINFORCE")),
-         *(Contrast(f"A step: PPO less {name}", {"PPO": 1.0, name: -1.0}, pace, low=0.0)
+         *(Contrast(f"A step: PPO − {name}", {"PPO": 1.0, name: -1.0}, pace, low=0.0)
            for name in ("RLOO", "REINFORCE")),
-         Contrast("A step: PPO less GRPO", {"PPO": 1.0, "GRPO": -1.0}, pace, low=0.0, decides=False)],
+         Contrast("A step: PPO − GRPO", {"PPO": 1.0, "GRPO": -1.0}, pace, low=0.0, decides=False)],
         steps=20, winner="RLOO")
 
 
@@ -176,11 +177,11 @@ def _over_optimisation() -> Study:
         "0.002.", settings,
         [Contrast("β 0: change of the reward model's score", {"β 0": 1.0}, proxy, low=0.0),
          Contrast("β 0: change of gold", {"β 0": 1.0}, fell, high=0.0),
-         Contrast("Gold at the end: β 0.1 less β 0", {"β 0.1": 1.0, "β 0": -1.0}, gold, low=0.0),
-         Contrast("Gold at the end: 5 reward models less one", {"5 reward models, β 0": 1.0, "β 0": -1.0}, gold,
+         Contrast("Gold at the end: β 0.1 − β 0", {"β 0.1": 1.0, "β 0": -1.0}, gold, low=0.0),
+         Contrast("Gold at the end: 5 reward models − one", {"5 reward models, β 0": 1.0, "β 0": -1.0}, gold,
                   low=0.0),
-         Contrast("Gold at the end: β 0.02 less β 0", {"β 0.02": 1.0, "β 0": -1.0}, gold, low=0.0, decides=False),
-         Contrast("Gold at the end: 3 reward models less one", {"3 reward models, β 0": 1.0, "β 0": -1.0}, gold,
+         Contrast("Gold at the end: β 0.02 − β 0", {"β 0.02": 1.0, "β 0": -1.0}, gold, low=0.0, decides=False),
+         Contrast("Gold at the end: 3 reward models − one", {"3 reward models, β 0": 1.0, "β 0": -1.0}, gold,
                   low=0.0, decides=False)],
         task="reviews", steps=16, scorers=5, scorer_steps=20, winner="β 0.1")
 
@@ -193,11 +194,11 @@ def _length_bias() -> Study:
         "grow, and under Dr. GRPO they do not.", "Liu et al. 2025, arXiv:2503.20783",
         "GRPO and Dr. GRPO on countdown with up to 32 tokens, β 0, 16 prompts × 4 completions a step, 40 steps.",
         [Setting("GRPO", "grpo", free), Setting("Dr. GRPO", "dr_grpo", free)],
-        [Contrast("Length of wrong answers: GRPO less Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0},
+        [Contrast("Length of wrong answers: GRPO − Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0},
                   Measure("wrong_length", rows=10), low=0.0),
-         Contrast("Length of all answers: GRPO less Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0}, long, low=0.0,
+         Contrast("Length of all answers: GRPO − Dr. GRPO", {"GRPO": 1.0, "Dr. GRPO": -1.0}, long, low=0.0,
                   decides=False),
-         Contrast("Reward: Dr. GRPO less GRPO", {"Dr. GRPO": 1.0, "GRPO": -1.0}, LAST, low=0.0, decides=False)],
+         Contrast("Reward: Dr. GRPO − GRPO", {"Dr. GRPO": 1.0, "GRPO": -1.0}, LAST, low=0.0, decides=False)],
         task="countdown", winner="Dr. GRPO")
 
 

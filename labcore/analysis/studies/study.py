@@ -1,4 +1,4 @@
-"""What a study is: a claim, the runs that test it, and the contrasts between their settings that decide."""
+"""A study: a claim, the runs that test it, and the contrasts between their settings that decide."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Measure:
 
     @property
     def words(self) -> str:
-        """What is measured: "Reward, mean of the last 10 steps"."""
+        """The measure in words: "Reward, mean of the last 10 steps"."""
         if self.how == "step_seconds":
             return "Fastest of a few steps, processor time"
         if self.how == "wrong_length":
             return f"Length of wrong completions in the samples of the last {self.rows} steps"
         if self.how == "models":
-            return "Networks in memory, the reward model counted"
+            return "Networks in memory, including the reward model"
         if self.how == "top_mass":
             return f"Mass of the likeliest {f'{self.top} tokens' if self.top > 1 else 'token'} after the first position"
         said = {"last": f"mean of the last {self.rows} steps", "mean": "mean of all steps",
-                "change": f"last {self.rows} steps less first {self.rows}"}[self.how]
+                "change": f"last {self.rows} steps − first {self.rows}"}[self.how]
         return f"{METRICS[self.metric].label}, {said}"
 
 

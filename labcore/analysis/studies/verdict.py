@@ -1,4 +1,4 @@
-"""What the runs say of a claim: whether each contrast lies where the claim says, by `labcore.analysis.estimate`.
+"""Judge a claim by its runs: whether each contrast lies in the claimed region, by `labcore.analysis.estimate`.
 
 The deciding contrasts of a study share 5 % of error between them, so that all of their intervals hold together with
 95 %.

@@ -1,2 +1,2 @@
-"""The families of choices, a module for each part of a step: every choice is declared here once, with all that is its
-own."""
+"""The families of choices, a module for each part of a step: every choice is declared here once, with everything that
+belongs to it."""

@@ -1,4 +1,4 @@
-"""Baselines: what a completion's reward is compared with, and how advantages are brought to one scale."""
+"""Baselines that are subtracted from a completion's reward, and normalisations of advantages."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ CRITIC = (  # beside those that the estimate itself asks for
          "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
     Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
          "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
-    Knob("whiten_rewards", "Whiten rewards", False, "On: rewards of tokens, the KL's included, get standard deviation "
-         "1 in each batch before the critic's advantages are made; their mean stays. Off: they stay as they are.",
+    Knob("whiten_rewards", "Whiten rewards", False, "On: token rewards, including the KL penalty, are scaled to "
+         "standard deviation 1 in each batch before the critic's advantages "
+         "are computed; their mean is kept. Off: no scaling.",
          "live", advanced=True),
 )
 
@@ -60,8 +61,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
     Advantage("group_standardised", "reward − group mean, over the group's standard deviation",
               r"\frac{R - \bar R_g}{s_g + \epsilon}", "sequence", group=True, scaled=True, against="group",
               worked=lambda of: Worked("(R − mean R) / (std R + 10⁻⁴)", "({reward} − {mean:b}) / ({std} + 0.0001)"),
-              bias="Direction: dividing by the group's standard deviation lets groups that hardly differ count as much "
-                   "as those that differ a lot.",
+              bias="Direction: dividing by the group's standard deviation gives groups with a small spread of rewards "
+                   "as much weight as groups with a large one.",
               cautions=(
         Caution("Divided by the group's standard deviation, prompts that are nearly always or nearly never solved "
                 "count most (bias by difficulty). group_mean has none."),),
@@ -106,12 +107,12 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                 lambda v: v["shaping"] != "none" or kl_in(v, "reward") or not REWARD[v["reward_source"]].binary),),
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "group"}, "GRPOTrainer divides by the group's standard deviation: its loss_type "
-              "bnpo is another thing, the mean over tokens"),
+              "bnpo is something else: the mean over tokens"),
         There("verl", {_VERL: "grpo", _BY_STD: True}, "divided by the group's standard deviation: no equivalent of "
               "BNPO's Beta density"),
         There("OpenRLHF", note="divided by the group's standard deviation: no equivalent of BNPO's Beta density",
               name="group_norm"))),
-    Advantage("parts_standardised", "each named reward by itself over its group's standard deviation, summed",
+    Advantage("parts_standardised", "each named reward over its own group's standard deviation, then summed",
               r"\operatorname{norm}\Big(\textstyle\sum_k w_k\tfrac{R_k - \bar R_{k,g}}{s_{k,g}+\epsilon}\Big)",
               "sequence", group=True, by_part=True, scaled=True, against="group",
               bias="Direction: every named reward is divided by its own standard deviation, so the sum is another "
@@ -129,13 +130,13 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               name="group_norm"))),
     Advantage("one", "1: imitate", r"1", "sequence", constant=True,
               worked=lambda of: Worked("1", ""),
-              bias="Direction: it imitates what was selected and never lowers what is bad; there is no baseline.",
+              bias="Direction: it imitates the selected completions and never lowers bad ones; there is no baseline.",
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean: to imitate, use SFTTrainer"),
         There("verl", {_VERL: "grpo"}, "verl has no advantage of 1: to imitate the best completions, use its SFT "
               "trainer"),
         There("OpenRLHF", note="OpenRLHF has no advantage of 1: to imitate the best completions, use train_sft"))),
-    Advantage("reward_to_go_whitened", "rewards from here on, whitened over the batch's tokens",
+    Advantage("reward_to_go_whitened", "return from this token on, whitened over the batch's tokens",
               r"\operatorname{whiten}\big(\textstyle\sum_{s\ge t}\gamma^{s-t}r_s\big)", knobs=(GAMMA,),
               against="batch", exact=True,
               bias="Direction: whitening divides by a spread, and takes off a mean, of the same rewards.",
@@ -161,6 +162,7 @@ NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.
     Normalisation("tokens", "mean 0 and standard deviation 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)",
                   elsewhere=(
         There("GRPOTrainer", {_SCALE: "batch"}, f"{_OVER_TOKENS}tokens' advantages"),
-        There("RLOOTrainer", {"normalize_advantages": True}, "over completions, which then weigh alike"),
+        There("RLOOTrainer", {"normalize_advantages": True}, "over completions, so that all of them have the same "
+              "weight"),
         There("verl OpenRLHF"))),
 ))

@@ -39,10 +39,10 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
     KL("k3", "k3: never negative", r"\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}", sign="k_3",
        worked=lambda of: Worked("π_ref/π − 1 − log(π_ref/π)", "exp({back}) − 1 − {back:b}", also={
            "back": of["ref_logprobs"] - of["logprobs"]}),
-       bias="Direction: k3 in the loss has the gradient of the other KL, KL(π_ref‖π).",
+       bias="Direction: k3 in the loss has the gradient of KL(π_ref‖π), not of KL(π‖π_ref).",
        cautions=(
-        Caution("k3 in the loss has the gradient of KL(π_ref ‖ π), not of KL(π ‖ π_ref): k2 and ratio_k3 have that "
-                "one.", lambda v: kl_in(v, "loss")),),
+        Caution("k3 in the loss has the gradient of KL(π_ref ‖ π), not of KL(π ‖ π_ref): use k2 or ratio_k3 for the "
+                "latter.", lambda v: kl_in(v, "loss")),),
        elsewhere=(There("GRPOTrainer", {_GRPO: False}), There("GMPOTrainer"), There("verl", name="low_var_kl"),
                   There("OpenRLHF", {_OPENRLHF: "k3"}))),
     KL("ratio_k3", "ratio × k3: its gradient is that of each token's KL",
@@ -58,7 +58,7 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
 # The ratio of a whole sequence has its whole gradient at every token.
 _TIMES_T = ("Direction: the ratio of the whole sequence has its whole gradient at every token, so a completion of T "
             "tokens counts T times.")
-_RANDOM = "Direction: the number of tokens is random and goes with the terms that it divides."
+_RANDOM = "Direction: the number of tokens is random and correlated with the terms that it divides."
 
 AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
                      ("token_losses", "completion_mask", "total_rows", "total_tokens", "max_new_tokens"), (
@@ -76,12 +76,12 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
                 r"\tfrac1{B\,L_{max}}\sum_i\sum_t", bias="Scale: divided by the length limit.", of_product=_TIMES_T,
                 elsewhere=(There("GRPOTrainer", {"loss_type": "dr_grpo"}),
                            There("verl", {_AGGREGATED: "seq-mean-token-sum-norm"}),
-                           There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"}, "divided by the tokens that there "
-                                 "are, not by a constant"))),
+                           There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"},
+                                 "divided by the actual number of tokens, not by a constant"))),
     Aggregation("sequence_mean_token_sum", "mean over sequences of token sums", r"\tfrac1B\sum_i\sum_t",
                 sums=True, of_product=_TIMES_T,
                 elsewhere=(There("GRPOTrainer", {"loss_type": "luspo"}), There("verl", {
                                _AGGREGATED: "seq-mean-token-sum"}),
-                           There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"}, "smaller by the mean length, which "
-                                 "Adam hardly feels"))),
+                           There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"},
+                                 "smaller by the mean length, which hardly matters with Adam"))),
 ))

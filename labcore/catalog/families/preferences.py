@@ -12,7 +12,7 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.worked import Worked
 
 LABEL_SMOOTHING = Knob(
-    "label_smoothing", "Label smoothing", 0.1, "Share of pairs whose labels are believed to be flipped. Higher: "
+    "label_smoothing", "Label smoothing", 0.1, "Assumed share of pairs with flipped labels. Higher: "
     "margins stay smaller, wrong labels do less harm. Lower: trusts every label.", "next batch", 0.0, 0.49,
     (0.0, 0.3), r"\varepsilon", "share", advanced=True)
 EXO_EPSILON = Knob(
@@ -20,11 +20,11 @@ EXO_EPSILON = Knob(
     "margins stay smaller. Lower: separates the pairs more strongly.", "next batch", 1e-6, 0.49, (1e-4, 0.1),
     r"\varepsilon_l", "share", scale="log", advanced=True)
 DISCOPOP_TAU = Knob(
-    "discopop_tau", "DiscoPOP temperature", 0.05, "Over which margins DiscoPOP goes from the logistic to the "
-    "exponential loss. Higher: a smooth mixture. Lower: a sudden change.", "next batch", 1e-3, 10.0, (0.02, 0.5),
+    "discopop_tau", "DiscoPOP temperature", 0.05, "Range of margins over which DiscoPOP changes from the logistic to "
+    "the exponential loss. Higher: a smooth change. Lower: a sudden one.", "next batch", 1e-3, 10.0, (0.02, 0.5),
     r"\tau_w", scale="log", advanced=True)
 TARGET_MARGIN = Knob(
-    "target_margin", "Target margin", 0.5, "By how much the chosen side has to win. Higher: separates the pairs "
+    "target_margin", "Target margin", 0.5, "Margin by which the chosen side has to win. Higher: separates the pairs "
     "more strongly. Lower: a smaller lead is enough.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma", advanced=True)
 SIDE_WEIGHTS = (
     Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
@@ -60,8 +60,8 @@ _OF_ORPO = There("ORPOTrainer", note="its SFT term counts the tokens of the prom
 _DPO_KL = "divergence"
 _SMOOTHED = {"label_smoothing": "label_smoothing"}
 _OWN: dict[str, Any] = {"asks": ("beta",)}
-_NORMALISED = Caution("The loss divides by length already: with the longer side's tail weighed down length counts "
-                      "twice.", lambda v: v["ld_alpha"] < 1)
+_NORMALISED = Caution("The loss already divides by length: with a lower weight of the longer side's tail, length "
+                      "counts twice.", lambda v: v["ld_alpha"] < 1)
 _AS_DPO = Caution("Without label smoothing this loss is DPO's.", lambda v: not v["label_smoothing"])
 
 PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.preferences",
@@ -87,7 +87,7 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
                 r"\big(\Delta - \tfrac1{2\beta}\big)^2", **_OWN, elsewhere=(
         _dpo(_DPO_KL, note="of the mean log-ratio per token, not of its sum"),
         There("OpenRLHF", {"--model.ipo_enable": True}))),
-    _difference("ipo_mean", "IPO, per token: the same of mean log-ratios per token",
+    _difference("ipo_mean", "IPO, per token: squared distance of mean log-ratios per token",
                 r"\big(\tfrac{c}{T_w} - \tfrac{r}{T_l} - \tfrac1{2\beta}\big)^2", **_OWN, cautions=(_NORMALISED,),
                 elsewhere=(
         _dpo(_DPO_KL, name="ipo"),
@@ -106,9 +106,11 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _compared("sppo_hard", "SPPO: squared distance of each side from its target",
               r"\big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2", **_OWN, trains="sides",
               elsewhere=(_dpo(),)),
-    _compared("apo_zero", "APO-zero: the chosen up, the rejected down", r"1-\sigma(\beta c)+\sigma(\beta r)", **_OWN,
+    _compared("apo_zero", "APO-zero: raises the chosen side, lowers the rejected one",
+              r"1-\sigma(\beta c)+\sigma(\beta r)", **_OWN,
               trains="sides", elsewhere=(_dpo(),)),
-    _compared("apo_down", "APO-down: both down, the rejected more", r"\sigma(\beta c)+1-\sigma(\beta\Delta)", **_OWN,
+    _compared("apo_down", "APO-down: lowers both sides, the rejected one more",
+              r"\sigma(\beta c)+1-\sigma(\beta\Delta)", **_OWN,
               trains="sides", elsewhere=(_dpo(),)),
     _compared("aot", "AOT: sorted margins against the reference's", r"-(1-\varepsilon)\log\sigma(\beta\delta_i)-"
               r"\varepsilon\log\sigma(-\beta\delta_i),\ \delta_i=\Delta^\pi_{(i)}-\Delta^{ref}_{(i)}", **_OWN,

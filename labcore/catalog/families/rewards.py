@@ -1,4 +1,4 @@
-"""Where rewards come from, what is added to them, and which completions are learnt from."""
+"""Sources of rewards, reward shaping, and the selection of completions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ SCORER = Knob(
     "checkpoints; or the folder or hub id of a Hugging Face model with one score. For an ensemble several of them, "
     "with commas between.", advanced=True, forkable=True)
 UNCERTAINTY_WEIGHT = Knob(
-    "uncertainty_weight", "Weight of the uncertainty", 2.0, "What uncertainty_weighted_ensemble multiplies the "
-    "variance among the reward models with. Higher: keeps to what they agree on. Lower: nearer to their mean.",
+    "uncertainty_weight", "Weight of the uncertainty", 2.0, "Weight of the variance among the reward models in "
+    "uncertainty_weighted_ensemble. Higher: prefers "
+    "completions on which they agree. Lower: closer to their "
+    "mean.",
     "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True)
 OWN_FUNCTION = (
-    Knob("reward_function", "Your rewards", "", "The rewards that own_function adds up: Python functions from the "
+    Knob("reward_function", "Your rewards", "", "Rewards that own_function sums: Python functions from the "
          "lab's folder rewards or from --reward on the command line, and also the task's verifier, the reward model "
          "and the judge.", advanced=True, forkable=True, pick="labcore.tasks.own_reward:offered"),
     Knob("reward_weights", "Weights of your rewards", "", "A number for each of your rewards, in their order, for "
@@ -31,33 +33,37 @@ JUDGE = (
          forkable=True),
 )
 NAMED_WEIGHTS = (
-    Knob("correct_weight", "Weight of correct", 1.0, "What correct_and_format weighs the verifier's reward with. "
-         "Higher: being right counts for more. Lower: the form does.", "next batch", 0.0, 100.0, (0.0, 2.0),
+    Knob("correct_weight", "Weight of correct", 1.0, "Weight of the verifier's reward in correct_and_format. Higher: "
+         "correctness counts more. Lower: format counts more.",
+         "next batch", 0.0, 100.0, (0.0, 2.0),
          advanced=True),
-    Knob("format_weight", "Weight of format", 1.0, "What correct_and_format weighs the form with: 1 where the answer "
-         "ended by itself and is as long as the right one, else 0. Higher: the form counts for more. Lower: being "
-         "right does.", "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
+    Knob("format_weight", "Weight of format", 1.0, "Weight of the format reward in correct_and_format: 1 where the "
+         "answer ended by itself and is as long as the right one, else 0. "
+         "Higher: format counts more. Lower: correctness counts more.",
+         "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
 )
 REWARD_NOISE = Knob(
     "reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to learn "
-    "from. Lower: nearer to the truth.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True)
+    "from. Lower: closer to the true reward.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True)
 OVERLONG = (
-    Knob("overlong_buffer", "Overlong buffer", 1, "How many tokens before the length limit the overlong penalty "
-         "begins. Higher: begins earlier. Lower: only the longest answers are penalised.", "next batch", 0, 4096,
+    Knob("overlong_buffer", "Overlong buffer", 1, "Number of tokens before the length limit at which the overlong "
+         "penalty begins. Higher: begins earlier. Lower: only the longest "
+         "answers are penalised.", "next batch", 0, 4096,
          (0, 4), unit="tokens", advanced=True),
     Knob("overlong_penalty", "Overlong penalty", 1.0, "The largest overlong penalty. Higher: shorter answers, even "
          "wrong ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True),
 )
 LENGTH_COST = Knob(
-    "length_cost", "Length cost", 0.01, "What length_cost takes off the reward for each token. Higher: shorter "
+    "length_cost", "Length cost", 0.01, "Reward that length_cost subtracts per token. Higher: shorter "
     "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
     unit="reward/token", advanced=True)
 REWARD_CLIP = Knob(
-    "reward_clip", "Reward clip", 1.0, "The largest size of a reward that clipped lets through. Higher: rare large "
-    "rewards count in full. Lower: none stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward", advanced=True)
+    "reward_clip", "Reward clip", 1.0, "Largest absolute reward after the shaping clipped. Higher: rare large rewards "
+    "count in full. Lower: no reward stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward", advanced=True)
 RESAMPLE_ROUNDS = Knob(
-    "resample_rounds", "Resampling rounds", 0, "How many further batches may be sampled to fill the places of groups "
-    "that informative leaves out. Higher: full batches of signal, more compute per step. 0: none.", "next batch", 0, 64,
+    "resample_rounds", "Resampling rounds", 0, "Maximum number of further batches that are sampled to replace the "
+    "groups that informative leaves out. Higher: full batches of signal, "
+    "more compute per step. 0: none.", "next batch", 0, 64,
     (0, 4), unit="rounds", advanced=True)
 
 _TOOLS = "GRPOTrainer GMPOTrainer RLOOTrainer verl OpenRLHF"
@@ -75,16 +81,16 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
     Reward("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
            knobs=(REWARD_NOISE,), binary=True, words="the verifier's, of which a share of {reward_noise} is flipped",
            elsewhere=_in_code("rewards are not flipped there: flip a share of what score() gives")),
-    Reward("order_only", "a verifier of sort with a hole: letters in order, whichever they are",
+    Reward("order_only", "a flawed verifier of sort: accepts any letters in order",
            r"1\ \text{if}\ y_1\le y_2\le\ldots", binary=True, proxy=True,
            words="1 for any letters in order, even a single one. That is a hole to exploit: gold is the share that is "
                  "really sorted",
            elsewhere=_in_code("write the hole into score() below: letters in order, whichever they are")),
-    Reward("steps_and_outcome", "the verifier, and a share for each character that is right",
+    Reward("steps_and_outcome", "the verifier, and partial credit for each right character",
            r"r + \tfrac1T\textstyle\sum_t 1[y_t = y^*_t]",
-           words="a share for each character that is right at its place, and the verifier's at the end",
+           words="partial credit for each character that is right at its place, and the verifier's reward at the end",
            elsewhere=_in_code("score() below gives the outcome only: no reward of single tokens there")),
-    Reward("reward_model", "a trained reward model; of several the mean", r"r_\phi", knobs=(SCORER,), scorer=True,
+    Reward("reward_model", "a trained reward model, or the mean of several", r"r_\phi", knobs=(SCORER,), scorer=True,
            proxy=True, words="the scores of a trained reward model. The gold reward (the task's own score) is only "
            "logged",
            elsewhere=_in_code("the script does not bring the reward model: let score() below give its scores")),
@@ -110,8 +116,8 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
            elsewhere=_in_code("the script does not bring the judge: let score() below ask it")),
     Reward("correct_and_format", "the verifier and the form of the answer, as two named rewards",
            r"w_1 r_{correct} + w_2 r_{format}", knobs=NAMED_WEIGHTS, parts=True,
-           words="{correct_weight} × correct, the verifier's, + {format_weight} × format: ended by itself, and as long "
-                 "as the right answer",
+           words="{correct_weight} × correct (the verifier's reward) + {format_weight} × format (ended by itself, and "
+                 "as long as the right answer)",
            elsewhere=_in_code("score() below is the reward correct alone: add format to it, 1 where a completion ended "
                               "by itself and is as long as the answer, and weigh the two")),
 ))
@@ -154,7 +160,7 @@ SELECTION = Family("selection", "selection", "labcore.maths.selection", ("reward
               lacks={"resample_rounds": "OpenRLHF samples until its batch is full"}))),
     Selection("best_of_group", "the best completion of each prompt", r"\arg\max_g R", kept=r"y_i = \arg\max_g R(y_g)",
               group=True, ranks=True,
-              bias="Direction: only the best of each group is learnt from.", elsewhere=(
+              bias="Direction: only the best completion of each group is used.", elsewhere=(
         There("GRPOTrainer GMPOTrainer RLOOTrainer", note="TRL trains on all completions: keep the best of each prompt "
               "and use SFTTrainer"),
         There("verl", note="verl trains on all completions: keep the best of each prompt and use its SFT trainer"),

@@ -56,11 +56,12 @@ CLIP_HIGH = Knob(
     "clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy lasts "
     "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}")
 DUAL_CLIP = Knob(
-    "dual_clip", "Dual clip c", 3.0, "What bounded_clip bounds the ratio of tokens with negative advantage with, "
-    "where clip does not. Lower: one such token cannot dominate an update. Higher: only extreme ratios are bounded. "
+    "dual_clip", "Dual clip c", 3.0, "Upper bound of the ratio in bounded_clip for tokens with negative advantage, "
+    "where clip has none. Lower: one such token cannot dominate an update. Higher: "
+    "only extreme ratios are bounded. "
     "0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True)
 CLIP_DELTA = Knob(
-    "clip_delta", "Two-sided clip δ", 0.0, "The same bound as TRL has it: on the unclipped ratio. Use more than "
+    "clip_delta", "Two-sided clip δ", 0.0, "The same bound in TRL's form: on the unclipped ratio. Use more than "
     "1 + ε_high. Lower: one token with negative advantage cannot dominate an update. Higher: only extreme ratios are "
     "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True)
 RATIO_CAP = Knob(
@@ -71,7 +72,8 @@ GATES = (
          "advantage as their ratio leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0,
          (0.5, 2.0), r"\tau_{+}"),
     Knob("gate_negative", "Gate, negative advantages", 1.05, "The same for tokens with negative advantage. Higher: "
-         "steadier, they fall more slowly; a little above the other is usual. Lower: they may fall further per batch.",
+         "steadier, they fall more slowly; usually a little above the gate for positive advantages. Lower: they may "
+         "fall further per batch.",
          "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}"),
 )
 GAMMA_WEIGHT = (

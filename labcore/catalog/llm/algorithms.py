@@ -24,7 +24,7 @@ SFT = (
         summary="SFT with each token's loss weighted by its own probability: unlikely tokens pull less.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\operatorname{sg}\big(\pi_\theta(y_{i,t})\big)"
               r"\log\pi_\theta(y_{i,t})",
-        watch="It begins slowly where the answers are unlikely at first: meant for a model that can nearly do it.",
+        watch="It learns slowly while the answers are unlikely: use it for a model that can nearly solve the task.",
         paper="Wu et al. 2025, arXiv:2508.05629", extra_knobs=(SFT_LOSS,), defaults={"sft_loss": "dft"},
         models=("policy",), steps=400, panels=_PANELS),
 )
@@ -37,8 +37,8 @@ REWARD_MODEL = (
     row("reward_model", "Reward model", "reward_model",
         summary="Learns a score of completions from pairs: the chosen one is to score higher than the rejected one.",
         latex=r"L = -\log\sigma(r_w-r_l-m) + c\,(r_w+r_l)^2",
-        watch="Held-out accuracy: with noisy labels even the true score is below 1. A policy that is trained on the "
-              "score leaves the text it was learnt from: watch the gold score then.",
+        watch="Held-out accuracy: with noisy labels even the true score is below 1. A policy trained on the score "
+              "moves away from the text that the reward model was trained on: watch the gold score.",
         paper="Bradley and Terry 1952, Biometrika 39:324; Ouyang et al. 2022, arXiv:2203.02155",
         models=("policy", "reward_model"), steps=150,
         source=("labcore.maths.reward_model:bradley_terry", "labcore.maths.reward_model:calibration"),

@@ -19,7 +19,7 @@ class HubModel:
 
     @property
     def size(self) -> str:
-        """What is downloaded, with its unit."""
+        """The size of the download, with its unit."""
         return f"{self.megabytes:,} MB" if self.megabytes < 1000 else f"{self.megabytes / 1000:.1f} GB"
 
 

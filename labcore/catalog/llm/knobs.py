@@ -48,15 +48,16 @@ LORA = (
     Knob("lora_rank", "LoRA rank", 0, "Rank of the adapters that are learnt in place of all weights, on the attention "
          "layers that are usual for the architecture. Higher: learns more, with more memory. Lower: less of both. 0: "
          "off, all weights are learnt.", low=0, high=1024, safe=(0, 64), advanced=True),
-    Knob("lora_alpha", "LoRA alpha", 16, "What the adapters count is alpha / rank. Higher: moves faster. Lower: "
-         "slower; twice the rank is usual.", low=1, high=65_536, safe=(1, 128), advanced=True),
+    Knob("lora_alpha", "LoRA alpha", 16, "The adapters are scaled by alpha / rank. Higher: learns faster. Lower: "
+         "slower. Twice the rank is usual.", low=1, high=65_536, safe=(1, 128), advanced=True),
 )
 ENGINE = (
     Knob("gradient_checkpointing", "Gradient checkpointing", False, "On: an update keeps only each layer's input and "
          "recomputes the rest in the backward pass: much less memory, about a third more time. Off: it keeps all.",
          advanced=True, forkable=True),
     Knob("optimizer", "Optimizer", "adamw", "adamw_8bit keeps AdamW's two moments in 8 bits each, by bitsandbytes: 2 "
-         "bytes for each number that learns, not 8. Updates differ a little from those of adamw.",
+         "bytes per trained parameter instead of 8. Updates differ a little from "
+         "those of adamw.",
          choices=("adamw", "adamw_8bit"), advanced=True),
     Knob("compile", "Compile", False, "On: torch.compile for the passes of an update. The first steps take tens of "
          "seconds more, later ones less: worth it in long runs of larger models on a GPU. On a processor it needs "
@@ -66,9 +67,10 @@ PROMPT = (
     Knob("template", "Chat template", "auto", "How prompts are written for the model. auto: by the model's own chat "
          "template, where it has one. chatml: by ChatML. off: as plain text, unlike an instruct model's training.",
          choices=("auto", "chatml", "off"), advanced=True, before="off"),
-    Knob("system_prompt", "System prompt", "", "The system turn in front of conversations that have none. Empty: the "
-         "template's own.", advanced=True),
-    Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, where a template can switch it. "
+    Knob("system_prompt", "System prompt", "", "System turn for conversations that have none. Empty: the template's "
+         "own.", advanced=True),
+    Knob("thinking", "Thinking", "auto", "Whether the model thinks before it answers, if its template has such a "
+         "switch. "
          "on and off: enable_thinking is true or false. auto: the template's default.",
          choices=("auto", "on", "off"), advanced=True),
     Knob("begins_with", "Answers begin with", "", "Text that every answer begins with; the model continues it, and it "
@@ -86,7 +88,7 @@ ONLINE = (
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
          "more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P"),
     Knob("updates_per_batch", "Updates per batch", 2, "Passes over each batch. Higher: more learning per sample, but "
-         "off-policy: ratios leave 1 and the clip starts to work. 1: always on policy.", "next batch", 1, 64,
+         "off-policy: ratios leave 1 and the clip takes effect. 1: always on policy.", "next batch", 1, 64,
          (1, 4), r"\mu"),
     Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
          "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
@@ -95,44 +97,46 @@ ONLINE = (
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True),
     MAX_GRAD_NORM,
-    Knob("reward_source", "Reward source", "verifier", "Where rewards come from. noisy_verifier: the verifier with a "
+    Knob("reward_source", "Reward source", "verifier", "Source of the rewards. noisy_verifier: the verifier with a "
          "share of its rewards flipped, as from an unreliable grader; correct_and_format: two named rewards, the "
-         "verifier's and one for the form of the answer; order_only: a verifier of sort with a hole to exploit; "
-         "steps_and_outcome: the verifier, and a reward for each right character; reward_model: the score of a "
-         "trained reward model, of several the mean; worst_case_ensemble and uncertainty_weighted_ensemble: of several "
-         "the lowest, or the mean less their variance; own_function: a weighted sum of Python functions of your own "
+         "verifier's and one for the form of the answer; order_only: a flawed verifier of sort that a policy can "
+         "exploit; steps_and_outcome: the verifier, and a reward for each right character; reward_model: the score of "
+         "a trained reward model, or the mean of several; worst_case_ensemble and uncertainty_weighted_ensemble: the "
+         "lowest of several scores, or their mean minus their variance; own_function: a weighted sum of Python "
+         "functions of your own "
          "and other rewards; judge: the grade that a language model behind a URL gives.",
          choices=choices.REWARD.names, advanced=True),
     rewards.SCORER, rewards.UNCERTAINTY_WEIGHT, *rewards.OWN_FUNCTION, *rewards.JUDGE, *rewards.NAMED_WEIGHTS,
     rewards.REWARD_NOISE,
-    Knob("shaping", "Reward shaping", "none", "What is added to the reward before completions are compared. overlong: "
+    Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared. overlong: "
          "a penalty for the last tokens before the length limit; length_cost: every token costs; clipped: neither very "
          "high nor very low rewards.",
          choices=choices.SHAPING.names, advanced=True),
     *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP,
-    Knob("selection", "Selection", "everything", "Which completions are learnt from. informative: only groups whose "
+    Knob("selection", "Selection", "everything", "Completions that the updates learn from. informative: only groups "
+         "whose "
          "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
          "that ended by themselves.",
          choices=choices.SELECTION.names, advanced=True),
     Knob("overlong_filter", "Overlong filtering", False, "On: completions cut at the length limit are left out of the "
          "loss, but stay in their group's baseline. Off: they count.", "next batch", advanced=True),
     rewards.RESAMPLE_ROUNDS,
-    Knob("advantage", "Advantage", "group_standardised", "What a completion's reward is compared with: the better "
-         "the baseline, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True),
-    Knob("normalisation", "Normalisation of advantages", "none", "How advantages are brought to one scale once "
-         "completions have been compared: over the batch's completions (sequences), or over its tokens, where long "
-         "completions weigh more.", choices=choices.NORMALISATION.names, advanced=True),
-    Knob("ratio", "Ratio", "token", "At which level new and old policy are compared: tokens, or the whole sequence.",
+    Knob("advantage", "Advantage", "group_standardised", "Baseline that is subtracted from a completion's reward: the "
+         "better it is, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True),
+    Knob("normalisation", "Normalisation of advantages", "none", "Normalisation of the batch's advantages: over its "
+         "completions (sequences), or over its tokens, where "
+         "long completions weigh more.", choices=choices.NORMALISATION.names, advanced=True),
+    Knob("ratio", "Ratio", "token", "Level of the ratio of new to old policy: tokens, or the whole sequence.",
          choices=choices.RATIO.names, advanced=True),
-    Knob("surrogate", "Surrogate", "clip", "What is maximised: the plain score function, or the clipped ratio that "
+    Knob("surrogate", "Surrogate", "clip", "Objective: the plain score function, or the clipped ratio that "
          "allows several updates per batch; bounded_clip adds the dual and the two-sided clip.",
          choices=choices.SURROGATE.names, advanced=True),
-    Knob("kl_estimator", "KL estimator", "k3", "Which estimate of the KL is penalised; they differ in noise and in "
-         "the gradient they give.", choices=choices.KL_ESTIMATOR.names, advanced=True),
+    Knob("kl_estimator", "KL estimator", "k3", "Estimator of the KL that is penalised; estimators differ in their "
+         "noise and their gradient.", choices=choices.KL_ESTIMATOR.names, advanced=True),
     Knob("kl_placement", "KL placement", "loss", "Where β × KL enters. reward: subtracted from the reward; loss: added "
          "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True),
-    Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How token terms become one number: whether long "
-         "completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
+    Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How the terms of tokens are averaged: decides "
+         "whether long completions weigh more.", choices=choices.AGGREGATION.names, advanced=True),
     surrogates.DUAL_CLIP, surrogates.CLIP_DELTA,
     Knob("top_entropy_share", "Share of high-entropy tokens", 1.0, "Only this share of an update's tokens, those "
          "where the policy is least sure, has a policy gradient. Lower: only the forking tokens (highest entropy) "
@@ -143,17 +147,18 @@ ONLINE = (
          "the most off-policy. 0: off.",
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True),
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
-         "probability, at most this; the trainer's is computed anew. It counts where the two round differently, as in "
+         "probability, at most this; the trainer's is computed anew. It matters where the two round differently, as in "
          "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
          100.0, (0.0, 5.0), advanced=True),
     Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
-         "0.3 of the GPU's memory and rounds otherwise than the trainer.", choices=ROLLOUTS, advanced=True),
-    Knob("adaptive_kl_target", "KL target", 0.0, "β moves by itself until the KL to the reference is this. Higher: "
+         "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True),
+    Knob("adaptive_kl_target", "KL target", 0.0, "β is adapted until the KL to the reference has this value. Higher: "
          "may drift further. Lower: stays closer. 0: off, β is the KL coefficient above.", "next batch", 0.0, 100.0,
          (0.0, 0.5), unit="nats/token", advanced=True),
-    Knob("adaptive_kl_horizon", "KL horizon", 10_000.0, "How many completions it takes β to follow its target. Higher: "
-         "more slowly. Lower: faster, and it may swing.", "next batch", 1.0, 1e9, (1000, 20_000),
+    Knob("adaptive_kl_horizon", "KL horizon", 10_000.0, "Number of completions over which β follows its target. "
+         "Higher: slower. Lower: faster, but it may oscillate.",
+         "next batch", 1.0, 1e9, (1000, 20_000),
          unit="completions", advanced=True),
     Knob("stop_kl", "Stop at this KL", 0.0, "The run ends after the step whose KL to the reference exceeds this. "
          "Higher: may drift further. Lower: ends sooner, nearer to the reference. 0: off.", "next batch", 0.0, 1e6,
@@ -180,7 +185,7 @@ PREFERENCE = (
          "slower steps.", "next batch", 1, 1_000_000, unit="steps", advanced=True),
     EVAL_PROMPTS,
     *SAMPLING, MAX_GRAD_NORM,
-    Knob("pairs", "Source of pairs", "reference_once", "Where the pairs come from: the task's own file, completions "
+    Knob("pairs", "Source of pairs", "reference_once", "Source of the pairs: the task's own file, completions "
          "of the reference made once before training, or the policy's own completions at every step.",
          choices=choices.PAIRS.names, advanced=True),
     Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
@@ -192,15 +197,18 @@ PREFERENCE = (
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True),
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
     *preferences.SIDE_WEIGHTS,
-    Knob("divergence", "Divergence", "reverse_kl", "By which divergence the policy is held to the reference: it "
-         "decides how the two sides' log-ratios are compared.", choices=choices.DIVERGENCE.names, advanced=True),
+    Knob("divergence", "Divergence", "reverse_kl", "Divergence between the policy and the reference: it decides how "
+         "the two sides' log-ratios are compared.", choices=choices.DIVERGENCE.names, advanced=True),
     preferences.DIVERGENCE_ALPHA,
-    Knob("ld_alpha", "Weight of the longer side's tail", 1.0, "What the tokens count by which one side of a pair is "
-         "longer (LD-DPO), where a loss compares both sides: the losses sft and kto and ORPO's SFT term count every "
-         "token. Lower: length alone earns less. Higher: up to 1, where all tokens count the same.",
+    Knob("ld_alpha", "Weight of the longer side's tail", 1.0, "Weight of the tokens by which one side of a pair is "
+         "longer (LD-DPO), in losses that compare both sides; the "
+         "losses sft and kto and ORPO's SFT term count every "
+         "token. Lower: length alone counts less. 1: all tokens "
+         "count the same.",
          "next batch", 0.0, 1.0, (0.3, 1.0), advanced=True),
-    Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that the policy would not write itself "
-         "count for less (WPO). Off: all pairs count the same.", "next batch", advanced=True),
+    Knob("pair_weighting", "Weight pairs by likelihood", False, "On: pairs that are unlikely under the policy count "
+         "for less (WPO). Off: all pairs count the same.",
+         "next batch", advanced=True),
     DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 
@@ -208,7 +216,7 @@ REWARD_MODEL = (
     Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score. Higher: spreads the scores "
          "further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward"),
     Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
-         "at 0. Lower: lets it drift, which preferences alone do not see.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
+         "at 0. Lower: lets it drift, which preferences alone do not prevent.", "live", 0.0, 10.0, (0.0, 0.1), "c"),
     LEARNING_RATE,
     *(knob for knob in PREFERENCE if knob.key in ("pairs_per_step", "pair_prompts", "group_size", "eval_every")),
     Knob("eval_pairs", "Held-out pairs", 512, "Maximum pairs per evaluation: pairs held out of your file, else at most "

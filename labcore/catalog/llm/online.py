@@ -15,8 +15,8 @@ ROWS = (
         latex=r"L = \frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3 - c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
-        watch="Zero-variance groups: when most groups are all right or all wrong, the gradient dies. "
-              "The clip acts from the second update of a batch on: with μ = 1 and one mini-batch it does nothing.",
+        watch="Zero-variance groups: when most groups are all right or all wrong, the gradient vanishes. The clip "
+              "takes effect from the second update of a batch on: with μ = 1 and one mini-batch it has no effect.",
         paper="Shao et al. 2024, arXiv:2402.03300", defaults={"beta": 0.04},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "zero_variance")),
     row("reinforce", "REINFORCE", "online",
@@ -37,7 +37,7 @@ ROWS = (
               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad "
               r"\hat A_i = R'_i-\frac1{G-1}\sum_{j\ne i}R'_j,\quad R' = R-\beta\sum_t k_1",
         watch="The ratio is that of the whole sequence: with long completions it leaves the clip range after "
-              "one update. The clip is TRL's. β is 0.02; the paper takes 0.03, TRL 0.05.",
+              "one update. Clipping follows TRL. β is 0.02; the paper uses 0.03, TRL 0.05.",
         paper="Ahmadian et al. 2024, arXiv:2402.14740",
         defaults={"beta": 0.02, "advantage": "leave_one_out", "ratio": "sequence_sum", "kl_estimator": "k1",
                   "kl_placement": "reward", "aggregation": "sequence_mean_token_mean"},
@@ -50,7 +50,7 @@ ROWS = (
               r"\delta_t = r_t+\gamma V_{t+1}-V_t,\quad r_t = -\beta\,k_1+R\,1_{last}\\ "
               r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
               r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)\end{gathered}",
-        watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the passes go too far. "
+        watch="Explained variance: below 0 the critic misleads. Clipped tokens: above 0.3 the updates are too large. "
               "The number of tokens is random and correlated with the terms, so the token mean is a biased estimate.",
         paper="Schulman et al. 2017, arXiv:1707.06347; Ouyang et al. 2022, arXiv:2203.02155",
         without=("normalisation",),
@@ -76,8 +76,8 @@ ROWS = (
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R'_i-\bar R'_g}{s_g+\epsilon},\quad 0 < \#\{\text{right}\} < G",
-        watch="Resampling rounds: as prompts become easy more must be sampled for a full batch of signal. Its reward "
-              "curve counts all that was sampled, not only what is learnt from.",
+        watch="Resampling rounds: as prompts become easy, more completions must be sampled for a full batch with "
+              "signal. The reward curve counts all sampled completions, not only those that the updates learn from.",
         paper="Yu et al. 2025, arXiv:2503.14476",
         defaults={"clip_high": 0.28, "aggregation": "token_mean", "kl_placement": "off", "selection": "informative",
                   "resample_rounds": 3, "shaping": "overlong"},
@@ -88,8 +88,8 @@ ROWS = (
         latex=r"L = -\frac1B\sum_i\Big[\min\big(s_i\hat A_i,\ \operatorname{clip}(s_i, 1-\varepsilon_{low}, "
               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad s_i = \Big(\frac{\pi_\theta(y_i)}"
               r"{\pi_{old}(y_i)}\Big)^{1/T_i},\quad g = 1\ldots G",
-        watch="Its ratios stay nearer to 1 than those of tokens, so its ε is far smaller: the paper takes 3e-4 and "
-              "4e-4 for large models; small models make larger steps and want more.",
+        watch="Its ratios stay nearer to 1 than those of tokens, so its ε is far smaller: the paper uses 3e-4 and 4e-4 "
+              "for large models; small models make larger steps and need more.",
         paper="Zheng et al. 2025, arXiv:2507.18071",
         defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
         models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
@@ -110,7 +110,8 @@ ROWS = (
         latex=r"L = -\frac1B\sum_i\frac1{T_i}\sum_t\Big[\frac4{\tau}\,\sigma\big(\tau(\rho_t-1)\big)\hat A_i + c_H "
               r"H_t\Big]"
               r",\quad \tau = \tau_{+}\ \text{if}\ \hat A_i > 0\ \text{else}\ \tau_{-},\quad g = 1\ldots G",
-        watch="The largest ratio: nothing cuts it off, the gate only weakens its pull. The loss is not near 0 on "
+        watch="The largest ratio: it is never cut off, because the gate only weakens its gradient. The loss is not "
+              "near 0 on "
               "policy.",
         paper="Gao et al. 2025, arXiv:2511.20347", without=CLIP,
         defaults={"surrogate": "soft_gate", "kl_placement": "off"},
@@ -122,14 +123,14 @@ ROWS = (
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
               r"\hat A_i = R_i-\beta\textstyle\sum_t k_1-R(y_{greedy}),\quad i = 1\ldots P\,G",
-        watch="One greedy completion per prompt comes on top of each batch. Where greedy is right, only mistakes have "
-              "signal. The clip is verl's; the paper has none.",
+        watch="Each batch needs one more, greedy completion per prompt. Where it is right, only mistakes have signal. "
+              "Clipping follows verl; the paper does not clip.",
         paper="Li et al. 2023, arXiv:2310.10505",
         defaults={"beta": 0.02, "advantage": "greedy_baseline", "kl_estimator": "k1", "kl_placement": "reward",
                   "aggregation": "token_mean", "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
     row("reinforce_pp", "REINFORCE++", "online",
-        summary="PPO's clip without a critic: every token's rewards from there on, whitened over the whole batch.",
+        summary="PPO's clip without a critic: the advantage of a token is its return, whitened over the whole batch.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ \operatorname{clip}"
               r"(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ "
               r"\hat A_t = \operatorname{whiten}\Big(\sum_{s\ge t}\gamma^{s-t}r_s\Big),\quad r_t = "
@@ -145,8 +146,9 @@ ROWS = (
         summary="Samples several completions, keeps the best of each prompt, and imitates it.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
               r"y_i = \arg\max_{g = 1\ldots G}R(y_g)",
-        watch="Entropy falls fast: it only ever imitates. Where the best of a prompt is still wrong, it imitates that "
-              "too. With the KL in the reward, β times the KL is subtracted before completions are ranked.",
+        watch="Entropy falls fast, because the policy only imitates. Where the best completion of a prompt is wrong, "
+              "it imitates that too. With the KL in the reward, β times the KL is subtracted before completions are "
+              "ranked.",
         paper="Dong et al. 2023, arXiv:2304.06767", without=(*CLIP, "updates_per_batch", "normalisation"),
         defaults={"advantage": "one", "ratio": "none", "surrogate": "score_function", "kl_placement": "off",
                   "aggregation": "token_mean", "selection": "best_of_group"},
@@ -172,8 +174,8 @@ ROWS = (
         latex=r"\begin{gathered}L = \frac1{\sum_i T_i}\sum_{i,t}\Big[-\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_2 - c_H "
               r"H_t\Big]\\ \hat A_i = \operatorname{whiten}(R_i-\bar R_g),\quad g = 1\ldots G\end{gathered}",
-        watch="One spread for the whole batch: groups with little signal stay small, where GRPO blows them up. "
-              "normalisation sequences gives each completion the same weight in it. β is 0.01; OpenRLHF takes 1e-5.",
+        watch="One spread for the whole batch: groups with little signal keep a small weight, which GRPO amplifies. "
+              "normalisation sequences gives each completion the same weight in it. β is 0.01; OpenRLHF uses 1e-5.",
         paper="Hu et al. 2025, arXiv:2501.03262",
         defaults={"beta": 0.01, "advantage": "group_mean", "normalisation": "tokens", "kl_estimator": "k2",
                   "aggregation": "token_mean"},
@@ -185,8 +187,8 @@ ROWS = (
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad s_{i,t} = "
               r"\operatorname{sg}(s_i)\frac{\pi_\theta(y_{i,t})}{\operatorname{sg}(\pi_\theta(y_{i,t}))},\quad "
               r"g = 1\ldots G",
-        watch="The same curve as GSPO's to the last digits but rounding: as soon as advantages differ within a "
-              "completion it no longer is. ε is 0.03 and 0.04; the paper takes 3e-4 and 4e-4 for large models.",
+        watch="Equal to GSPO up to rounding while all tokens of a completion have one advantage. ε is 0.03 and 0.04; "
+              "the paper uses 3e-4 and 4e-4 for large models.",
         paper="Zheng et al. 2025, arXiv:2507.18071, section 4.3",
         defaults={"ratio": "sequence_mean_token", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04},
         models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
@@ -197,7 +199,7 @@ ROWS = (
               r"1+\varepsilon_{high})\hat A_i\big) + c_H\bar H_i\Big],\quad s_i = \Big(\frac{\pi_\theta(y_i)}"
               r"{\pi_{old}(y_i)}\Big)^{1/T_i},\quad g = 1\ldots G",
         watch="Completion length: under GSPO it may shrink, since short completions get the longer gradient for each "
-              "token. ε is 0.03 and 0.04; the paper takes 3e-4 and 4e-4 for large models.",
+              "token. ε is 0.03 and 0.04; the paper uses 3e-4 and 4e-4 for large models.",
         paper="Liu et al. 2026, arXiv:2602.05261",
         defaults={"ratio": "sequence_mean", "kl_placement": "off", "clip_low": 0.03, "clip_high": 0.04,
                   "aggregation": "sequence_mean_token_sum"},
@@ -208,8 +210,7 @@ ROWS = (
         latex=r"\begin{gathered}L = -\frac1B\sum_i\Big[\Big(\prod_t\rho'_t\Big)^{1/T_i}\hat A_i + c_H\bar H_i\Big]\\ "
               r"\rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ \text{if}\ \hat A_i > 0\ \text{else}\ "
               r"\max(\rho_t, e^{-\varepsilon_{low}}),\quad g = 1\ldots G\end{gathered}",
-        watch="Its ε bound the logarithm of the ratio, and are wider than GRPO's: 0.4 lets ratios from 0.67 to 1.49 "
-              "through.",
+        watch="Clip bounds ε are those of the log-ratio, and larger than GRPO's: 0.4 allows ratios from 0.67 to 1.49.",
         paper="Zhao et al. 2025, arXiv:2507.20673", without=BOUNDS,
         defaults={"surrogate": "geometric_clip", "kl_placement": "off", "clip_low": 0.4, "clip_high": 0.4},
         models=("policy", "reference"),
@@ -221,8 +222,8 @@ ROWS = (
               r"\log\pi_\theta(y_{i,t}) + c_H H_t\Big],\quad w_i = \frac{\pi_\theta(y_i)}{\pi_{old}(y_i)},\quad "
               r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A_i \ge 0\ \text{else}\ (k_{-},\lambda_{-}),"
               r"\quad g = 1\ldots G",
-        watch="The largest ratio: a completion far from the policy that sampled it has next to no weight. The loss is "
-              "not near 0 on policy. The ratio to choose is that of the KL ratio_k3 alone, of tokens as in TRL.",
+        watch="The largest ratio: a completion far from the policy that sampled it has almost no weight. The loss is "
+              "not near 0 on policy. The knob ratio is that of the KL ratio_k3 alone, of tokens as in TRL.",
         paper="Shen et al. 2026, arXiv:2602.10693", without=CLIP,
         defaults={"surrogate": "gamma_weight", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"),
@@ -234,13 +235,13 @@ ROWS = (
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
               r"\hat A_i = \frac{R_i-\bar R_g}{f_{Beta}(\bar R_g;\ 1+\tfrac a3,\ 1+\tfrac b3)},\quad "
               r"\bar R_g\sim\operatorname{Beta}(a, b),\quad g = 1\ldots G\end{gathered}",
-        watch="It is made for rewards of 0 and 1. This is the paper's BNPO; what TRL calls bnpo is only GRPO's token "
-              "mean (here: BNPO, token mean).",
+        watch="It is made for rewards of 0 and 1. This is the paper's BNPO; TRL's bnpo is only GRPO's token mean "
+              "(here: BNPO, token mean).",
         paper="Xiao et al. 2025, arXiv:2506.02864",
         defaults={"advantage": "beta_normalised", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "zero_variance", "grad_norm")),
     row("bnpo_token_mean", "BNPO, token mean", "online",
-        summary="What TRL and ms-swift call bnpo: GRPO, aggregated by the mean over the tokens of an update. "
+        summary="The bnpo of TRL and ms-swift: GRPO, aggregated by the mean over the tokens of an update. "
                 "The advantages are GRPO's.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big],\quad "
@@ -251,8 +252,8 @@ ROWS = (
         defaults={"aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "length", "zero_variance")),
     row("gdpo", "GDPO", "online",
-        summary="For several named rewards: each is compared within its group by itself, so that none drowns in the "
-                "spread of another; then they are summed by weight.",
+        summary="For several named rewards: each is normalised within its group separately, so that a large spread of "
+                "one hides no other; then they are summed by weight.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
               r"\hat A_i = \operatorname{norm}_B\Big(\sum_k w_k\frac{R_{k,i}-\bar R_{k,g}}{s_{k,g}+\epsilon}\Big),"

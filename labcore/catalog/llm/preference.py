@@ -27,8 +27,8 @@ ROWS = (
         summary="Learns from pairs without sampling: raises the chosen over the rejected, relative to the reference.",
         latex=r"L = -\log\sigma\Big(\beta\big[\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}-"
               r"\log\tfrac{\pi_\theta(y_l)}{\pi_{ref}(y_l)}\big]\Big)",
-        watch="Chosen and rejected log-probs often fall together; the margin is what is trained. Offline pairs take "
-              "it less far than the online algorithms on verifiable tasks.",
+        watch="Chosen and rejected log-probs often fall together; the margin is what is trained. On verifiable tasks, "
+              "offline pairs improve the policy less than the online algorithms.",
         paper="Rafailov et al. 2023, arXiv:2305.18290",
         models=("policy", "reference"), panels=_PANELS),
     row("online_dpo", "Online DPO", "preference",
@@ -46,13 +46,13 @@ ROWS = (
         panels=("reward", "margin", "logps", "exact_match", "zero_variance", "accuracy", "kl", "entropy", "length",
                 "truncated", *LAST_PANELS)),
     _offline("ipo", "IPO", "ipo_mean",
-             summary="DPO with a target for the margin: it stops at 1/(2β) where DPO would push on for ever.",
+             summary="DPO with a target for the margin: it stops at 1/(2β), where DPO would never stop.",
              latex=r"L = \Big(\tfrac1{T_w}" + _CHOSEN + r"-\tfrac1{T_l}" + _REJECTED + r"-\tfrac1{2\beta}\Big)^2",
              watch="The margin settles at its target. Log-ratios are means per token, as in TRL; the loss ipo sums "
                    "them, as eq. 17 and OpenRLHF do, and its target is then nats per completion.",
              paper="Azar et al. 2023, arXiv:2310.12036"),
     _offline("cdpo", "cDPO", "cdpo",
-             summary="DPO that expects a share of the labels to be flipped: margins stay finite.",
+             summary="DPO that assumes a share of flipped labels: margins stay finite.",
              latex=r"L = -(1-\varepsilon)\log\sigma(\beta\Delta)-\varepsilon\log\sigma(-\beta\Delta),\quad " + _MARGIN,
              watch="The margin stops near log((1−ε)/ε). TRL has no label smoothing for the sigmoid loss; OpenRLHF has.",
              paper="Mitchell 2023, A note on DPO with noisy preferences and IPO"),
@@ -69,7 +69,7 @@ ROWS = (
                    "the second loss sft for the paper's regulariser.",
              paper="Zhao et al. 2023, arXiv:2305.10425"),
     _offline("exo", "EXO", "exo_pair",
-             summary="Fits the policy's preference to the labels by the reverse KL, where DPO takes the forward one.",
+             summary="Fits the policy's preference to the labels by the reverse KL, where DPO uses the forward one.",
              latex=r"L = q_w\log\tfrac{q_w}{1-\varepsilon_l}+q_l\log\tfrac{q_l}{\varepsilon_l},\quad "
                    r"q_w = \sigma(\beta\Delta) = 1-q_l,\quad " + _MARGIN,
              watch="The margin stops near log((1−ε)/ε). Pairs that the policy ranks wrongly by far have little "
@@ -88,7 +88,7 @@ ROWS = (
                    "this is the form of TRL's pairs, without.",
              paper="Jung et al. 2024, arXiv:2404.04656"),
     _offline("sppo", "SPPO", "sppo_hard",
-             summary="Self-play: the chosen log-ratio goes to +1/(2β), the rejected one to −1/(2β).",
+             summary="Self-play: the chosen log-ratio moves to +1/(2β), the rejected one to −1/(2β).",
              latex=r"L = \big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2,\quad " + _SIDES,
              watch="Implicit rewards settle at +½ and −½. The winning probability is taken as 1; with pairs of the "
                    "policy at every step it is self-play. β is 1 for short answers; the paper's η = 1/β is 1e3.",
@@ -127,12 +127,12 @@ ROWS = (
              paper="Ethayarajh et al. 2024, arXiv:2402.01306",
              panels=("exact_match", "margin", "logps", "mismatched_kl", *(panel for panel in _PANELS[4:]))),
     _offline("simpo", "SimPO", "simpo", models=("policy",),
-             summary="Mean log-probs with a target margin in place of a reference: only the policy is held.",
+             summary="Mean log-probs with a target margin in place of a reference: only the policy is in memory.",
              latex=r"L = -\log\sigma\Big(\tfrac{\beta}{T_w}\log\pi_\theta(y_w)-\tfrac{\beta}{T_l}\log\pi_\theta(y_l)-"
                    r"\gamma\Big)",
              watch="Nothing holds the policy near its base: with its loss alone both log-probs fall, and exact match "
-                   "with them. So the second loss sft is on here, which holds the chosen side; the paper has none, and "
-                   "a far smaller learning rate.",
+                   "with them. So the second loss sft is on here, which keeps the chosen side likely; the paper has no "
+                   "second loss and a far smaller learning rate.",
              paper="Meng et al. 2024, arXiv:2405.14734",
              defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
     _offline("orpo", "ORPO", "orpo", models=("policy",),
@@ -140,6 +140,6 @@ ROWS = (
              latex=r"L = -\tfrac1{\bar T_w}\log\pi_\theta(y_w)-\beta\log\sigma\Big(\log\tfrac{p_w}{1-p_w}-"
                    r"\log\tfrac{p_l}{1-p_l}\Big),\quad p = \pi_\theta(y)^{1/T},\quad \bar T_w = \tfrac1B\textstyle\sum "
                    r"T_w",
-             watch="Mostly SFT: the odds ratio only keeps the rejected side from rising along. β is the paper's λ.",
+             watch="Mostly SFT: the odds ratio only keeps the rejected side from rising as well. β is the paper's λ.",
              paper="Hong et al. 2024, arXiv:2403.07691", defaults={"beta": 0.1}),
 )

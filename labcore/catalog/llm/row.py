@@ -1,4 +1,4 @@
-"""How a row of the table of language-model algorithms is made: the knobs of its loop with its own defaults."""
+"""Make a row of the table of language-model algorithms: the knobs of its loop with its own defaults."""
 
 from __future__ import annotations
 

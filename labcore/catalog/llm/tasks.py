@@ -1,4 +1,4 @@
-"""The text tasks: what the model is asked, and who says whether the answer is right."""
+"""The text tasks and their knobs: prompts, verifiers and the user's own files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _VERIFIER = (
          "almost anything; lower: asks to be brief.", low=1, high=100_000, unit="characters", advanced=True),
 )
 
-FIELDS = Knob("fields", "Field names", "", "Which fields of your file stand for prompt, answer, chosen, rejected, "
-              "completion, label and system, such as prompt=question,answer=solution. Empty: the usual names.",
+FIELDS = Knob("fields", "Field names", "", "Your file's names of the fields prompt, answer, chosen, rejected, "
+              "completion, label and system, such as prompt=question,answer=solution. "
+              "Empty: the usual names.",
               advanced=True)
 ROWS = (
     FIELDS,

@@ -1,1 +1,1 @@
-"""Mixes: choices of the user's own. What row they make, which named row is nearest, and what to beware of."""
+"""Mixes: combinations of choices by the user: their row, the nearest named row, and cautions."""

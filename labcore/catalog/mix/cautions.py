@@ -1,5 +1,5 @@
-"""What to beware of in a combination of choices that runs, as data: what cannot act, what is biased, what learns
-nothing. What cannot run is refused by the spec."""
+"""Cautions for valid combinations of choices, as data: knobs without effect, biased gradients, mixes that learn
+nothing. The spec refuses invalid combinations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _own_length(values: Values) -> bool:
 
 # What is said of several choices at once; what is said of one is declared with it.
 ONLINE = (
-    Caution("Every completion is imitated alike, and on average that gradient is zero: nothing is learnt. Select "
+    Caution("Every completion is imitated equally, and on average that gradient is zero: nothing is learnt. Select "
             "best_of_group, or choose another advantage.",
             lambda v: _advantage(v).constant and not choices.SELECTION[v["selection"]].ranks),
     Caution("Several updates per batch without a ratio: from the second on the gradient is off policy, and nothing "
@@ -60,8 +60,8 @@ ONLINE = (
     Caution("The KL in the reward is divided by the spread of the rewards as well, so its strength changes from batch "
             "to batch, whatever β is. Place it in the loss, or choose an advantage without a division.",
             lambda v: kl_in(v, "reward") and _scaled(v)),
-    Caution("Only the best completion of each prompt is learnt from, so the baseline no longer balances: biased "
-            "towards what it does already. RAFT uses the advantage one.",
+    Caution("Only the best completion of each prompt is learnt from, so the baseline no longer averages out: the "
+            "update is biased towards what the policy does already. RAFT uses the advantage one.",
             lambda v: choices.SELECTION[v["selection"]].ranks and not _advantage(v).constant),
     Caution("Groups without signal are left out and nothing takes their place: batches shrink. Use resampling rounds.",
             lambda v: choices.SELECTION[v["selection"]].refills and not v["resample_rounds"]),
@@ -84,11 +84,11 @@ ONLINE = (
             lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32" and v.get("rollouts", "engine") == "engine"),
 )
 PREFERENCE = (
-    Caution("Both losses are the same: that is one of them with another weight.",
+    Caution("Both losses are the same, which equals one of them with another weight.",
             lambda v: v["second_loss"] == v["preference_loss"]),
     Caution("The second loss has weight 0: it adds nothing.",
             lambda v: len(choices.losses_of(v)) > 1 and not v["second_weight"]),
-    Caution("The rejected sides are not looked at: this is SFT on the chosen ones.",
+    Caution("The rejected sides are not used: this is SFT on the chosen ones.",
             lambda v: all(each.trains == "chosen" for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
     Caution("Nothing holds the policy near its base: both log-probabilities may fall. The second loss sft holds the "
             "chosen side.", lambda v: not any(
@@ -113,8 +113,8 @@ def of_run(kind: str, algorithm: str, knobs: Values, defaults: Values | None = N
 
 
 def cautions(loop: str, values: Values) -> list[str]:
-    """What is to be said of a mix of `loop` with these knobs, all that its loop has: of its choices, then of several
-    at once."""
+    """The cautions for a mix of `loop` with these knobs, which are all that its loop has: of single choices, then of
+    several at once."""
     own = (caution for family in choices.FAMILIES for each in choices.chosen(family, values)
            for caution in each.cautions)
     return list(dict.fromkeys(caution.text for caution in (*own, *CAUTIONS[loop]) if caution.holds(values)))

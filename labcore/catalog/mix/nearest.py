@@ -1,4 +1,4 @@
-"""Which named algorithm a mix of choices is nearest to, and in what it differs from it."""
+"""Find the named algorithm nearest to a mix of choices, and the differences."""
 
 from __future__ import annotations
 

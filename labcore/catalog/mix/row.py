@@ -30,12 +30,13 @@ def check_name(name: str) -> str:
         LabError: it is too long, has other signs, or is the name of an algorithm.
     """
     if not NAME.fullmatch(name):
-        raise LabError(f"A mix cannot be called {quoted(name)}: use 1 to {LONGEST} letters, digits, spaces or . , + - "
+        raise LabError(f"{quoted(name)} cannot be the name of a mix: use 1 to {LONGEST} letters, digits, spaces or . , "
+                       "+ - "
                        "_ ( ) ' /, without a space at either end.")
     for kind in kinds.KINDS.values():
         for row in kind.algorithms.values():
             if name.casefold() in (row.key.casefold(), row.label.casefold()):
-                raise LabError(f"{name} is the name of an algorithm of the lab: give your mix another one.")
+                raise LabError(f"{name} is the name of an algorithm of the lab: choose another name for your mix.")
     return name
 
 
@@ -93,7 +94,7 @@ def _row(algorithm: str, name: str, items: tuple[tuple[str, Value], ...]) -> Alg
     return replace(base, label=name, latex=equation(base.loop, values), models=_models(base.loop, values),
                    panels=_panels(base, values), summary=f"A mix of your own, begun from {base.label}.",
                    paper=f"A mix of your own. {base.label}: {base.paper}",
-                   watch=f"Compare it with {base.label} over several seeds: one run is no evidence.")
+                   watch=f"Compare it with {base.label} over several seeds: one run is not enough.")
 
 
 def _models(loop: str, values: Mapping[str, Value]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""From experience to what policy gradients learn from: advantages, returns, the old policy; and the critic's fit.
+"""Turn experience into training data of policy gradients: advantages, returns, the old policy; and fit the critic.
 
 A time limit bootstraps, a termination does not: see `labcore.maths.returns.gae_envs`.
 """

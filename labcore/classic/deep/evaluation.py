@@ -1,4 +1,4 @@
-"""How good the greedy policy is: episodes in environments of their own, with seeds that training never sees.
+"""Evaluate the greedy policy in environments of its own, with seeds that training never uses.
 
 They are a function of the run's seed and the step, so nothing of an evaluation has to be saved.
 """
@@ -43,7 +43,7 @@ class Evaluation:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What a picture of it needs, JSON-clean."""
+        """The data of its picture, JSON-clean."""
         return {"returns": self.returns, "path": self.path, "rewards": self.rewards, "truncated": self.truncated}
 
     @property

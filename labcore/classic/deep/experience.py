@@ -1,4 +1,4 @@
-"""What acting leaves behind: the steps to learn from, and the returns of the episodes."""
+"""Collected experience: the steps to learn from, and the returns of the episodes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Replay:
         return drawn._replace(**{name: one_hot(getattr(drawn, name), self._places).float() for name in SEEN})
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is in it, in the order of its places."""
+        """The stored transitions, in the order of their places."""
         kept = {name: column[: len(self)] for name, column in self._columns._asdict().items()}
         return {**kept, "written": torch.tensor(self.written)}
 

@@ -1,4 +1,4 @@
-"""What is logged and drawn of an update: how far the policy moved, the surrogates, the critic's error."""
+"""The metrics and pictures of an update: the distance that the policy moved, the surrogates, the critic's error."""
 
 from __future__ import annotations
 

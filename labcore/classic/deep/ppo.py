@@ -107,7 +107,7 @@ def update(session: DeepSession, data: TrainingBatch) -> tuple[float, ...]:
 
 @torch.no_grad()
 def measures(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
-    """What the updates of a step did, measured after them on the whole batch."""
+    """The metrics of a step's updates, measured after them on the whole batch."""
     log_policy = session.policy(data.observations).log_softmax(-1)
     found = surrogates(log_policy, data, settings(session)) | {
         "entropy/action": float(-(log_policy.exp() * log_policy).sum(-1).mean())}

@@ -21,7 +21,7 @@ ACROBOT = "gymnasium.envs.classic_control.acrobot:AcrobotEnv"
 
 
 class Step(NamedTuple):
-    """What one action in each of E environments led to. `next_observations` are those before any reset."""
+    """The results of one action in each of E environments. `next_observations` are those before any reset."""
 
     next_observations: np.ndarray  # (E, D) float32
     rewards: np.ndarray  # (E,) float32

@@ -1,4 +1,4 @@
-"""What a Gymnasium environment offers: its sizes, or one sentence why it cannot be used here."""
+"""The sizes of a Gymnasium environment, or one sentence why it cannot be used here."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _world(env: gym.Env, env_id: str) -> World:
 
 
 def _no_few_actions(env_id: str, actions: str) -> LabError:
-    return LabError(f"{env_id} has {actions}, and the methods here choose one of a few: take CartPole-v1, Acrobot-v1 "
+    return LabError(f"{env_id} has {actions}, and the methods here need a discrete set: choose CartPole-v1, Acrobot-v1 "
                     "or another environment with a Discrete action space.")
 
 

@@ -1,4 +1,4 @@
-"""A finite world known exactly: what dynamic programming computes with, and what learning is measured against.
+"""A finite Markov decision process, known exactly: the input of dynamic programming, and the reference for learning.
 
 Left out: sparse tensors. The largest maze has 900 states, 26 MB.
 """

@@ -1,4 +1,4 @@
-"""What a method holds at present, whatever it is: V, Q where there is one, and the policy; and the files of them."""
+"""The present estimates of any method: V, Q where there is one, and the policy; and their files."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Update(NamedTuple):
 
 @dataclass(eq=False)
 class Tables:
-    """What a learner knows: Q (S, A), which it acts on, and what its method keeps beside it.
+    """The tables of a learner: Q (S, A), which it acts on, and what its method keeps beside it.
 
     `visits` counts the updates of each (s, a) and `steps` all steps, both for the schedules; `last` is the last update
     that began in each state, `made` those of the newest call of the method, in the order of the steps.

@@ -1,4 +1,4 @@
-"""What is drawn of a run in a maze: its tables as a picture, and the arithmetic of its updates."""
+"""Pictures of a run in a maze: its tables, and the arithmetic of its updates."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def maximises(session: TabularSession) -> bool:
 
 
 def truth(session: TabularSession) -> tuple[Array, Array] | None:
-    """What a method moves towards: V* and Q*, or where nothing is improved the values of the policy."""
+    """The values that a method approaches: V* and Q*, or where nothing is improved the values of the policy."""
     if not evaluates(session):
         return session.best()
     gamma = float(session.knobs["gamma"])

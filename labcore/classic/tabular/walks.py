@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Learner(Protocol):
-    """What acts and learns. `begin` is called at the start of an episode, `learn` after every step."""
+    """An agent that acts and learns. `begin` is called at the start of an episode, `learn` after every step."""
 
     def begin(self) -> None: ...
 

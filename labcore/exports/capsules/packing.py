@@ -109,7 +109,7 @@ def write_own(store: Store, run_id: str) -> Path:
 
 
 def name_of(run_id: str) -> str:
-    """What the capsule of a run is called."""
+    """The file name of a run's capsule."""
     return f"{run_id}.capsule.zip"
 
 

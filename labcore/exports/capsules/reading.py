@@ -1,4 +1,4 @@
-"""Read a run capsule that may come from anybody: nothing in it is believed before it is checked, nothing in it is run.
+"""Read a run capsule from an untrusted source: everything in it is checked before use, and nothing in it is run.
 
 `unzipping` has unpacked it into a folder that goes away again. Numbers, spec and events are read as data here, and
 validated as if they were typed in. Imports no torch.
@@ -95,7 +95,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
     read_json(name, SPEC, (folder / SPEC).read_bytes())  # before it is read as a spec: it has its bounds
     spec = RunSpec.from_json(_text(name, folder, SPEC))
     if not _sound_types(spec):
-        raise fault(name, f"its {SPEC} is no run's")
+        raise fault(name, f"its {SPEC} is not that of a run")
     if spec.data and (Path(spec.data).parts[0] != DATA or spec.data not in manifest["files"]):
         raise fault(name, f"its {SPEC} names a file outside of it")
     for file in manifest["files"]:

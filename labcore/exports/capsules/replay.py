@@ -1,8 +1,8 @@
 """Run a capsule again and compare every number of every step with what it holds, bit for bit.
 
 The run starts from the capsule's first checkpoint, in a lab of its own that goes away again, and its knobs change
-after exactly as many updates as they did. Left out of the comparison: what the machine did (seconds, speed, memory),
-and steps that were logged before a resume which changed a knob at or before them.
+after exactly as many updates as they did. Left out of the comparison: measurements of the machine (seconds, speed,
+memory), and steps that were logged before a resume which changed a knob at or before them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay found. `steps` were compared, each with up to `metrics` numbers; `overtaken` were not."""
+    """The result of a replay. `steps` were compared, each with up to `metrics` numbers; `overtaken` were not."""
 
     run: str
     steps: int

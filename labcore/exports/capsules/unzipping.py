@@ -1,4 +1,4 @@
-"""The zip of a run capsule, taken apart without believing it.
+"""Unpack the zip of a run capsule without trusting it.
 
 It is unpacked under names that cannot lead out of the folder, no more of it than there is room for, and each file is
 compared with its hash in the manifest. A small zip cannot make much work: its directory, how far it unpacks and each

@@ -1,1 +1,1 @@
-"""Take a run further: the same training as a ready script for TRL, verl or OpenRLHF, at a size that needs them."""
+"""Hand a run over: write a ready script for TRL, verl or OpenRLHF that trains the same at a larger size."""

@@ -131,7 +131,8 @@ def _simple(file: Path) -> bool:
 
 
 def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
-    """What reads the user's file. `every_answer`: rows of whole conversations stand for each of their answers."""
+    """The code that reads the user's file. `every_answer`: rows of whole conversations stand for each of their
+    answers."""
     verifiable = plan.spec.task_row.verifiable
     body = _AROUND + _named(task, "Turn", "Turns") + _named(layouts) + _ROWS.format(
         data=Path(str(plan.spec.data)).name, names=names_of(plan.spec.knobs), every=every_answer and verifiable,
@@ -142,7 +143,7 @@ def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
 
 
 def turns_code(plan: Plan, arguments: bool = False) -> str:
-    """What makes turns of rows; with `arguments`, those of the template go with every row."""
+    """The code that turns rows into conversations; with `arguments`, those of the template go with every row."""
     sides = () if plan.loop == "online" else ("chosen", "rejected", "completion")  # online they are columns
     return _TURNS.format(system=plan.get("system_prompt", ""), sides=sides,
                          arguments=thinking(plan) if arguments else {})

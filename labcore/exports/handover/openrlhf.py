@@ -160,7 +160,7 @@ _DPO: Rules = {
                           "no equivalent in OpenRLHF, which adds nothing but the SFT loss"),
     "second_weight": only_with("second_loss", "sft", to(
         "--model.nll_loss_coef", note="OpenRLHF weights all completions equally, the lab all tokens")),
-    "divergence": choices_of(choices.DIVERGENCE, "OpenRLHF", "it takes the reverse KL"),
+    "divergence": choices_of(choices.DIVERGENCE, "OpenRLHF", "it uses the reverse KL"),
     "ld_alpha": acting(choice({1.0: ({}, "")}, "no equivalent in OpenRLHF: all tokens count the same"), "ld_alpha"),
     "pair_weighting": choice({False: ({}, "")}, "no equivalent in OpenRLHF: all pairs count the same"),
     "pairs": pairs_of("OpenRLHF has no online DPO"),
@@ -188,7 +188,7 @@ def _per_update(plan: Plan) -> int:
 
 
 def mapped(plan: Plan) -> list[Line]:
-    """What becomes of each knob of the run in OpenRLHF."""
+    """The settings of each knob of the run in OpenRLHF."""
     return lines(plan, RULES[plan.loop], "OpenRLHF")
 
 

@@ -1,4 +1,4 @@
-"""A run as another tool is to do it, and what becomes of each of its knobs there.
+"""The plan of a run for another tool, and the settings that its knobs become there.
 
 A tool's rules are a table, knob → rule, for each loop. A rule says with which settings the tool does the same, that it
 does so by default, or that it cannot and what to do about it. Nothing is dropped in silence: a knob that no
@@ -34,7 +34,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Line:
-    """What becomes of a knob: the `settings` that stand for it; else whether the tool does so by itself (`built_in`),
+    """A knob in another tool: the `settings` that stand for it; else whether the tool does so by itself (`built_in`),
     else nothing. `note` says what is different there and what to do."""
 
     knob: str
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def bound(self) -> float:
-        """What bounds the ratio of a bad token: the smaller of the dual clip and the two-sided one; 0 is none."""
+        """The bound of the ratio of a bad token: the smaller of the dual clip and the two-sided one; 0 is none."""
         bounds = (self["clip_delta"], self["dual_clip"]) if self.get("surrogate") == "bounded_clip" else ()
         return float(min(filter(None, bounds), default=0.0))
 
@@ -138,8 +138,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if not fits(row.spec):
-        raise LabError(f"{run_id} is no run of a language model, for which alone there is a script for TRL, verl or "
-                       "OpenRLHF: give another run.")
+        raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for TRL, verl or "
+                       "OpenRLHF: choose another run.")
     knobs = KnobHistory(row.spec, store.events_after(run_id)).at(row.step)
     return Plan(run_id, replace(row.spec, knobs=knobs), chats(run_id, row.spec))
 
@@ -150,7 +150,7 @@ def fits(spec: RunSpec) -> bool:
 
 
 def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
-    """What becomes of each knob of the run in `tool`, in the catalog's order; of a mix without those of choices not
+    """The line of each knob of the run in `tool`, in the catalog's order; of a mix without those of choices not
     taken. Knobs of a choice are the affair of its declaration, unless `rules` have one."""
     found = []
     for knob in knobs_of(plan.spec.row, plan.spec.task_row):
@@ -344,7 +344,7 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
             "lora_alpha": lambda plan, value: alpha(plan, value) if plan.get("lora_rank") else built_in()(plan, value)}
 
 
-BY_VLLM = "vLLM samples, which rounds otherwise than the trainer: importance_cap is for that"
+BY_VLLM = "vLLM samples and rounds differently from the trainer: importance_cap corrects that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
 UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab: nothing that is learnt
     "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there")}

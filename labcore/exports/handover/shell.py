@@ -1,4 +1,4 @@
-"""What the shell scripts for verl and OpenRLHF have in common: quoting, their beginning, and the code they bring."""
+"""The common parts of the shell scripts for verl and OpenRLHF: quoting, the beginning, and the code of the task."""
 
 from __future__ import annotations
 

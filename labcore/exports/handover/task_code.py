@@ -1,4 +1,4 @@
-"""The data set and the reward of a task as Python that stands alone: what a script for another tool brings with it.
+"""The data set and the reward of a task as stand-alone Python code, for scripts for other tools.
 
 It defines `problems(count, seed)`, rows with prompt and answer, and where the task has a score `score(completion,
 answer)`. Generated tasks have the lab's own distribution, not its very prompts: the random numbers are others. A task

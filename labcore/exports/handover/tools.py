@@ -1,4 +1,4 @@
-"""The tools that a run can be taken further with."""
+"""The tools to which a run can be handed over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tool:
     mapped: Callable[[Plan], list[Line]]
 
     def file(self, run: str) -> str:
-        """What the script for a run is called."""
+        """The file name of the script for a run."""
         return f"{run}-{self.key}.{self.suffix}"
 
 
@@ -38,5 +38,5 @@ TOOLS: dict[str, Tool] = {tool.key: tool for tool in (
 def tool(key: str) -> Tool:
     """The tool of that name. Raises LabError where there is none."""
     if key not in TOOLS:
-        raise LabError(f"There is no tool {quoted(key)} to take a run to: {suggestion(key, list(TOOLS))}")
+        raise LabError(f"There is no tool {quoted(key)} to hand a run over to: {suggestion(key, list(TOOLS))}")
     return TOOLS[key]

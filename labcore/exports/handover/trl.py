@@ -78,7 +78,7 @@ RULES = {"SFTTrainer": _SFT, **{name: {**_COMMON, **rules} for table in (trl_onl
 
 
 def mapped(plan: Plan) -> list[Line]:
-    """What becomes of each knob of the run in TRL."""
+    """The settings of each knob of the run in TRL."""
     return lines(plan, RULES[trainer(plan)], trainer(plan))
 
 

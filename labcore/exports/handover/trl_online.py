@@ -1,4 +1,4 @@
-"""What becomes of the knobs of online runs in TRL: in GRPOTrainer, GMPOTrainer and RLOOTrainer."""
+"""Settings of TRL's GRPOTrainer, GMPOTrainer and RLOOTrainer for the knobs of online runs."""
 
 from __future__ import annotations
 
@@ -174,9 +174,9 @@ _GRPO: Rules = {
     "advantage": choices_of(choices.ADVANTAGE, "GRPOTrainer", "GRPOTrainer has the group's mean as its baseline: "
                             "scale_rewards says what it is divided by"),
     "whiten_advantages": _whitened,
-    "ratio": choices_of(choices.RATIO, "GRPOTrainer", "it takes ratios of tokens"),
+    "ratio": choices_of(choices.RATIO, "GRPOTrainer", "it uses ratios of tokens"),
     "surrogate": choices_of(choices.SURROGATE, "GRPOTrainer", _CLIPPED),
-    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "GRPOTrainer", "it takes k3"),
+    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "GRPOTrainer", "it uses k3"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
                            "GRPOTrainer adds the KL to the loss; RLOOTrainer subtracts it from the reward"),
     "aggregation": aggregated(_own_aggregation, "loss_type", choices_of(
@@ -199,7 +199,7 @@ _RLOO: Rules = {
     "ratio": choices_of(choices.RATIO, "RLOOTrainer", "a ratio of the whole sequence, which is 1 while a batch is used "
                         "once: its gradient is then that of the score function"),
     "surrogate": choices_of(choices.SURROGATE, "RLOOTrainer", _CLIPPED),
-    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "RLOOTrainer", "RLOOTrainer takes k1"),
+    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "RLOOTrainer", "RLOOTrainer uses k1"),
     "kl_placement": choice({"reward": ({}, ""), "off": ({}, "")},
                            "RLOOTrainer subtracts the KL from the reward; GRPOTrainer adds it to the loss"),
     "aggregation": built_in(),  # one ratio for all tokens of a completion
@@ -208,8 +208,8 @@ _IGNORED = "GMPOTrainer does not read this setting, but GRPOTrainer does"
 _GMPO: Rules = {
     **_GRPO, "surrogate": choices_of(choices.SURROGATE, "GMPOTrainer", "GMPOTrainer has the geometric mean only"),
     "ratio": choices_of(choices.RATIO, "GMPOTrainer", "GMPOTrainer clips the ratios of tokens"),
-    "aggregation": choices_of(choices.AGGREGATION, "GMPOTrainer", "GMPOTrainer takes the mean over completions"),
-    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "GMPOTrainer", "GMPOTrainer takes k3 without the ratio, whose "
+    "aggregation": choices_of(choices.AGGREGATION, "GMPOTrainer", "GMPOTrainer averages over completions"),
+    "kl_estimator": choices_of(choices.KL_ESTIMATOR, "GMPOTrainer", "GMPOTrainer uses k3 without the ratio, whose "
                                "gradient is that of KL(π_ref‖π)"),
     "top_entropy_share": switch(to("top_entropy_quantile", note="the geometric mean is that of the kept tokens alone"),
                                 1.0),

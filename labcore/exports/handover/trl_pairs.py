@@ -1,4 +1,4 @@
-"""What becomes of the knobs of preference runs in TRL: in DPOTrainer, KTOTrainer, CPOTrainer and ORPOTrainer."""
+"""Settings of TRL's DPOTrainer, KTOTrainer, CPOTrainer and ORPOTrainer for the knobs of preference runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from labcore.exports.handover.plan import (
 )
 
 _FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
-_OTHER_LOSSES = "DPOTrainer has this divergence for other losses only: it takes the reverse KL"
+_OTHER_LOSSES = "DPOTrainer has this divergence for other losses only: it uses the reverse KL"
 
 
 def _of_dpo(plan: Plan) -> list[tuple[str, There]]:
@@ -56,7 +56,7 @@ def _second(plan: Plan, value: Any) -> Line:
 def _divergence(plan: Plan, value: Any) -> Line:
     if value != choices.DIVERGENCE.members[0].key and not _takes_divergences(plan):
         return Line("", value, {}, note=_OTHER_LOSSES)
-    return choices_of(choices.DIVERGENCE, "DPOTrainer", "it takes the reverse KL", "f_divergence_type")(plan, value)
+    return choices_of(choices.DIVERGENCE, "DPOTrainer", "it uses the reverse KL", "f_divergence_type")(plan, value)
 
 
 def _divergence_alpha(plan: Plan, value: Any) -> Line:
@@ -99,8 +99,8 @@ def _without(trainer: str) -> Rules:
     """What only DPOTrainer has."""
     return {"second_loss": _unless("second_loss", choices.NO_LOSS, f"{trainer} has one loss only"),
             "second_weight": built_in(),
-            "divergence": _unless("divergence", "reverse_kl", f"{trainer} takes the reverse KL"),
-            "divergence_alpha": only_with("divergence", "alpha", missing(f"{trainer} takes the reverse KL")),
+            "divergence": _unless("divergence", "reverse_kl", f"{trainer} uses the reverse KL"),
+            "divergence_alpha": only_with("divergence", "alpha", missing(f"{trainer} uses the reverse KL")),
             "ld_alpha": acting(_unless("ld_alpha", 1, f"{trainer} counts all tokens the same"), "ld_alpha"),
             "pair_weighting": _unless("pair_weighting", False, f"{trainer} does not weight pairs")}
 

@@ -179,7 +179,7 @@ RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "re
 
 
 def mapped(plan: Plan) -> list[Line]:
-    """What becomes of each knob of the run in verl."""
+    """The settings of each knob of the run in verl."""
     none = _NONE.get(plan.loop)
     return lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop], "verl")
 

@@ -1,1 +1,1 @@
-"""What is true of a policy on a problem small enough to write down every completion: no samples, no estimates."""
+"""Exact values of a policy on problems so small that every completion can be enumerated."""

@@ -1,4 +1,4 @@
-"""The estimator bench: freeze a policy, draw batches, and hold each row's gradient against the exact one.
+"""The estimator bench: freeze a policy, draw batches, and compare each row's gradient with the exact one.
 
 All rows see one frozen policy on one problem that can be enumerated: exact gradient ascent has taken it part of the way
 from the reference to the best reward, so that the KL to the reference has a gradient too. Each batch is collected and
@@ -83,7 +83,7 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
     task, given = kinds.task(str(spec.get("task") or table.task), KIND), dict(spec.get("knobs") or {})
     found, known = [], set()
     if not spec.get("algorithms"):
-        raise LabError("Choose at least one algorithm to hold against the exact gradient.")
+        raise LabError("Choose at least one algorithm to compare with the exact gradient.")
     values = list(spec.get("values") or []) if knob else [None]
     if not values:
         raise LabError(f"Give the values of {knob} to look at, for example 2, 4, 8.")
@@ -162,7 +162,7 @@ def _row(setting: Setting, weights: Mapping[str, Tensor], batches: int, critic: 
              "truth": float(truth.norm()),
              "reasons": reasons(session.in_force, critic == "exact") if online else _of_pairs(session)}
     if not truth.norm() > 0:
-        return about | {"fault": "The exact gradient is 0 here, so nothing can be held against it."}
+        return about | {"fault": "The exact gradient is 0 here, so nothing can be compared with it."}
     draws = torch.stack([draw for draw, _ in found])
     if not draws.any():
         return about | {"fault": "The gradient of every batch is 0: draw more batches, or larger groups."}
@@ -200,7 +200,7 @@ def _of_pairs(session: LlmSession) -> list[str]:
     """Why a preference row's gradient is not that of its loss over all pairs, on average."""
     if not preference_objective.asks(session.knobs, "whole_batch"):
         return []
-    return ["Direction: the loss is one of the whole batch, and is held against that of a very large one."]
+    return ["Direction: the loss depends on the whole batch, and is compared with the loss of a very large batch."]
 
 
 def as_json(found: Quality) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A run's problem, enumerated: its prompts, every completion, and what each of them earns on average."""
+"""A run's problem, enumerated: its prompts, every completion, and their mean rewards."""
 
 from __future__ import annotations
 

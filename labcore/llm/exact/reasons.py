@@ -16,13 +16,13 @@ from labcore.catalog.conditions import updates
 Knobs = Mapping[str, Any]
 
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
-    """What keeps the mean gradient of a row with these knobs from ∇(J − β KL); empty where nothing does."""
+    """The causes of bias of a row's mean gradient with these knobs, against ∇(J − β KL); empty where there is none."""
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], choices.RATIO[str(knobs["ratio"])]
     found = [advantage.bias_of(knobs), choices.SELECTION[str(knobs["selection"])].bias]
     if advantage.critic:
         found += _of_critic(knobs, exact_critic)
     elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:
-        found.append("Direction: γ < 1 takes from early tokens what the last one earned.")
+        found.append("Direction: γ < 1 discounts the final reward for early tokens.")
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")
     found += [_aggregated(knobs, ratio), *_of_kl(knobs, ratio), *_of_ratio(knobs), *_of_sampling(knobs)]
@@ -32,9 +32,9 @@ def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
 def _of_critic(knobs: Knobs, exact: bool) -> list[str]:
     found = []
     if float(knobs["gae_lambda"]) < 1 and not exact:
-        found.append("Direction: λ < 1 believes the critic, and the critic is wrong.")
+        found.append("Direction: λ < 1 bootstraps from a biased critic.")
     if float(knobs["gamma"]) < 1:
-        found.append("Direction: γ < 1 takes from early tokens what the last one earned.")
+        found.append("Direction: γ < 1 discounts the final reward for early tokens.")
     if knobs["whiten_advantages"]:
         found.append("Direction: advantages are whitened over the batch that they come from.")
     if knobs["whiten_rewards"]:
@@ -55,8 +55,8 @@ def _of_kl(knobs: Knobs, ratio: Ratio) -> list[str]:
         return []
     estimator = choices.KL_ESTIMATOR[str(knobs["kl_estimator"])]
     if knobs["kl_placement"] == "reward":
-        return [] if estimator.in_reward else [f"Direction: {estimator.key} in the reward is not log π/π_ref, so what "
-                                               "is subtracted is not the KL."]
+        return [] if estimator.in_reward else [f"Direction: {estimator.key} in the reward is not log π/π_ref, so the "
+                                               "subtracted penalty is not the KL."]
     if estimator.by_ratio and ratio.product and choices.AGGREGATION[str(knobs["aggregation"])].sums:
         return []
     return [estimator.bias, estimator.later if updates(knobs) > 1 else ""]
@@ -66,7 +66,7 @@ def _of_ratio(knobs: Knobs) -> list[str]:
     """What several updates of one batch do."""
     if updates(knobs) == 1:
         return []
-    found = ["Direction: from the second update on the policy has moved, and its gradient is another one."]
+    found = ["Direction: from the second update on the policy is no longer the one that sampled the batch."]
     if choices.SURROGATE[str(knobs["surrogate"])].cut:
         found.append("Direction: the clip cuts off tokens whose ratio has left its range.")
     return found
@@ -77,9 +77,9 @@ def _of_sampling(knobs: Knobs) -> list[str]:
     if int(knobs["top_k"]) or float(knobs["top_p"]) < 1:
         found.append("Direction: top-k and top-p sample from another distribution than the one that learns.")
     if float(knobs["entropy_coef"]):
-        found.append("Direction: the entropy bonus is part of the loss and no part of J.")
+        found.append("Direction: the entropy bonus is part of the loss, but not of J.")
     if float(knobs["top_entropy_share"]) < 1:
-        found.append("Direction: only tokens with high entropy are learnt from.")
+        found.append("Direction: only tokens with high entropy are used.")
     if knobs["overlong_filter"]:
         found.append("Direction: completions that were cut are left out.")
     return found

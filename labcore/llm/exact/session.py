@@ -1,4 +1,4 @@
-"""A run beside its truth: a language model's session whose every record also holds the exact values.
+"""A language model's session whose records also hold exact reference values.
 
 The loops are those of any language model. Before the first update of a step, where the gradient of its batch is
 ready, the policy that wrote the batch is run over every completion once: its values, and its objective's gradient.
@@ -68,7 +68,7 @@ def _prompt(problem: Enumerated, place: int, columns: dict[str, Tensor]) -> dict
 
 @dataclass(frozen=True)
 class Measured:
-    """What was true before the updates of the step `step` + 1: `logp` and `ref_logp` (P, N), and metrics."""
+    """Exact values before the updates of the step `step` + 1: `logp` and `ref_logp` (P, N), and metrics."""
 
     step: int
     beta: float

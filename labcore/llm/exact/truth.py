@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a policy: each a number () in float64 that can be differentiated.
+    """The exact values of a policy: each a number () in float64 that can be differentiated.
 
     `reward` J; `kl` KL(π‖π_ref), `kl_reverse` KL(π_ref‖π), `entropy` H[π] and `length` E[T] of a completion;
     `objective` J − β KL and `best`, the largest value that any policy can give it. At β = 0 no policy of full support

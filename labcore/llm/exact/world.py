@@ -1,4 +1,4 @@
-"""Everything that a step of a session can sample: all completions of all prompts, how likely each is and what it earns.
+"""Everything that a step of a session can sample: all completions of all prompts, with their probabilities and rewards.
 
 What the completions earn is asked of the run's own reward source and shaping, so the truth is that of the reward which
 the run is given.

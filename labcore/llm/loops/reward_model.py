@@ -163,7 +163,7 @@ def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, in
 @retried
 @part_of("held-out pairs")
 def evaluate(session: LlmSession, pairs: list[Pair]) -> tuple[dict[str, float], dict[str, Any]]:
-    """What the reward model says of held-out pairs, as numbers and as something to look at."""
+    """Evaluate the reward model on held-out pairs: metrics and samples."""
     prompts, completions = encode(session, pairs)
     found = scores(_model(session), prompts, completions, str(session.knobs["dtype"]), session.room)
     sides = found.double().cpu().view(-1, 2)

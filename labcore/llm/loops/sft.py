@@ -28,7 +28,7 @@ from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.runs.spec.activity import part_of
 from labcore.runs.spec.session import Record
-from labcore.tasks.look import answer_of
+from labcore.tasks.file_statistics import answer_of
 from labcore.tasks.task import Problem
 
 LAST_ONLY = ("SFT learns only the last answer of conversations with several, because the chat template writes an "

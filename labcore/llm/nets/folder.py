@@ -186,7 +186,7 @@ def _check_kind(folder: Path | str, config: Mapping[str, Any]) -> None:
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """What the config.json of a folder says. Raises LabError where there is none, or it is no model's."""
+    """The content of a folder's config.json. Raises LabError where there is none, or it is no model's."""
     path = folder / CONFIG
     if not path.is_file():
         raise LabError(f"The folder {folder} has no config.json: give the folder of a Hugging Face model.")

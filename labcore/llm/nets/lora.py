@@ -49,7 +49,7 @@ class Lora:
 
     @staticmethod
     def of(knobs: Mapping[str, Any], seed: int) -> Lora | None:
-        """What the knobs ask for; None where LoRA is off."""
+        """The LoRA of the knobs; None where it is off."""
         rank = int(knobs.get("lora_rank", 0))
         return Lora(rank, int(knobs["lora_alpha"]), seed) if rank else None
 

@@ -29,8 +29,8 @@ Holder = TypeVar("Holder", bound="Halves")
 
 @dataclass(frozen=True)
 class Room:
-    """What a micro-batch may take: `size` bytes for activations of `width` bytes a number. What fits is halved
-    `halvings` times."""
+    """The memory that a micro-batch may take: `size` bytes for activations of `width` bytes a number. What fits is
+    halved `halvings` times."""
 
     size: int = passes.ON_PROCESSOR
     width: int = passes.FULL
@@ -67,7 +67,7 @@ def at_once(model: Network, done: passes.Batch, room: Room) -> int:
 
 
 def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: RunSpec, halvings: int = 0) -> Room:
-    """What a micro-batch may take in a run that holds `models`, of which some are learning."""
+    """The memory that a micro-batch may take in a run that holds `models`, of which some are learning."""
     models = list(models)
     device = next(models[0].parameters()).device
     width = passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL

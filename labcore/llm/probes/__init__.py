@@ -1,1 +1,1 @@
-"""What only looks at a session: answers, one batch under all algorithms, samples and lines for the page."""
+"""Probes, which observe a session: answers, one batch under all algorithms, samples and lines for the page."""

@@ -17,7 +17,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError, cut, first_line
-from labcore.llm.fitting import Misfit, folds, misfits
+from labcore.llm.fitting import Misfit, misfits, system_in_user_turn
 from labcore.llm.nets.folder import config_of, find
 from labcore.llm.nets.tokenizer import character_tokenizer, check_end, load_tokenizer
 from labcore.llm.rendering import ASSISTANT, SYSTEM, USER, Rendering, own_template
@@ -25,9 +25,9 @@ from labcore.runs.files import storage
 from labcore.runs.files.adapters import base_of, is_adapter
 from labcore.runs.files.rows import read_rows
 from labcore.runs.spec.run_spec import RunSpec
+from labcore.tasks.file_statistics import statistics_of_rows
 from labcore.tasks.layout_names import Described, described
 from labcore.tasks.layouts import names_of
-from labcore.tasks.look import look_at
 from labcore.tasks.task import Pair, Problem, Single, TextTask, make_task
 from labcore.tasks.usable import OWN, SKIP, OfFile
 from labcore.tasks.verifiers import answer_fault
@@ -209,7 +209,7 @@ def _layouts(path: Path, run: RunSpec) -> dict[int, Described]:
 def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described]) -> dict[str, Any]:
     """What is to be known of all rows of the file."""
     rows: Sequence[Row] = task.every.rows
-    seen = look_at(rows)
+    seen = statistics_of_rows(rows)
     found = misfits(reader.rendering, rows, room)
     faults, long = [each for each in found if each.fault], [each for each in found if each.tokens]
     refused = {id(misfit.row) for misfit in faults}
@@ -226,7 +226,7 @@ def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described
                  "longest": max((each.tokens for each in long), default=0)},
         "out_of_order": _named([(row.line or 0, said) for row in rows if (said := out_of_order(row))]),
         "lengths": _lengths(reader.rendering, some), "measured": len(some),
-        "folds": folds(reader.rendering, rows), "conversations": sum(bool(row.turns) for row in rows),
+        "folds": system_in_user_turn(reader.rendering, rows), "conversations": sum(bool(row.turns) for row in rows),
         "repeated": seen.repeated if seen else 0, "disagreeing": seen.disagreeing if seen else 0,
         "fits": seen.fits if seen else "", "columns": list(dict.fromkeys(
             name for described in each.values() for name in described.columns))}

@@ -1,4 +1,5 @@
-"""What the updates of a step meet, token by token: the trainer's log-probs, and how hard the loss pulls at each token.
+"""Record the updates of a step token by token: the trainer's log-probs, and the gradient of the loss at each token's
+logits.
 
 Both are by-products of the passes that an update makes anyway; nothing is computed a second time.
 """

@@ -1,4 +1,4 @@
-"""What a step does to a policy, measured on prompts that the step was not made from.
+"""The effect of a step on a policy, measured on prompts that were not in its batch.
 
 The policy before the step answers a set of prompts. After the step it answers them again with the same random numbers
 (so most of the luck cancels in the difference), and the first answers are also weighed anew by how likely they have
@@ -67,7 +67,8 @@ class Trial:
         """How the mean reward and the policy change from the one before to `model`.
 
         `resampled`: the difference of the mean rewards of answers drawn with the same random numbers. `weighted`: the
-        mean of (ρ − 1)(R − R̄) over the first answers, ρ their whole ratio. `kl`: k3 from the policy before, nats/token.
+        mean of (ρ − 1)(R − R̄) over the first answers, ρ their whole ratio. `kl`: k3 from the policy before,
+        nats/token.
         """
         _, _, rewards = _sampled(self.session, model, self.problems, self.seed)
         kl, logprobs = self.kl(model)

@@ -1,4 +1,4 @@
-"""What there is to look at in a step: its groups token by token, and the surrogates along its update.
+"""The pictures of a step: its groups token by token, and the surrogates along its update.
 
 Both are made every so many steps on a part of the batch, so that they cost little and never change what is learnt: by a
 fixed schedule, or of a large network when the time of the run pays for it (`probes.budget`).

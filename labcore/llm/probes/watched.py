@@ -1,4 +1,4 @@
-"""A few prompts that a run watches for its whole life: its answers, and how likely each is before and after a step.
+"""Watched prompts: the run's answers to a few fixed prompts, and their probabilities before and after a step.
 
 They are chosen by the seed, answered with random numbers of their own, and rewarded and credited by the run's own
 rules, as if they were a small batch (so what a rule takes from its whole batch, it takes from these); a reward function

@@ -1,4 +1,4 @@
-"""The estimator bench as a page and a command see it: what is asked, its table and its words. Imports no torch."""
+"""The estimator bench for the page and the command: its job, its table and its texts. Imports no torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def finding(row: Mapping[str, Any]) -> str:
     if row.get("fault"):
         return "no gradient"
     if not row["biased"]:
-        return "no bias seen"
+        return "no bias found"
     return "other direction" if row["turns"] else "other length"
 
 
@@ -48,10 +48,10 @@ def frozen(progress: float = PROGRESS) -> str:
     """Which policy is frozen, in a sentence; `progress` is its share of the way to the best reward.
 
     >>> frozen(0.3)
-    "The frozen policy is no run's: a new one climbs the exact gradient of the reward, 30 % of the way to the best."
+    "The policy is trained by exact gradient ascent 30 % of the way to the best reward, then frozen."
     """
-    return ("The frozen policy is no run's: a new one climbs the exact gradient of the reward, "
-            f"{100 * progress:.3g} % of the way to the best.")
+    return ("The policy is trained by exact gradient ascent "
+            f"{100 * progress:.3g} % of the way to the best reward, then frozen.")
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:
@@ -59,12 +59,12 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     return [
         f"Problem {found['task']}, model {found['model']}, {found['completions']:,} completions of each prompt; "
         f"{found['batches']:,} batches a row, seed {found['seed']}.",
-        f"{frozen(found['progress'])} It earns {found['reward']:.3f}; where it began, which is its reference, "
-        f"{found['reward_before']:.3f}; the best {found['reward_best']:.3f}.",
+        f"{frozen(found['progress'])} Its reward is {found['reward']:.3f}; that of its start, the reference, "
+        f"{found['reward_before']:.3f}; the best reward is {found['reward_best']:.3f}.",
         "∇ is the exact gradient of J − β KL; for a row of preferences that of its own loss over all pairs.",
         "± is half an interval of 95 % (jackknife over batches). Bias² is measured on pairs of batches, so without "
         "bias it scatters around 0, below it too, and the cosine of the mean around 1, above it too.",
-        "After scaling: the bias² that no learning rate takes away. Variance and signal are those of the scaled "
+        "After scaling: the bias² that no learning rate removes. Variance and signal are those of the scaled "
         "gradient.",
         "Signal/sample: |∇|² over the variance times the completions of a batch. A bias is reported where bias² is "
         "more than 3 standard errors above 0.",

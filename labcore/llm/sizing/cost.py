@@ -1,4 +1,4 @@
-"""What algorithms cost side by side: which jobs say so, and the table that they make. Imports no torch."""
+"""The costs of algorithms side by side: the jobs that measure them, and their table. Imports no torch."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
     of_vllm = card - held.without_vllm(card, knobs) if card else 0
     found = [
-        Part("vLLM", ALWAYS, of_vllm, f"{held.VLLM:.0%} of the GPU for its weights and its key-value cache"),
+        Part("vLLM", ALWAYS, of_vllm, f"{100 * held.VLLM:.0f} % of the GPU for its weights and its key-value cache"),
         Part("Weights", ALWAYS, held.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
         Part("Reference", ALWAYS, held.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
         Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),
@@ -180,7 +180,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]
     found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
               Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu,
-                   f"usually {GAPS:.0%} of all tensors")]
+                   f"usually {100 * GAPS:.0f} % of all tensors")]
     return found
 
 
@@ -204,8 +204,8 @@ ADVISED = 3  # ways that are named
 HALVINGS = 12
 UNUSUAL = 16  # times the usual batch, from where it is looked whether a run fits without being asked to
 
-ABOUT = ("An estimate, for completions of full length: measured peaks came within a third of it. What is held at all "
-         "times adds up; of what a step does after that the largest counts. On a processor it is what this run adds to "
+ABOUT = ("An estimate, for completions of full length: measured peaks were within a third of it. Parts held at all "
+         "times add up; of the phases of a step the largest counts. On a processor it is what this run adds to "
          "a worker process of about 330 MB, which workers on Linux share; the metric Memory counts the whole process.")
 
 Way = tuple[tuple[str, Value], ...]  # knobs, or "model", and their other values
@@ -255,7 +255,7 @@ class Estimate:
             return "No smaller batch makes it fit: choose a smaller model, or a device with more memory."
         ways = [" and ".join(f"{name_of(key)} to {shown(value)}{_first(value)}" for key, value in way)
                 for way in self.ways]
-        return f"So that it fits, set {', or '.join(ways)}."
+        return f"To make it fit, set {', or '.join(ways)}."
 
 
 def _first(value: Value) -> str:

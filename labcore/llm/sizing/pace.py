@@ -1,4 +1,4 @@
-"""How fast this machine makes steps: a few of each setting, made now. A job, so that nobody waits for it twice.
+"""Measure the time of a few steps of each setting on this machine. A job, so that each is measured once.
 
 Left out: that runs grow faster or slower as they learn, since completions and episodes change their length.
 """

@@ -1,4 +1,5 @@
-"""How the engine runs a batch through a network, and what that takes, as arithmetic on sizes. Imports no torch.
+"""The way in which the engine runs a batch through a network, and its memory and time, as arithmetic on sizes. Imports
+no torch.
 
     packed   a prompt and all its completions in one row, by a mask      for short rows
     shared   each prompt once, its completions on copies of its cache    for long prompts

@@ -126,7 +126,7 @@ class Lighter:
         return " ".join(f"--set {key}={value}" for key, value in self.way)
 
 
-def ways(spec: RunSpec) -> dict[Way, RunSpec]:
+def alternatives(spec: RunSpec) -> dict[Way, RunSpec]:
     """The run with LoRA, with shorter completions, with smaller groups and with a smaller batch."""
     halved = ("max_new_tokens", "group_size", next(key for key in BATCH if key in spec.knobs))
     found: list[Way] = [] if spec.knobs["lora_rank"] else [(("lora_rank", ADAPTER),)]
@@ -141,7 +141,7 @@ def lighter(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping
     if now.seconds <= SLOW and now.fits is not False:
         return []
     found = []
-    for way, other in ways(spec).items():
+    for way, other in alternatives(spec).items():
         theirs = sizes if spec.knobs["lora_rank"] == other.knobs["lora_rank"] else with_lora
         if theirs:
             found.append(Lighter(way, need(other, theirs, speed)))

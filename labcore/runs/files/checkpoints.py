@@ -152,7 +152,7 @@ def newest_step(run_folder: Path) -> int | None:
 
 
 def name_of(step: int) -> str:
-    """What the folder of a step's checkpoint is called."""
+    """The name of the folder of a step's checkpoint."""
     return f"step-{step:06d}"
 
 
@@ -219,7 +219,7 @@ def mark_best(run_folder: Path, step: int, metric: str, value: float) -> None:
 
 
 def best(run_folder: Path) -> dict[str, Any]:
-    """What `mark_best` was last told; empty where nothing was measured, or that checkpoint is gone."""
+    """The newest content of `mark_best`; empty where nothing was measured, or that checkpoint is gone."""
     found = _read_mark(storage.fetch(run_folder / BEST))
     return found if found and found["step"] in dict(steps(run_folder)) else {}
 

@@ -32,7 +32,7 @@ _WORD = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a name asks for; empty parts are the usual ones."""
+    """A dataset as its name says; empty parts are the usual ones."""
 
     repo: str
     config: str = ""
@@ -58,7 +58,7 @@ class Fetched:
 
 
 def parse(name: str) -> Dataset | None:
-    """What a name asks for; None where it is a file here, or can only be meant as one.
+    """The dataset that a name means; None where it is a file here, or can only be meant as one.
 
     >>> parse("openai/gsm8k:main/test"), parse("data/train.jsonl")
     (Dataset(repo='openai/gsm8k', config='main', split='test'), None)
@@ -75,7 +75,7 @@ def job(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The job `dataset`: {"path", "note"} of the dataset called `name`. Raises LabError as `fetch`."""
     asked = parse(str(spec["name"]))
     if asked is None:
-        raise LabError(f"{quoted(spec['name'])} is no dataset: write org/name, org/name:split or "
+        raise LabError(f"{quoted(spec['name'])} is not a dataset: write org/name, org/name:split or "
                        "org/name:config/split.")
     found = fetch(asked)
     return {"path": str(found.path), "note": found.note}

@@ -1,4 +1,4 @@
-"""Where the lab keeps its files, how many runs it lets go at once, and whether anything may be changed."""
+"""The folders of the lab, the number of runs at once, and whether this lab may write."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def is_import(name: object) -> bool:
 
 
 def log_file(run_id: str) -> Path:
-    """What the worker of `run_id` printed, and the traceback if it broke."""
+    """The log of a run's worker: its output, and the traceback if it failed."""
     return run_folder(run_id) / LOG
 
 

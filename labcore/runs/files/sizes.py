@@ -1,4 +1,4 @@
-"""What files take on the disk."""
+"""Disk space of files and folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others made and give to the lab: files that may be anything, and texts, JSON and TOML that may say anything.
+"""Read untrusted input: files, texts, JSON and TOML of any content.
 
 A file is read only if it is a regular one, and no further than its limit, whatever size its folder says it has. All
 that can be wrong with JSON is one kind of error, and so is all that can be wrong with TOML. How deep a text nests is

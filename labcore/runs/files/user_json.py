@@ -1,4 +1,4 @@
-"""What the user made that is one JSON file in the lab's folder: changed under a lock and written as a whole.
+"""The user's own data in single JSON files of the lab's folder: changed under a lock and written as a whole.
 
 A file that is damaged is named and left as it is, never begun anew.
 """

@@ -1,4 +1,4 @@
-"""Read the JSON files that the lab itself writes into its home, one of which may have been damaged since."""
+"""Read the JSON files that the lab wrote into its home, any of which may have been damaged since."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def label(run_id: str) -> str:
 
 
 def title(run_id: str, label: str) -> str:
-    """What an imported run is called beside others, which may have its label: "TRL (imported, 3fa1b2)"."""
+    """The title of an imported run beside others, which may have its label: "TRL (imported, 3fa1b2)"."""
     return f"{label} (imported, {run_id.rpartition('-')[2]})"
 
 

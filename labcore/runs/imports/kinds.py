@@ -1,4 +1,4 @@
-"""Which kind of file metrics come in, by its first bytes: a table to read, or a sentence that says what to do."""
+"""Detect the kind of a metrics file by its first bytes: a table to read, or a sentence that says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tools lay out their metrics: one row of `LAYOUTS` per tool, and nothing else knows a tool's names.
+"""Layouts of the metrics files of tools: one row of `LAYOUTS` per tool, and nothing else knows a tool's names.
 
 A reader of files asks `layout_of` for the row that fits a file's columns. The row says which columns place a row of
 the file on the step axis, and what the tool calls the lab's metrics. Whoever follows a file while it is written needs

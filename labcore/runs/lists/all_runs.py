@@ -1,4 +1,4 @@
-"""All runs that are there, with summaries that are made once and then only grow."""
+"""All runs of the lab, with summaries that are made once and then only grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Clean-up: which runs and files could go, by age, number or kind, and how much room that makes. Starred runs stay,
+"""Clean-up: the runs and files to delete, by age, number or kind, and the disk space that this frees. Starred runs
+stay,
 and so does every upload that any run names."""
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a clean-up of runs would do, oldest first. `size` is the bytes that it frees.
+    """The runs that a clean-up would delete, oldest first. `size` is the bytes that it frees.
 
     `files`: only files of theirs go, permanently.
     """

@@ -127,7 +127,7 @@ TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are
 
 
 def value(entry: Entry, key: str) -> Any:
-    """What a run has under the name of a field or a knob; None where it has neither."""
+    """The value of a run's field or knob; None where it has neither."""
     return FIELDS[key].read(entry) if key in FIELDS else entry.knobs.get(key)
 
 

@@ -1,4 +1,4 @@
-"""What an owner does with runs, their own and imported ones: star, tag, note, delete, restore, delete for good."""
+"""The owner's actions on runs and imported metrics: star, tag, note, delete, restore, delete for good."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _term(term: str) -> Test:
     if key not in (known := names()):
         near = ["last"] if name in METRICS else difflib.get_close_matches(name, tuple(known), n=1)
         hint = f"{near[0]}{operator}{wanted or '0.1'}" if near else "algorithm=grpo or beta>0.05"
-        raise LabError(f"The search {term} asks for {quoted(name)}, which is no knob and no field: try {hint}.")
+        raise LabError(f"The search {term} asks for {quoted(name)}, which is neither a knob nor a field: try {hint}.")
     wanted = wanted.replace('"', "")
     if not wanted:
         raise LabError(f"The search {term} lacks a value: write for example {name}{operator}0.1.")
@@ -95,7 +95,7 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
     """A run without a value of any of the keys passes no comparison but !=."""
     number, compare = _number(wanted), _OPERATORS[operator]
     if operator not in ("=", "!=") and number is None:
-        raise LabError(f"The search {term} compares with {quoted(wanted)}, which is no number: write for example "
+        raise LabError(f"The search {term} compares with {quoted(wanted)}, which is not a number: write for example "
                        f"{keys[0]}>0.05.")
 
     def passes(entry: Entry) -> bool:

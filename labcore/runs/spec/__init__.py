@@ -1,1 +1,2 @@
-"""What a run is to do, what its models are called, and what a loop yields. Knows neither store nor disk layout."""
+"""The spec of a run, the names of its models, and the records that a loop yields. Knows neither store nor disk
+layout."""

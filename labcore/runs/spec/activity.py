@@ -40,11 +40,11 @@ def report(words: str, done: int = 0, total: int = 0) -> None:
 
 
 def now(words: str, done: int, total: int) -> Activity:
-    """What was reported just now, as a whole: for listeners."""
+    """The newest report as a whole, for listeners."""
     return Activity(words, done, total, _WITHIN.get())
 
 
-class Seldom:
+class Throttled:
     """A listener that passes a report on only after `first` seconds, and then every `EVERY_SECONDS`; of those in
     between none."""
 

@@ -1,4 +1,4 @@
-"""What is to be said of a language model's run before it starts."""
+"""Cautions about a language model's run before it starts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def precision_caution(spec: RunSpec) -> str:
     """That the run's device has no bf16 arithmetic though the run asks for it; empty where it has, or nobody knows."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:
         return ""
-    return (f"dtype is bf16, but {found.where} has no bf16 arithmetic, so digits are lost and no time is won: choose "
-            "fp32.")
+    return (f"dtype is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
+            "choose fp32.")
 
 
 # ---------------------------------------------------------------- chat templates

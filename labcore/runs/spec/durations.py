@@ -1,4 +1,4 @@
-"""How long something takes, as people read it."""
+"""Durations as people read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
 
 
 def left(seconds: float) -> str:
-    """What is left of something, in whole seconds, so that a countdown does not flicker.
+    """The time left, in whole seconds, so that a countdown does not flicker.
 
     >>> left(0.2), left(7.4), left(75)
     ('1 s', '7 s', '1 min 15 s')

@@ -1,4 +1,4 @@
-"""What an optimizer with moments in 8 bits needs of the machine; found out without torch."""
+"""Requirements of an optimizer with 8-bit moments, checked without torch."""
 
 from __future__ import annotations
 

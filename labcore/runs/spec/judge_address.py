@@ -25,7 +25,7 @@ def address(word: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise LabError(f"The judge's address {quoted(word)} is no URL: write for example http://localhost:8000/v1.")
+        raise LabError(f"The judge's address {quoted(word)} is not a URL: write for example http://localhost:8000/v1.")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise LabError(f"The judge's address must not hold a name, a password or a query: put the key into {KEY}, and "
                        "write the address alone, for example http://localhost:8000/v1.")

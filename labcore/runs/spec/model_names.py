@@ -1,4 +1,4 @@
-"""What models are called, everywhere: in specs, jobs, links, on the page and the command line.
+"""The names of models, in specs, jobs, links, on the page and the command line.
 
 | name            | model |
 |-----------------|-------|
@@ -216,13 +216,13 @@ def _pinned_reward_model(name: str) -> str:
 
 
 def missing(model: str) -> LabError:
-    """What to say where nothing is called `model`."""
+    """The sentence for an unknown model."""
     return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN, RUN@STEP or "
                     "RUN@best), a Hugging Face folder, or a hub id such as HuggingFaceTB/SmolLM2-135M.")
 
 
 def no_run(run: str) -> LabError:
-    """What to say where no run of that name has left anything."""
+    """The sentence for a run that has left no files."""
     return LabError(f"The run {run} has no model here: it has not started yet, or was deleted.")
 
 

@@ -43,7 +43,7 @@ BASE_SEED = 0  # every run of a task and model starts from the same base, whatev
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What to run. Frozen, JSON-clean; `make` fills defaults in and validates.
+    """The spec of a run. Frozen, JSON-clean; `make` fills defaults in and validates.
 
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
     whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
@@ -138,7 +138,7 @@ class RunSpec:
         try:
             return RunSpec.from_json(path.read_bytes())
         except LabError as error:
-            raise LabError(f"{path} is damaged, so nothing can be asked of the run or continued from it: put the file "
+            raise LabError(f"{path} is damaged, so the run can be neither read nor continued: put the file "
                            "back, which python -m labcore export RUN --out FOLDER writes anew.") from error
 
     def hash(self) -> str:

@@ -1,4 +1,5 @@
-"""What a worker needs of a session, whatever it trains: the class that `catalog.kinds.Kind.session` names.
+"""The interface between a worker and a session, whatever the session trains (`catalog.kinds.Kind.session` names its
+class).
 
 A session holds everything that the future of a run depends on (weights, optimizers, random numbers, counters), so
 that saved at a record and started from that checkpoint it continues bit for bit. It knows nothing of the clock, the
@@ -102,8 +103,8 @@ class Keeps(Protocol):
     """A session that can copy what it would save into memory."""
 
     def kept(self) -> Callable[[Path], None] | None:
-        """What writes the checkpoint of this record into an empty folder, whenever it is called; None where memory is
-        too short. Called at a Record."""
+        """A function that writes the checkpoint of this record into an empty folder, whenever it is called; None where
+        memory is too short. Called at a Record."""
         ...
 
 

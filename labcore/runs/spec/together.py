@@ -1,4 +1,4 @@
-"""Which knobs go together, and with which algorithm and task: checked in words before a run and at every change."""
+"""Check that knobs fit each other, the algorithm and the task, before a run and at every change."""
 
 from __future__ import annotations
 

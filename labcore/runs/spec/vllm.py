@@ -1,4 +1,4 @@
-"""Which program samples a run's completions, and what that needs; found out without torch."""
+"""The sampler of a run's completions and its requirements, checked without torch."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def fault_of(spec: RunSpec) -> str:
 
 
 def caution(spec: RunSpec) -> str:
-    """What is to be said of a run's sampler before it starts; empty where there is nothing."""
+    """A caution on a run's sampler before it starts; empty where there is none."""
     if why := fault_of(spec):
         return why
     if by_vllm(spec.knobs) and not spec.knobs["importance_cap"]:
-        return ("vLLM rounds otherwise than the trainer, and importance_cap is 0, so nothing corrects that: set it to "
-                "2.")
+        return ("vLLM rounds differently from the trainer, and importance_cap is 0, so nothing corrects the "
+                "difference: set it to 2.")
     return ""

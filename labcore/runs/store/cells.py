@@ -1,4 +1,4 @@
-"""What a cell of the store may hold, checked as it is read: somebody may have written into the file by hand.
+"""Types of the store's cells, checked when they are read, because the file may have been edited by hand.
 
 A column names one of these types; a payload is the JSON in one. `steps` has far more rows than all other tables, so
 its cells are checked column by column (`labcore.runs.store.steps`).

@@ -187,7 +187,7 @@ def check_owner(connection: sa.Connection, run_id: str) -> None:
     row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(
         runs.c.id == run_id).with_for_update()).first()
     if row is None:
-        raise NotOwner(run_id, f"The run {run_id} was deleted while it was going.")
+        raise NotOwner(run_id, f"The run {run_id} was deleted while it was running.")
     if row.pid is not None and (row.pid, row.host) != (os.getpid(), platform.node()):
         raise NotOwner(run_id, f"The run {run_id} belongs to another process now (pid {row.pid} on {row.host}).")
     if row.state in ENDED:

@@ -1,4 +1,4 @@
-"""Where the databases differ: how one is opened, how its transactions begin, and what it can do by itself.
+"""The differences between databases: how one is opened, how its transactions begin, and what it supports.
 
 On every database a read sees one snapshot, and writers take turns: what a write has read still holds when it commits,
 and ids are committed in order. A write whose `turn` is `BESIDE` changes the rows of one run alone, whose row it locks

@@ -1,4 +1,4 @@
-"""What happened to runs: events, which are only appended. Part of the store."""
+"""Events and controls of runs, which are only appended. Part of the store."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Controls(Database):
             return control_id
 
     def asked(self, run_id: str) -> list[Control]:
-        """What is asked of the run and not settled yet, in order."""
+        """The controls of the run that are not settled yet, in order."""
         with self._reading() as connection:
             rows = connection.execute(_ASKED, {"run": run_id})
             return [Control(row.id, row.command, payload_of(row.payload, row.command)) for row in rows]

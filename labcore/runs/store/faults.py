@@ -1,4 +1,4 @@
-"""What is wrong with the store's database, as one sentence that says what to do."""
+"""Turn faults of the store's database into one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAULTS = tuple((re.compile(words), sentence) for words, sentence in (
     (r'authentication failed|no password supplied|no pg_hba\.conf entry|role ".*" (does not exist|is not permitted)',
      "The database {where} refused the login: check the user and the password in RL_LAB_STORE."),
     ("too many clients|connection slots are reserved",
-     "The database server of {where} has no free connection: raise its max_connections, or let fewer runs go at once "
+     "The database server of {where} has no free connection: raise its max_connections, or run fewer runs at once "
      "(RL_LAB_MAX_RUNS)."),
     ("connection to server .* failed|connection timeout expired|failed to resolve host|the connection is lost|"
      "server closed the connection|terminating connection due to|the database system is (starting up|shutting down)",

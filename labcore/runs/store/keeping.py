@@ -1,4 +1,4 @@
-"""What its owner does with runs: stars, tags, notes, the trash; and what lists keep of them. Part of the store."""
+"""Stars, tags, notes, the trash, and the summaries that lists keep of runs. Part of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process has a run, and whether it still lives."""
+"""The process that has a run, and whether it is still alive."""
 
 from __future__ import annotations
 

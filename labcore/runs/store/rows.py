@@ -1,4 +1,4 @@
-"""What a reader gets from the store, and the states a run goes through."""
+"""The rows that a reader gets from the store, and the states of a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Garbled(Exception):
 
 @dataclass(frozen=True)
 class Marks:
-    """What its owner says of a run or of imported metrics. `deleted` is when it was put into the trash, unix time."""
+    """The owner's marks on a run or on imported metrics. `deleted` is when it was put into the trash, unix time."""
 
     star: bool = False
     tags: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Decision:
-    """What early stopping decided of a run at `step`: an event `rung`."""
+    """The decision of early stopping on a run at `step`: an event `rung`."""
 
     event: int
     run_id: str

@@ -1,1 +1,2 @@
-"""Where runs go: `local`, a process of this machine each, or `ray`, a machine of a cluster; `executor` is the seam."""
+"""Executors, which start the processes of runs: `local` on this machine, or `ray` on machines of a cluster. `executor`
+is the interface."""

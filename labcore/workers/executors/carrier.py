@@ -1,4 +1,4 @@
-"""What holds a run on a machine of the cluster: a Ray actor, the keeper of one worker's lifeline.
+"""The Ray actor that starts the worker of a run on a machine of the cluster and holds its lifeline.
 
 The worker is a process of its own, as everywhere. Ray sends this module to its machines as it is, so it may use only
 the standard library until it has looked for the lab there.

@@ -1,4 +1,4 @@
-"""Which executor takes the runs of this lab: all that the rest of the lab asks about Ray.
+"""Choose the executor of this lab: the only module that the rest of the lab asks about Ray.
 
 `RL_LAB_EXECUTOR` names it. The modules of Ray are imported only where that is `ray`.
 """
@@ -28,7 +28,7 @@ def executor() -> str:
 
 
 def chosen(store: Store, children: Children) -> Executor:
-    """What starts the runs of this lab. Raises LabError where its settings make no sense."""
+    """The executor of this lab's runs. Raises LabError where its settings make no sense."""
     if executor() == LOCAL:
         return Local(children)
     on_ray: Callable[[Store], Executor] = resolve_name(f"{_MODULE}:OnRay")

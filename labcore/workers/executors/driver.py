@@ -1,4 +1,5 @@
-"""The process that is connected with the Ray cluster: an order is a line on its input, what comes of it on its output.
+"""The process that is connected with the Ray cluster: it reads orders from its input and writes their results to its
+output.
 
 An actor carries each run (`carrier`). All that happens is a call in one queue, so nothing here is done at once. The end
 of the input means that the lab is gone.
@@ -177,7 +178,7 @@ class Driver:
             run = self._runs[run_id]
             asks = run.asks.words
             why = (f"waiting for {asks} of the Ray cluster" if any(map(run.asks.fit, machines)) else
-                   f"waiting for a machine with {asks}: none of the Ray cluster has as much")
+                   f"waiting for a machine with {asks}: no machine of the Ray cluster has that much")
             if not run.began and why != run.waiting:
                 run.waiting = why
                 self._send(run=run_id, waiting=why)

@@ -1,4 +1,4 @@
-"""The seam between the supervisor and the processes of its runs: what any place where runs may go has to do.
+"""The interface between the supervisor and the processes of its runs, which every executor implements.
 
 The worker is the same everywhere (`labcore.workers.worker`): it claims its run, writes to the store and takes controls
 from there. So an executor only starts a process, says when and how it ended, and cuts its lifeline.

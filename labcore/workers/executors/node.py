@@ -1,4 +1,4 @@
-"""What the lab needs of a machine that a run was sent to, looked at there before its worker is started."""
+"""Check on the machine of a run, before its worker is started, that it has everything the lab needs."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class _Driver:
             return
 
     def heard(self) -> Iterator[dict[str, Any]]:
-        """What it has said since this was last asked; `gone` is set where that was the last."""
+        """The messages since the last call; `gone` is set where that was the last."""
         while not self.gone:
             try:
                 said = os.read(self.said, 65536)

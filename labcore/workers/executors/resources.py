@@ -1,4 +1,5 @@
-"""What a run asks of the machine that takes it: cores, a GPU, memory. An estimate of its spec, made without torch."""
+"""The resources that a run requests from a machine: cores, a GPU, memory. An estimate of its spec, made without
+torch."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Resources:
 
 
 def needed(spec: RunSpec) -> Resources:
-    """What a run of `spec` is to be given."""
+    """The resources that a run of `spec` needs."""
     gpu = {"cuda": "must", "auto": "may" if spec.kind_row.on_gpu else "no"}.get(spec.device, "no")
     return Resources(spec.threads, gpu, CODE_BYTES + _tensors(spec))
 

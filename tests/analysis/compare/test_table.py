@@ -207,7 +207,7 @@ def test_against_a_baseline():
     assert set(got.rows[0].comparisons) == {FINAL, "updates", "tokens", "seconds"}
     assert got.comparisons[FINAL]["RLOO"]["GRPO"].verdict == "B" and got.comparisons[FINAL]["RLOO"]["GRPO"].p == 0
     assert got.leaders[FINAL] == ("GRPO", ("RLOO",)) and got.notes == ()
-    with pytest.raises(LabError, match="The baseline nobody is none of the runs"):
+    with pytest.raises(LabError, match="The baseline nobody is not one of the compared runs"):
         of(*good, baseline="nobody")
 
 
@@ -239,14 +239,14 @@ def test_what_a_reader_must_know():
     assert of(*a, *b).notes == ()
     late = [tools.stored(store, np.append(np.full(30, 0.1), np.full(30, 2.0 + 0.1 * seed)), seed=seed, tokens=333,
                          algorithm="ppo") for seed in range(3)]
-    assert any(note == "The winner depends on what is made equal: PPO at equal tokens, GRPO at equal "
+    assert any(note == "The winner depends on the criterion: PPO at equal tokens, GRPO at equal "
                "updates, GRPO at equal seconds, PPO at the end." for note in of(*a, *late).notes)
     empty, stopped = tools.stored(store, []), tools.stored(store, [1] * 3, state="diverged", algorithm="reinforce")
     notes = of(*a, empty, stopped).notes
     assert "GRPO sort #10 (finished): no rows, left out." in notes
     assert "REINFORCE: REINFORCE sort #11 not finished (diverged)." in notes
-    assert any("REINFORCE: fewer than 3 seeds are no evidence" in note for note in notes)
-    assert any("Neither more nor less entropy" in note for note in table.compare(
+    assert any("REINFORCE: fewer than 3 seeds are not enough" in note for note in notes)
+    assert any("No direction of entropy" in note for note in table.compare(
         [tools.trace([1], metric="entropy")], "entropy").notes)
 
 

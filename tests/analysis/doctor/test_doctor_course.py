@@ -142,7 +142,7 @@ def test_events_hold_what_was_said_and_give_it_back():
 
 def test_few_seeds():
     one = few_seeds({"GRPO": 3, "PPO": 1}, 3)
-    assert (one.verdict, one.evidence, one.rule) == ("One seed is no evidence", "PPO has 1 seed", "one_seed")
+    assert (one.verdict, one.evidence, one.rule) == ("One seed is not enough to compare", "PPO has 1 seed", "one_seed")
     assert few_seeds({"GRPO": 2}, 3).verdict == "Too few seeds to compare"
     assert few_seeds({"GRPO": 3, "PPO": 4}, 3) is None
 

@@ -51,7 +51,7 @@ def test_runs_that_were_stopped_give_no_verdict_and_seeds_come_to_an_end():
     assert len(found.broken) == 6 and not found.active and courses.verdict(store, found) is None
     for _ in range(MOST_SEEDS - 3):
         courses.one_more(store, courses.course(store, lesson, sweep))
-    with pytest.raises(LabError, match="a tie at this scale"):
+    with pytest.raises(LabError, match="counts as a tie"):
         courses.one_more(store, courses.course(store, lesson, sweep))
 
 

@@ -72,7 +72,7 @@ def test_runs_are_found_by_what_they_are_and_what_is_missing_is_known(store):
     assert [row.id for row in runs.all] == [again, stopped]
     assert wanted[0] not in plan.missing(study, runs) and len(plan.missing(study, runs)) == 11
     assert result(store, study, runs) is None
-    with pytest.raises(LabError, match="All runs of this study are there"):
+    with pytest.raises(LabError, match="All runs of this study exist"):
         plan.queue(store, [])
 
 
@@ -124,7 +124,7 @@ def test_each_measure_takes_its_number(store):
     write_text(run_folder(run_id) / "samples" / "step-000003.json", json.dumps(
         {"groups": [{"completions": completions}], "wrong_lengths": [3, 9]}))
     assert measures.of_run(Measure("wrong_length", rows=2), row, columns) == 5.0, "of the whole batch where it is there"
-    with pytest.raises(LabError, match="has nothing to take"):
+    with pytest.raises(LabError, match="has no data for"):
         measures.of_run(Measure(metric="kl"), row, columns)
 
 

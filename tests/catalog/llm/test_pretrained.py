@@ -8,8 +8,8 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.pretrained import FULL, LORA, SCRATCH, defaults
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.mix.cautions import of_run
-from labcore.catalog.mix.look import look
 from labcore.catalog.mix.nearest import LOOPS
+from labcore.catalog.mix.summary import summarise
 from labcore.runs.spec.run_spec import knobs_of, make
 
 # Read in the sources of TRL 1.16.0: trainer/*_config.py and experimental/*/*_config.py.
@@ -66,7 +66,7 @@ def test_every_default_has_a_source_fits_its_knob_and_is_not_warned_of(algorithm
     assert not [key for key, knob in declared.items() if knob.source and key not in found]
     usual = values(algorithm, task, weights)
     if row.loop in LOOPS:
-        nearest = look(algorithm, usual, work, weights).nearest
+        nearest = summarise(algorithm, usual, work, weights).nearest
         assert (nearest.row.key, nearest.parts, nearest.numbers) == (algorithm, (), ())
     assert of_run("llm", algorithm, usual, usual) == []
 

@@ -34,7 +34,7 @@ def test_a_package_is_asked_for_only_where_it_would_help():
             asked |= {env_id} if "install it" in str(error) else set()
     assert asked <= LACK_A_PACKAGE
     for env_id in ("HalfCheetah-v5", "Ant-v2", "BipedalWalker-v3", "CarRacing-v3", "LunarLanderContinuous-v3"):
-        with pytest.raises(LabError, match=f"{env_id} has continuous actions, and the methods here choose one of"):
+        with pytest.raises(LabError, match=f"{env_id} has continuous actions, and the methods here need a discrete"):
             describe(env_id)
 
 

@@ -162,7 +162,7 @@ def test_values_are_those_at_the_end_of_the_run(tmp_path):
 def test_what_cannot_be_taken_further_is_told():
     store = Store()
     run_id = store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors"))
-    with pytest.raises(LabError, match="no run of a language model"):
+    with pytest.raises(LabError, match="not a run of a language model"):
         plan_of(store, run_id)
     with pytest.raises(LabError, match="did you mean 'verl'"):
         tool("verle")

@@ -137,7 +137,7 @@ def test_verl_has_no_linear_schedule_and_decays_everything():
 @pytest.mark.parametrize("tool", ["verl", "openrlhf"])
 def test_where_only_vllm_samples_the_labs_sampler_is_named_as_missing(tool):
     engine, vllm = (lines(tool, switched(plan("grpo"), rollouts=value))["rollouts"] for value in ("engine", "vllm"))
-    assert "rounds otherwise" in engine.note and not engine.built_in and not vllm.note
+    assert "rounds differently" in engine.note and not engine.built_in and not vllm.note
     assert (MODULES[tool].settings(plan("grpo")).get("actor_rollout_ref.rollout.name") == "vllm") == (tool == "verl")
 
 

@@ -28,7 +28,7 @@ def test_it_finds_the_bias_that_is_there_and_none_where_there_is_none():
     assert not unbiased["biased"] and unbiased["scale"][1] < 1 < unbiased["scale"][2] and not unbiased["reasons"]
     wanted = (1 - 1 / 4) / 2  # less its own reward, over the length limit
     assert shorter["biased"] and not shorter["turns"] and shorter["scale"][1] < wanted < shorter["scale"][2]
-    assert [bench.finding(row) for row in found["rows"][:2]] == ["no bias seen", "other length"]
+    assert [bench.finding(row) for row in found["rows"][:2]] == ["no bias found", "other length"]
     assert not pairs["biased"] and pairs["samples"] == 32 and unbiased["samples"] == 8
     assert found["reward_before"] < found["reward"] < found["reward_best"]
 

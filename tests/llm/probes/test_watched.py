@@ -257,7 +257,7 @@ def test_a_function_of_the_users_is_called_once_a_step_whatever_is_drawn(algorit
     file = tmp_path / "mine.py"
     file.write_text("calls = []\ndef score(completions, **_):\n    calls.append(len(completions))\n"
                     "    return [len(each) % 3 for each in completions]\n")
-    name = own_reward.give(f"{file}:score")
+    name = own_reward.register(f"{file}:score")
     calls = own_reward._given[name].__globals__["calls"]
     started = session(algorithm, steps=3, max_new_tokens=1, reward_source="own_function", reward_function=name)
     drawn = [record.samples or record.look()[0] for record in records(started, pictures=True)]

@@ -43,7 +43,7 @@ def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
         assert Estimate(memory.changed(spec, way), sizes, need.free).sure
         doubled = [(key, 2 * value) for key, value in way]
         assert not Estimate(memory.changed(spec, doubled), sizes, need.free).sure, "not smaller than it has to be"
-    assert told.advice() == (f"So that it fits, set gradient_checkpointing to on, or prompts_per_step to "
+    assert told.advice() == (f"To make it fit, set gradient_checkpointing to on, or prompts_per_step to "
                              f"{ways[1]['prompts_per_step']}, or max_new_tokens to {ways[2]['max_new_tokens']}.")
     none = memory.with_ways(replace(need, free=1000), found)
     assert none.ways == [] and none.advice().startswith("No smaller batch makes it fit")
@@ -61,7 +61,7 @@ def test_where_the_moments_are_most_of_it_8_bits_are_advised_and_else_both_with_
     both = replace(need, sizes=deep, spec=memory.changed(spec, memory.ENGINE))
     told = memory.with_ways(replace(need, sizes=deep, free=int(1.31 * both.peak)))
     assert told.ways == [memory.ENGINE] and told.advice() == (
-        "So that it fits, set gradient_checkpointing to on and optimizer to adamw_8bit.")
+        "To make it fit, set gradient_checkpointing to on and optimizer to adamw_8bit.")
     told = memory.with_ways(replace(need, sizes=deep, free=int(1.25 * both.peak)))
     assert [each[:2] for each in told.ways] == [memory.ENGINE] and dict(told.ways[0])["sequences_per_step"] < 64
 
@@ -76,10 +76,10 @@ def of_many_moments() -> Estimate:
 
 def test_8_bits_are_advised_with_how_to_install_them(monkeypatch):
     need = memory.with_ways(of_many_moments())
-    assert need.advice() == "So that it fits, set optimizer to adamw_8bit."
+    assert need.advice() == "To make it fit, set optimizer to adamw_8bit."
     monkeypatch.setattr(eight_bit, "missing", lambda: True)
     assert need.advice() == (
-        "So that it fits, set optimizer to adamw_8bit (install it first: pip install -r requirements-8bit.txt).")
+        "To make it fit, set optimizer to adamw_8bit (install it first: pip install -r requirements-8bit.txt).")
 
 
 def test_8_bits_are_not_advised_where_the_device_cannot_use_them(monkeypatch):

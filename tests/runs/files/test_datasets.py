@@ -166,5 +166,5 @@ def test_without_a_network_what_was_fetched_before_is_used(hub, monkeypatch):
 def test_the_job_gives_the_upload(hub):
     found = jobs.compute({"job": "dataset", "name": "org/sums:test"})
     assert found["path"].endswith("sums-main-test.parquet") and not found["note"]
-    with pytest.raises(LabError, match="'sums' is no dataset"):
+    with pytest.raises(LabError, match="'sums' is not a dataset"):
         jobs.compute({"job": "dataset", "name": "sums"})

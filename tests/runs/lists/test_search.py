@@ -41,13 +41,13 @@ def test_a_query_finds(query, found):
 
 
 @pytest.mark.parametrize("query, words", [
-    ("betta=0.1", "asks for 'betta', which is no knob and no field: try beta=0.1"),
-    ("reward>0.7", "no knob and no field: try last>0.7"),
-    ("xyzzy=grpo-sort-1", "no knob and no field: try algorithm=grpo or beta>0.05"),
-    ("beta>abc", "compares with 'abc', which is no number: write for example beta>0.05"),
+    ("betta=0.1", "asks for 'betta', which is neither a knob nor a field: try beta=0.1"),
+    ("reward>0.7", "neither a knob nor a field: try last>0.7"),
+    ("xyzzy=grpo-sort-1", "neither a knob nor a field: try algorithm=grpo or beta>0.05"),
+    ("beta>abc", "compares with 'abc', which is not a number: write for example beta>0.05"),
     ("β>abc", "write for example beta>0.05"),
     ("beta=", "lacks a value: write for example beta=0.1"),
-    ("algorithm<grpo", "compares with 'grpo', which is no number"),
+    ("algorithm<grpo", "compares with 'grpo', which is not a number"),
     ('"open', "opens a quote that it does not close"), ('note="a', "opens a quote"),
 ])
 def test_what_cannot_be_meant_is_one_sentence(query, words):

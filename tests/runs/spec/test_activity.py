@@ -49,14 +49,14 @@ def test_a_listener_hears_its_own_thread_and_only_while_it_listens(heard):
 
 def test_reports_are_passed_on_seldom(monkeypatch):
     heard = []
-    seldom = activity.Seldom(lambda _words, done, _total: heard.append(done), 0.0)
+    seldom = activity.Throttled(lambda _words, done, _total: heard.append(done), 0.0)
     with listening(seldom):
         for done in range(1000):
             report("{} of {}", done, 1000)
         monkeypatch.setattr(seldom, "_next", 0.0)
         report("{} of {}", 1000, 1000)
     assert heard == [0, 1000]
-    with listening(activity.Seldom(lambda *_: heard.append(-1), 60.0)):
+    with listening(activity.Throttled(lambda *_: heard.append(-1), 60.0)):
         report("{} of {}", 1, 2)
     assert -1 not in heard
 
@@ -64,7 +64,7 @@ def test_reports_are_passed_on_seldom(monkeypatch):
 def test_a_report_costs_microseconds():
     """A step of the smallest model takes tens of milliseconds and makes some hundred reports."""
     many = 10_000
-    with listening(activity.Seldom(lambda *_: None, 60.0)):
+    with listening(activity.Throttled(lambda *_: None, 60.0)):
         begun = time.thread_time()
         for done in range(many):
             report("{} of {}", done, many)

@@ -151,7 +151,7 @@ def test_a_lost_machine_interrupts_its_run_which_ends_bit_for_bit_on_another(sto
     until(lambda: store.run(run_id).state == "interrupted")
     assert "is gone from the Ray cluster): resume it." in store.run(run_id).message
     lab.resume(run_id)
-    until(lambda: "none of the Ray cluster has as much" in store.run(run_id).message)
+    until(lambda: "no machine of the Ray cluster has that much" in store.run(run_id).message)
     another = cluster.add_node(num_cpus=3)
     until(lambda: store.run(run_id).state == "finished")
     assert fake.trained(store, run_id) == fake.trained(store, whole)

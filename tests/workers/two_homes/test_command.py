@@ -18,7 +18,7 @@ def test_the_command_publishes_what_is_not_published_and_sends_again_what_is_dam
     assert main(["publish"]) == 1 and "is not there" in capsys.readouterr().err
     machines.plug()
     assert main(["publish"]) == 0 and capsys.readouterr().out == f"GRPO sort #1 ({run_id}) is published.\n"
-    assert main(["publish"]) == 0 and "All that this machine has is in file://" in capsys.readouterr().out
+    assert main(["publish"]) == 0 and "Everything on this machine is in file://" in capsys.readouterr().out
     before = {name: path.read_bytes() for name, path in objects(machines.shared).items()}
     for name, path in objects(machines.shared).items():
         if name.startswith(run_id):

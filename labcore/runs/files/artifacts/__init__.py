@@ -1,1 +1,1 @@
-"""Artifacts: what machines without a shared folder pass each other through an object store (`RL_LAB_ARTIFACTS`)."""
+"""Artifacts: the files that machines without a shared folder exchange through an object store (`RL_LAB_ARTIFACTS`)."""

@@ -1,7 +1,8 @@
-"""The bound of a home that has an object store: what was used longest ago goes, where the store has it.
+"""Bound the disk space of a home that has an object store: the files used longest ago are deleted once the store has
+them.
 
-Only what is marked as published goes, nothing of a run that is going or waits, and nothing that was used within the
-last hour, even where the bound is passed. The small files of a run stay.
+Only published files are deleted, never those of a queued or running run or those used within the last hour, even where
+the bound is passed. The small files of a run stay.
 """
 
 from __future__ import annotations

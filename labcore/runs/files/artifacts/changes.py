@@ -1,4 +1,4 @@
-"""The word that something of the lab's folder was written: it is to be published."""
+"""Notifications that a file or folder of the lab changed and has to be published."""
 
 from __future__ import annotations
 

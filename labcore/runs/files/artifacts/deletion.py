@@ -1,4 +1,4 @@
-"""What is deleted here for good is deleted in the store as well: at once, or when it can be reached.
+"""Delete in the object store what was deleted here for good: at once, or when the store can be reached.
 
 A note in the home says what is to go until it is gone, so neither a store that is away nor a killed process leaves it.
 """

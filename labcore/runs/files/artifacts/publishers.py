@@ -1,5 +1,5 @@
-"""Who publishes: each worker the files of its run; a lab's server, and the command `publish`, those that the object
-store lacks."""
+"""Publishing: each worker publishes the files of its run; a lab's server, and the command `publish`, those that the
+object store lacks."""
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ def by_hand(runs: Store, chosen: Sequence[str], again: bool) -> Iterator[str]:
         if not units.is_run(run) or units.unit_with(units.folder(run)) != run or not units.folder(run).is_dir():
             raise LabError(f"This machine has no files of a run {quoted(run)}: publish it where it was made.")
         if run in going:
-            raise LabError(f"The run {run} is going or waits: its worker publishes it.")
+            raise LabError(f"The run {run} is queued or running: its worker publishes it.")
     deletion.clear(target)
     wanted = [unit for unit in chosen or unpublished(target) if unit not in going]
     for unit, named in zip(wanted, with_ids(runs, wanted), strict=True):
         publish(target, unit, add=True, sent=Sent(again=again))
         yield f"{named} is published."
     if not wanted:
-        yield f"All that this machine has is in {target.url}."
+        yield f"Everything on this machine is in {target.url}."
 
 
 def trim(runs: Store) -> None:

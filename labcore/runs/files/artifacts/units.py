@@ -1,4 +1,4 @@
-"""What is published as one: a folder of the lab's home, by its path there. A manifest names its files.
+"""Units of publishing: folders of the lab's home, by their paths there. A manifest names their files.
 
 | thing                     | whole | holds |
 |---------------------------|-------|-------|

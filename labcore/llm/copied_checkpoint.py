@@ -28,7 +28,7 @@ class Savable(Checkpointed, Protocol):
     def save(self, folder: Path) -> None: ...
 
 
-def kept(session: Savable) -> Callable[[Path], None] | None:
+def copied_checkpoint(session: Savable) -> Callable[[Path], None] | None:
     """A function that writes the checkpoint of `session` as it is now into an empty folder, whenever it is called.
     None where memory is short.
 

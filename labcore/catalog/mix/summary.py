@@ -1,4 +1,5 @@
-"""All that is to be said of a mix at once: pure, so that the page can say it at every touch of a knob."""
+"""The nearest row, the equation and the cautions of a mix: pure, so that the page can compute them at every change of a
+knob."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ from labcore.catalog.task import Task
 
 
 @dataclass(frozen=True)
-class Look:
-    """The nearest named row, the mix's equation in LaTeX, and what to beware of."""
+class MixSummary:
+    """The nearest named row, the mix's equation in LaTeX, and its cautions."""
 
     nearest: Nearest
     latex: str
     cautions: tuple[str, ...]
 
 
-def look(algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> Look:
-    """The choices `values` that began from the row `algorithm`; knobs that it does not have may be missing.
+def summarise(algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> MixSummary:
+    """Summarise the choices `values` of a mix that began from the row `algorithm`; knobs may be missing.
 
     Raises:
         LabError: the row is not one of choices.
     """
     row = with_every_knob(algorithm)
     filled = {knob.key: values.get(knob.key, knob.default) for knob in row.knobs}
-    return Look(nearest(algorithm, filled, task, weights=weights), equation(row.loop, filled),
-                tuple(cautions(row.loop, filled)))
+    return MixSummary(nearest(algorithm, filled, task, weights=weights), equation(row.loop, filled),
+                      tuple(cautions(row.loop, filled)))

@@ -1,4 +1,4 @@
-"""What the user's file holds, as numbers: what a person would look for before training on it. Pure."""
+"""Statistics of the user's file that a person checks before training on it. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _LETTER = re.compile(r"\s*\(?[A-J]\)?\s*")
 
 
 @dataclass(frozen=True)
-class Look:
-    """Of the lines of a file of prompts or pairs. Lengths are in characters; of a pair the chosen side is the answer.
+class FileStatistics:
+    """Statistics of the lines of a file of prompts or pairs.
 
-    `longest` is the longest prompt; `answers` has the shortest, the median and the longest answer, and `lengths` all of
-    them. `marked` answers end in "#### number", `empty` ones have no text, and `fits` is the verifier that reads every
-    answer right. `repeated` prompts stood before, `disagreeing` ones of these with another answer.
+    Lengths are in characters; of a pair the chosen side is the answer. `longest` is the longest prompt; `answers` has
+    the shortest, the median and the longest answer, and `lengths` all of them. `marked` answers end in "#### number",
+    `empty` ones have no text, and `fits` is the verifier that reads every answer right. `repeated` prompts stood
+    before, `disagreeing` ones of these with another answer.
     """
 
     lines: int
@@ -40,13 +41,13 @@ class Look:
     disagreeing: int
 
 
-def look(task: TextTask) -> Look | None:
-    """What is in the file of a task; None where it has no lines of prompts and answers."""
-    return look_at(list(getattr(task, "rows", ())))
+def statistics_of(task: TextTask) -> FileStatistics | None:
+    """The statistics of a task's file; None where it has no lines of prompts and answers."""
+    return statistics_of_rows(list(getattr(task, "rows", ())))
 
 
-def look_at(rows: Sequence[Problem | Pair | Single]) -> Look | None:
-    """The same of these rows."""
+def statistics_of_rows(rows: Sequence[Problem | Pair | Single]) -> FileStatistics | None:
+    """The statistics of these rows; None without any."""
     if not rows:
         return None
     answers = [answer_of(row) for row in rows]
@@ -56,23 +57,24 @@ def look_at(rows: Sequence[Problem | Pair | Single]) -> Look | None:
     for row, answer in zip(rows, answers, strict=True):
         repeated += row.prompt in seen
         disagreeing += seen.setdefault(row.prompt, answer) != answer
-    return Look(len(rows), max(len(row.prompt) for row in rows), (min(lengths), int(median(lengths)), max(lengths)),
-                tuple(lengths), sum(bool(_MARKED.search(answer)) for answer in answers),
-                fitting(answers), lengths.count(0), repeated, disagreeing)
+    return FileStatistics(len(rows), max(len(row.prompt) for row in rows),
+                          (min(lengths), int(median(lengths)), max(lengths)), tuple(lengths),
+                          sum(bool(_MARKED.search(answer)) for answer in answers), fitting_verifier(answers),
+                          lengths.count(0), repeated, disagreeing)
 
 
 def answer_of(row: Problem | Pair | Single) -> str:
-    """What a line answers: of a pair the chosen side."""
+    """The answer of a row: of a pair the chosen side."""
     return row.chosen if isinstance(row, Pair) else row.completion if isinstance(row, Single) else row.answer
 
 
-def fitting(answers: Sequence[str]) -> str:
+def fitting_verifier(answers: Sequence[str]) -> str:
     r"""The verifier for a file with these answers: none of them is misread by it.
 
     numeric where each is a whole plain number, or ends in one after "####"; math where some have TeX or are fractions
     and the rest are such numbers; choice where each is a letter, A to J; else exact.
 
-    >>> [fitting(answers) for answers in (["18", "#### 1,018"], ["18", "3/4"], ["A", "(B)"], ["18", "eggs"])]
+    >>> [fitting_verifier(answers) for answers in (["18", "#### 1,018"], ["18", "3/4"], ["A", "(B)"], ["18", "eggs"])]
     ['numeric', 'math', 'choice', 'exact']
     """
     if all(map(plain, answers)):

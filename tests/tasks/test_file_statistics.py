@@ -9,7 +9,7 @@ import pytest
 
 from labcore.catalog.kinds import task
 from labcore.runs.spec.run_spec import make
-from labcore.tasks.look import look
+from labcore.tasks.file_statistics import statistics_of
 from labcore.tasks.task import make_task
 
 
@@ -17,7 +17,7 @@ def looked(tmp_path, rows, task_key="prompts", **knobs):
     path = tmp_path / "data.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     spec = make(algorithm_key="sft", task_key=task_key, data=str(path), knobs=knobs)
-    return look(make_task(task(task_key), spec.knobs, path))
+    return statistics_of(make_task(task(task_key), spec.knobs, path))
 
 
 def asked(*pairs):
@@ -74,4 +74,4 @@ def test_of_pairs_the_chosen_side_is_the_answer_and_a_text_has_no_lines(tmp_path
     assert looked(tmp_path, rows, "preferences").answers == (3, 3, 3)
     (tmp_path / "t.txt").write_text("x" * 500)
     spec = make(algorithm_key="sft", task_key="text", data=str(tmp_path / "t.txt"))
-    assert look(make_task(task("text"), spec.knobs, spec.data)) is None
+    assert statistics_of(make_task(task("text"), spec.knobs, spec.data)) is None
