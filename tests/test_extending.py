@@ -22,6 +22,7 @@ import pytest
 import torch
 
 from labcore.catalog import cartpole, choices, maze
+from labcore.catalog.choice import Family
 from labcore.catalog.families import credit
 from labcore.catalog.llm import algorithms, online, tasks
 from labcore.classic.deep.session import DeepSession
@@ -98,6 +99,15 @@ def written(text: str, place: str, block: str) -> str:
     indent = " " * (len(place) - len(place.lstrip()))
     indented = "".join(f"{indent}{line}" for line in block.splitlines(keepends=True))
     return f"{text[:start + 1]}{indented}{'' if indent else chr(10)}{text[start + 1:]}"
+
+
+@pytest.mark.parametrize("family", choices.FAMILIES, ids=lambda family: family.key)
+def test_the_page_names_the_file_of_each_family(family: Family) -> None:
+    name = next(name for name, value in vars(choices).items() if value is family)
+    row, = [line for line in DOC.splitlines() if line.startswith("| `") and f"`{name}`" in line]
+    for place in re.findall(r"`([\w/]+\.py)`", row):
+        assert any(Path(__file__).parents[1].glob(f"labcore/**/{place.rpartition('/')[2]}")), place
+    assert f"{family.module.rpartition('.')[2]}.py`" in row.split("|")[3]
 
 
 def test_how_many_files_an_addition_takes() -> None:

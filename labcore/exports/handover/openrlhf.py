@@ -78,7 +78,7 @@ _OWN_BASELINE = (None, "gae", "reinforce")  # nothing is subtracted before rewar
 def _estimator(plan: Plan, advantage: str) -> str | None:
     """OpenRLHF's estimator; None where it has nothing like the run's advantage."""
     alone = plan["group_size"] == 1
-    if shell.whitens(plan):
+    if shell.whitens(plan, "OpenRLHF"):
         return "reinforce" if shell.against(plan) == "batch" or alone else "reinforce_baseline"
     there = choices.ADVANTAGE[advantage].there("OpenRLHF")
     found = there.name if there else ""
@@ -88,12 +88,12 @@ def _estimator(plan: Plan, advantage: str) -> str | None:
 
 
 def _normalised(plan: Plan, value: Any) -> Line:
-    return shell.normalisation(plan, value, _ESTIMATOR, _estimator(plan, plan["advantage"]))
+    return shell.normalisation(plan, value, "OpenRLHF", _ESTIMATOR, _estimator(plan, plan["advantage"]))
 
 
 def _advantage(plan: Plan, value: Any) -> Line:
     found = _estimator(plan, value)
-    if shell.whitens(plan):
+    if shell.whitens(plan, "OpenRLHF"):
         return shell.advantage(value, "group" if found in _OF_GROUP else "batch", "OpenRLHF")
     there = choices.ADVANTAGE[str(value)].there("OpenRLHF")
     if found is None or there is None or found == there.name:

@@ -73,9 +73,10 @@ def array(rows: Iterable[tuple[str, str]]) -> str:
 # ---------------------------------------------------------------- whitening
 # Advantages whitened over the batch: in verl and OpenRLHF an estimator does it, with a baseline of its own.
 
-def whitens(plan: Plan) -> bool:
-    """Whether the run whitens advantages that are compared first."""
-    return bool(plan.get("normalisation", "none") != "none")
+def whitens(plan: Plan, tool: str) -> bool:
+    """Whether an estimator of the tool stands for how the run normalises advantages that are compared first."""
+    chosen = choices.NORMALISATION[str(plan.get("normalisation", "none"))]
+    return chosen.key != "none" and chosen.there(tool) is not None
 
 
 def against(plan: Plan) -> str:
@@ -83,10 +84,10 @@ def against(plan: Plan) -> str:
     return choices.ADVANTAGE[str(plan["advantage"])].against
 
 
-def normalisation(plan: Plan, value: Any, option: str, estimator: str | None) -> Line:
-    """What becomes of the knob `normalisation`: the `estimator` that whitens."""
-    line = choices_of(choices.NORMALISATION, "verl", f"see {option}")(plan, value)
-    return Line("", value, {option: estimator}, note=line.note) if whitens(plan) else line
+def normalisation(plan: Plan, value: Any, tool: str, option: str, estimator: str | None) -> Line:
+    """What becomes of the knob `normalisation` in a tool: the `estimator` that whitens."""
+    line = choices_of(choices.NORMALISATION, tool, f"see {option}")(plan, value)
+    return Line("", value, {option: estimator}, note=line.note) if whitens(plan, tool) else line
 
 
 def advantage(value: Any, of: str, tool: str) -> Line:

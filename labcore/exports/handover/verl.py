@@ -91,11 +91,11 @@ def _kl_estimator(plan: Plan, value: Any) -> Line:
 
 def _normalised(plan: Plan, value: Any) -> Line:
     found = "reinforce_plus_plus" if shell.against(plan) == "batch" else "reinforce_plus_plus_baseline"
-    return shell.normalisation(plan, value, "algorithm.adv_estimator", found)
+    return shell.normalisation(plan, value, "verl", "algorithm.adv_estimator", found)
 
 
 def _advantage(plan: Plan, value: Any) -> Line:
-    if shell.whitens(plan):
+    if shell.whitens(plan, "verl"):
         return shell.advantage(value, "batch" if shell.against(plan) == "batch" else "group", "verl")
     return _ADVANTAGE(plan, value)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labcore.catalog import choices
-from labcore.catalog.choice import Advantage, Pairs, Surrogate
+from labcore.catalog.choice import Advantage, Normalisation, Pairs, Surrogate
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.exports.handover import openrlhf, trl
@@ -132,6 +132,15 @@ def test_no_tool_is_said_to_do_what_a_choice_does_not_declare(key, monkeypatch):
     pairs = chosen(monkeypatch, "dpo", choices.PAIRS, Pairs("mine", "mine", "D"))
     line, = [line for line in TOOLS[key].mapped(pairs) if line.knob == "pairs"]
     assert line.unsupported and line.note
+
+
+@pytest.mark.parametrize("key", ["verl", "openrlhf"])
+def test_a_normalisation_that_declares_nothing_changes_no_estimator(key, monkeypatch):
+    usual = {line.knob: line for line in TOOLS[key].mapped(plan("grpo"))}
+    mine = chosen(monkeypatch, "grpo", choices.NORMALISATION, Normalisation("mine", "mine", "A"))
+    found = {line.knob: line for line in TOOLS[key].mapped(mine)}
+    assert found["normalisation"].unsupported and "no equivalent" in found["normalisation"].note
+    assert found["advantage"] == usual["advantage"]
 
 
 def test_a_surrogate_may_have_one_bound_only(monkeypatch):
