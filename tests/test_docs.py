@@ -84,6 +84,22 @@ def test_the_page_on_settings_has_every_variable_that_the_code_reads():
     assert not {variable for variable in read if variable not in tests}, "the tests would see those of who runs them"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_file_of_the_code_that_a_page_names_is_there(page):
+    """A name alone is a file beside the one before it. A guide may also name files that it writes."""
+    text = page.read_text("utf-8")
+    told = [*re.findall(r"((?:^.+\n)+)\n```", text, re.MULTILINE), "pages/KEY.py"]  # before the content of a file
+    for line in FENCED.sub("", text).splitlines():
+        folder = None
+        for path in re.findall(r"`([\w/]+\.(?:py|js|toml))`", line):
+            if "/" in path:
+                there = [root / path for root in (ROOT, ROOT / "labcore", ROOT / "app") if (root / path).exists()]
+                assert there or any(path in each for each in told), line
+                folder = there[0].parent if there else None
+            else:
+                assert folder is None or (folder / path).exists(), line
+
+
 def test_the_site_and_its_index_have_every_page():
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     there = {path.name for path in DOCS}
