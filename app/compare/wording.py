@@ -16,8 +16,8 @@ from app.theme import number
 from labcore.analysis.compare import statistics
 from labcore.analysis.compare.best import BEST, Standing
 from labcore.analysis.compare.budget import CLOSE, FINAL
-from labcore.analysis.compare.statistics import Comparison, Mean
-from labcore.analysis.compare.table import LAST, Row, Table
+from labcore.analysis.compare.statistics import LAST, Comparison, Mean
+from labcore.analysis.compare.table import Row, Table
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS

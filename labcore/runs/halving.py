@@ -23,7 +23,7 @@ from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec.run_spec import RunSpec
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
-LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`labcore.analysis.compare.table.LAST`)
+LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`compare.statistics.LAST`)
 MISSING = ("Early stopping needs Optuna, which is not installed: run pip install -r requirements-sweeps.txt, or start "
            "the sweep without early stopping.")
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

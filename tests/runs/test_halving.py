@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from labcore.analysis.compare.table import LAST
+from labcore.analysis.compare.statistics import LAST
 from labcore.errors import LabError
 from labcore.runs import halving
 from labcore.runs.halving import FACTORS, Halving, check, metrics_of, usual, value_at

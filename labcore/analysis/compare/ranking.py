@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from labcore.analysis.compare import statistics
-from labcore.analysis.compare.statistics import Mean
-from labcore.analysis.compare.table import LAST, last_mean
+from labcore.analysis.compare.statistics import LAST, Mean, last_mean
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS

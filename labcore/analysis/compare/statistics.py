@@ -28,6 +28,8 @@ from labcore.analysis.estimate import FEWEST, LEVEL, estimate, p_value, within
 
 Part = Sequence[float]
 
+LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -263,3 +265,23 @@ def _interval(drawn: np.ndarray, times: np.ndarray | None = None) -> tuple[np.nd
         return between
 
     return at(tail), at(1 - tail)
+
+
+def last_mean(steps: np.ndarray, values: np.ndarray) -> float:
+    """The mean of the rows in the LAST steps up to the last row, itself one of them. (M,), (M,) in the order of the
+    steps, M at least 1.
+
+    >>> last_mean(np.array([1, 2, 3, 4, 5, 6]), np.arange(6)), last_mean(np.array([1, 10, 20]), np.arange(3))
+    (3.0, 2.0)
+    """
+    return float(values[steps > steps[-1] - LAST].mean())
+
+
+def last_means(first: float, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`last_mean` at each row that has LAST steps of the run behind it, and at the last one. `first`: the run's."""
+    ends = np.arange(1, values.size + 1)
+    begins = np.searchsorted(steps, steps - LAST, side="right")
+    sums = np.add.reduceat(np.append(values, 0.0), np.stack([begins, ends], axis=1).ravel())[::2]
+    whole = steps >= min(first + LAST - 1, steps[-1])
+    means: np.ndarray = (sums / (ends - begins))[whole]
+    return means

@@ -24,7 +24,6 @@ from labcore.errors import LabError, listed
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import AXES, WHERE, Trace, metric_of, setting
 
-LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
 _PARENT, CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
@@ -302,39 +301,19 @@ def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
 
 
 def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
-    """Measure -> one number per run: `last_mean` of the rows at or before that place; "best" of as many steps,
-    wherever."""
+    """Measure -> one number per run: `statistics.last_mean` of the rows at or before that place; "best" of as many
+    steps, wherever."""
     def last(trace: Trace, axis: str, place: float) -> float:
         x, y, steps = trace.column(metric, axis)
-        return last_mean(steps[x <= place], y[x <= place])
+        return statistics.last_mean(steps[x <= place], y[x <= place])
 
     measures = {FINAL: ("step", np.inf), **{axis: (axis, place) for axis, place in equal.items()}}
     values = {measure: tuple(last(trace, *where) for trace in group.traces) for measure, where in measures.items()}
     if better := METRICS[metric].better:
         peak = np.min if better == "lower" else np.max
         columns = [(trace.axes["step"][0], *trace.column(metric)) for trace in group.traces]
-        values["best"] = tuple(float(peak(_means(first, steps, y))) for first, steps, y, _ in columns)
+        values["best"] = tuple(float(peak(statistics.last_means(first, steps, y))) for first, steps, y, _ in columns)
     return values
-
-
-def last_mean(steps: np.ndarray, values: np.ndarray) -> float:
-    """The mean of the rows in the LAST steps up to the last row, itself one of them. (M,), (M,) in the order of the
-    steps, M at least 1.
-
-    >>> last_mean(np.array([1, 2, 3, 4, 5, 6]), np.arange(6)), last_mean(np.array([1, 10, 20]), np.arange(3))
-    (3.0, 2.0)
-    """
-    return float(values[steps > steps[-1] - LAST].mean())
-
-
-def _means(first: float, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`last_mean` at each row that has LAST steps of the run behind it, and at the last one. `first`: the run's."""
-    ends = np.arange(1, values.size + 1)
-    begins = np.searchsorted(steps, steps - LAST, side="right")
-    sums = np.add.reduceat(np.append(values, 0.0), np.stack([begins, ends], axis=1).ravel())[::2]
-    whole = steps >= min(first + LAST - 1, steps[-1])
-    means: np.ndarray = (sums / (ends - begins))[whole]
-    return means
 
 
 def _duels(labels: Sequence[str], values: Sequence[tuple[float, ...]], better: str) -> dict[str, dict[str, Comparison]]:

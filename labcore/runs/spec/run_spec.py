@@ -260,10 +260,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     if device not in DEVICES:
         raise LabError(f"There is no device {quoted(device)}: {suggestion(device, DEVICES)}")
     _check_data(task_row, data)
-    check_together(row, filled)
-    check_pairs(task_row, filled)
-    filled |= pinned_reward_model(filled)
-    check_uploads(filled)
+    filled = _checked(row, task_row, filled)
     _check_model(kind_row, model, absent or parent is not None)
     _check_lora(row, model, filled)
     if kind_row.check:
@@ -274,6 +271,15 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     twin = twin or parent is None
     return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
                    mix)
+
+
+def _checked(row: Algorithm, task: Task, knobs: dict[str, Value]) -> dict[str, Value]:
+    """The knobs of a run, which fit each other, with the reward model that they name at its checkpoint."""
+    check_together(row, knobs)
+    check_pairs(task, knobs)
+    knobs |= pinned_reward_model(knobs)
+    check_uploads(knobs)
+    return knobs
 
 
 def _row(kind: str, algorithm_key: str, mix: str) -> Algorithm:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labcore.analysis.compare.ranking import Ends, axes_of, effects, of_seeds, ranking
-from labcore.analysis.compare.table import LAST
+from labcore.analysis.compare.statistics import LAST
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.store.rows import RunRow

@@ -15,7 +15,7 @@ from app.lab import lab
 from app.theme import number
 from labcore.analysis.compare import ranking, statistics
 from labcore.analysis.compare.ranking import Axis, Ends, Setting, Standing
-from labcore.analysis.compare.table import LAST
+from labcore.analysis.compare.statistics import LAST
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.knob import Value
 from labcore.runs.store.rows import RunRow
