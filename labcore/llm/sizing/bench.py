@@ -48,7 +48,7 @@ def frozen(progress: float = PROGRESS) -> str:
     """Which policy is frozen, in a sentence; `progress` is its share of the way to the best reward.
 
     >>> frozen(0.3)
-    "The policy is trained by exact gradient ascent 30 % of the way to the best reward, then frozen."
+    'The policy is trained by exact gradient ascent 30 % of the way to the best reward, then frozen.'
     """
     return ("The policy is trained by exact gradient ascent "
             f"{100 * progress:.3g} % of the way to the best reward, then frozen.")
