@@ -133,7 +133,7 @@ def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: 
     done = subprocess.run([sys.executable, "-m", "pytest", "tests/extended_lab.py", "-q", "-p", "no:cacheprovider",
                            "-p", "no:xdist", "-o", "python_functions=check_*", "--rootdir", tmp_path], cwd=tmp_path,
                           capture_output=True, text=True, check=False, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)})
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": str(tmp_path)})
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
