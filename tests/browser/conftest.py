@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -76,16 +76,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.stop()
 
 
+OPEN = ExitStack()  # the browser of this process
+
+
 @pytest.fixture(scope="session")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The one tab of all tests of a process: a page opened again in it compiles no script a second time."""
     path = find()
     assert path, "there is no Chromium: python -m tests.browser.chromium installs one"
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("browser"), executable_path=path, args=FLAGS, accept_downloads=True)
-        yield context.pages[0]
-        context.close()
+    context = OPEN.enter_context(sync_playwright()).chromium.launch_persistent_context(
+        tmp_path_factory.mktemp("browser"), executable_path=path, args=FLAGS, accept_downloads=True)
+    OPEN.callback(context.close)
+    return context.pages[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Close the browser after the last browser test: while it is open no other test can run an event loop."""
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        OPEN.close()
 
 
 @pytest.fixture(autouse=True)
