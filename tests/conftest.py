@@ -18,19 +18,16 @@ except ImportError:  # one process needs no schedule
 gc.disable()  # some seven thousand tests are collected, and torch and Streamlit imported, of which nothing is garbage
 
 
-class TwoBrowsers(LoadFileScheduling):
-    """A file is tested by one process. The browser tests are tested by two, about half of the time each: one process
-    would still be busy with them when all others are done, and three would wait for each other's pages."""
+class OneBrowser(LoadFileScheduling):
+    """A file is tested by one process, and so are all browser tests: a page, its server and its run keep more than a
+    core busy, and two of them would wait for each other."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if not nodeid.startswith("tests/browser/"):
-            return super()._split_scope(nodeid)
-        return f"tests/browser, {'first' if nodeid.startswith(FIRST_HALF) else 'second'} half"
+        return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
-FIRST_HALF = tuple(f"tests/browser/test_{name}.py" for name in ("llm_lab", "maze", "cartpole", "small_screens"))
-# The browser tests are first: they need minutes, and nothing should wait for them at the end. Tests that wait for
-# processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
+# The browser tests are first: one process needs minutes for them, and none should wait for it at the end. Tests that
+# wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/llm/sizing/", "tests/llm/")
 
 
@@ -41,8 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> TwoBrowsers | None:
-    return TwoBrowsers(config, log) if config.getoption("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneBrowser | None:
+    return OneBrowser(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_finish():
