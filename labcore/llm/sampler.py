@@ -16,6 +16,7 @@ from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
 from labcore.llm.nets import llama
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import attention_mask, extend, positions, prefill, shares_prefixes
+from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
 from labcore.runs.spec.activity import report
 
@@ -84,7 +85,8 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
 
 def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
     """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,)."""
-    logits, cache = prefill(model, prompts, group_size)
+    with reported(model):  # many long prompts take long
+        logits, cache = prefill(model, prompts, group_size)
     prompt_mask = prompts.mask.repeat_interleave(group_size, 0)
     seen = 0
     while True:

@@ -8,6 +8,7 @@ import torch
 from labcore.llm.nets import layer_reports
 from labcore.llm.nets.forward import at_tokens
 from labcore.llm.nets.llama import supported
+from labcore.llm.sampler import sample
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.runs.spec import activity
 from tests.llm import tools
@@ -31,6 +32,15 @@ def test_each_layer_is_reported_both_ways_and_no_number_changes(kind, monkeypatc
     assert [said for said in heard if "layer" in said] == [
         "layer 1 of 2", "layer 2 of 2", "backward pass, layer 2 of 2", "backward pass, layer 1 of 2"]
     assert all(torch.equal(one, other) for one, other in zip(quiet, loud, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_before_the_first_token_the_pass_over_the_prompts_reports(kind, monkeypatch):
+    heard = []
+    monkeypatch.setattr(layer_reports, "LEAST", 0)
+    with activity.listening(lambda *said: heard.append(str(activity.now(*said)))):
+        sample(tools.model(kind), tools.prompts(), 2, max_new_tokens=2, eos=(0,), generator=torch.Generator())
+    assert heard[:4] == ["sampling 0 of 2 tokens", "layer 1 of 2", "layer 2 of 2", "sampling 0 of 2 tokens"]
 
 
 def test_small_passes_say_nothing():
