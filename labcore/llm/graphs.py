@@ -129,7 +129,7 @@ class CudaRecorder:
             del broken  # or the error and this frame hold each other, and with them the decoder's memory
 
     def _undo(self, graph: torch.cuda.CUDAGraph, pool: Any, ended: bool) -> None:
-        """Give back what a failed recording took. `ended`: the device was well, and torch ended it in good order."""
+        """Free the memory of a failed recording. `ended`: without an error of the device, torch ended it itself."""
         if ended:
             graph.reset()
             return

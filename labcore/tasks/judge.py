@@ -17,6 +17,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -278,15 +279,12 @@ def _without(key: str, text: str) -> str:
 
 
 def _asked_for(header: str) -> float:
-    """The seconds that a Retry-After asks for, a number or a date; 0 where it says neither."""
-    try:
+    """The seconds that a Retry-After asks for, a number or a date; 0 where it is neither."""
+    with suppress(ValueError):  # no number, so it may be a date
         return max(0.0, float(header))
-    except ValueError:
-        pass
-    try:
+    with suppress(TypeError, ValueError):
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0
+    return 0.0
 
 
 def _said(content: bytes) -> Reply:

@@ -1,7 +1,7 @@
 """The arithmetic that a choice declares, with the numbers of a token in it. Pure.
 
-Its result is computed from the declared words themselves, so what is read is what was computed. Where it is not the
-number that the run recorded, or needs one that was not, the recorded number stands alone.
+The result is computed from the declared words, so it always matches the arithmetic on the page. If the result differs
+from the number that the run recorded, or needs a number that the run did not record, only the recorded number is shown.
 """
 
 from __future__ import annotations

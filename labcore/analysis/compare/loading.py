@@ -74,7 +74,7 @@ def origin(store: Store, spec: RunSpec) -> str:
     run_id, step = spec.parent
     try:
         above = store.run(run_id).spec
-    except LabError:  # deleted: what it was is not known any more
+    except LabError:  # the parent was deleted, and its setting with it
         return json.dumps([run_id, step])
     moved = [change for change in changes_of(above, store.events_after(run_id))[1] if change[0] < step]
     return json.dumps([setting(above), moved, step, origin(store, above)])

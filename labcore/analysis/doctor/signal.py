@@ -13,7 +13,7 @@ from labcore.catalog.reward_terms import scorers
 MOST_GROUPS = 0.5  # half of the batch gives no gradient: a starting guess
 # Where four of five answers are right, groups of eight agree because they are right: that is success.
 MOSTLY_RIGHT = 0.8
-# All groups but one in 32 (the default batch) agree: what is left is chance.
+# In at most one group of 32 (the default batch) do rewards differ: too few to learn from.
 NO_GROUPS = 0.97
 # Ten times the standard error of a mean over 3 × 256 completions, for rewards between 0 and 1: a starting guess.
 FELL = 0.2

@@ -45,7 +45,7 @@ def _own_length(values: Values) -> bool:
     return choices.AGGREGATION[values["aggregation"]].own_length
 
 
-# What is said of several choices at once; what is said of one is declared with it.
+# Cautions about several choices at once. A caution about a single choice is declared with that choice.
 ONLINE = (
     Caution("Every completion is imitated equally, and on average that gradient is zero: nothing is learnt. Select "
             "best_of_group, or choose another advantage.",

@@ -147,7 +147,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
 
 
 def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
-    """The policy's log-prob of each token of `part`, and the entropy before it, which `met` takes down. (B, T) nats"""
+    """The policy's log-prob of each token of `part`, and its entropy there. `met` records both. (B, T) nats"""
     knobs = session.knobs
     measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
     with precision(session.policy, knobs["dtype"]):

@@ -25,8 +25,8 @@ from labcore.runs.spec.model_names import may_be_hub_id, missing
 # How large the model of a config.json would be: counted from its numbers alone, before anything is built.
 #
 # The count is that of a transformer with these sizes, where the architecture is one; of any other only the embeddings
-# and one square matrix per layer. Left out: experts, and what is particular to an architecture. So it says what a model
-# has at least, to refuse what no machine could hold.
+# and one square matrix per layer. It leaves out experts and parts that only some architectures
+# have. So the count is a lower bound, by which a model that no machine could hold is refused.
 
 BYTES = 4  # of a parameter
 MOST_LAYERS = 1000  # each takes time and memory to build, however narrow it is

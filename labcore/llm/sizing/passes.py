@@ -219,8 +219,8 @@ def without_vllm(card: int, knobs: Mapping[str, Value]) -> int:
 
 
 def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
-    """Bytes for the activations of a micro-batch: on a GPU of `card` bytes what a run leaves that holds `held`. It
-    comes of the spec and the card alone, not of what is free at the moment."""
+    """Bytes for the activations of a micro-batch: on a GPU of `card` bytes the rest beside a run that holds `held`.
+    It depends on the spec and the card alone, not on the memory that is free at the moment."""
     if mode.device != "cuda" or not card:
         return ON_PROCESSOR
     chunk = most_logits * (mode.width + FULL * 5)

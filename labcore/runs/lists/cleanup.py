@@ -30,7 +30,7 @@ from labcore.runs.store.store import Store
 # ---------------------------------------------------------------- disk
 # What runs take on the disk, and which of their files can go while their curves and results stay.
 
-SPARE = ("samples", "lines", "export")  # what is there to be looked at, and what can be made again
+SPARE = ("samples", "lines", "export")  # pictures of a run, and its export, which can be made again
 
 
 def spare_size(run_id: str) -> int:

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from labcore.catalog.cartpole import ALGORITHMS
 from labcore.classic.deep.session import DeepSession
-
-
-def child_of(spec, **changes):
-    return replace(spec, parent=("parent", 2), **changes)
-
-
-def saved_at(session, step: int, folder):
-    """All records of a run, of which a checkpoint was made at `step`."""
-    records = []
-    for record in session.run():
-        if record is not None:
-            records.append(record)
-            if record.step == step:
-                folder.mkdir()
-                session.save(folder)
-    return records
+from tests.classic.forks import child_of, saved_at
 
 
 @pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])

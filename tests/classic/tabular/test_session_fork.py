@@ -10,22 +10,7 @@ import pytest
 from labcore.catalog.maze import ALGORITHMS
 from labcore.classic.tabular.session import TabularSession
 from labcore.runs.spec.run_spec import make
-
-
-def child_of(spec, **changes):
-    return replace(spec, parent=("parent", 2), **changes)
-
-
-def saved_at(session, step: int, folder):
-    """All records of a run, of which a checkpoint was made at `step`."""
-    records = []
-    for record in session.run():
-        if record is not None:
-            records.append(record)
-            if record.step == step:
-                folder.mkdir()
-                session.save(folder)
-    return records
+from tests.classic.forks import child_of, saved_at
 
 
 @pytest.mark.parametrize("method", ALGORITHMS)

@@ -26,7 +26,7 @@ BACK = "All files of the run are in the object store."
 
 
 class OfWorker(Publisher):
-    """See `storage.of_worker`. What it has to say are events of the run."""
+    """Publishes for a worker (`storage.of_worker`), and logs its messages as events of the run."""
 
     def __init__(self, store: Store):
         super().__init__(self._log)
