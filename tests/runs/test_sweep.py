@@ -88,7 +88,7 @@ def test_a_thousand_runs_are_queued_at_once_with_names_of_their_own_and_in_order
         found = sweep(store, queue(store, specs))
     assert [run.spec for run in found.runs] == specs
     assert len({run.id for run in found.runs}) == len({run.number for run in found.runs}) == 1000
-    assert list(store.queued()) == [run.id for run in found.runs]
+    assert list(store.queued()) == [*store.standing(found.id)] == [run.id for run in found.runs]
     assert [run.created for run in found.runs] == sorted({run.created for run in found.runs})
     assert len(asked) < 15, "not some for each run"
     assert {event.kind for event in store.events_after(found.runs[999].id)} == {"queued"}

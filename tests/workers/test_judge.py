@@ -244,7 +244,7 @@ def test_a_judge_that_was_given_up_is_said_of_its_sweeps_until_one_works(store, 
         patch.setattr(module, "COMMAND", ("sh", "-c", "exit 3"))
         given_up(judging := Judging(store))
         assert unjudged(store, going).startswith(f"{OFF}the process that decides ended 3 times in a row, the last time "
-                                                 "with code 3; what it")
+                                                 "with code 3")
         later = queue(store, grid(fake.grpo(), {}, range(2)), early=HOW)
         judging.fill()
         assert unjudged(store, later).startswith(OFF), "also of a sweep that is queued afterwards"

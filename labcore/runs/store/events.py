@@ -136,8 +136,9 @@ class EarlyStopping(Database):
             return {row.id: row.halving for row in connection.execute(query)}
 
     def standing(self, sweep: str) -> dict[str, tuple[str, int]]:
-        """The state and the step of each run of a sweep, in their order."""
-        query = sa.select(runs.c.id, runs.c.state, runs.c.step).where(runs.c.sweep == sweep).order_by(runs.c.number)
+        """The state and the step of each run of a sweep, oldest first."""
+        query = sa.select(runs.c.id, runs.c.state, runs.c.step).where(runs.c.sweep == sweep).order_by(
+            runs.c.created, runs.c.id)
         with self._reading() as connection:
             return {row.id: (row.state, row.step) for row in connection.execute(query)}
 
