@@ -34,11 +34,16 @@ def at_most(size: int) -> Iterator[None]:
 
 @pytest.fixture
 def run_id():
-    """A run whose checkpoint is a large file, and whose tables are small ones."""
-    run_id = faked(Store(), 3)
+    """A run whose checkpoint is a large file, and whose tables are small ones.
+
+    Its store stays open: the first connection to a database makes a file of 32 KiB, which the limit would not allow.
+    """
+    store = Store()
+    run_id = faked(store, 3)
     for policy in run_folder(run_id).glob("checkpoints/*/policy"):
         (policy / "model.safetensors").write_bytes(bytes(300_000))
-    return run_id
+    yield run_id
+    store.dispose()
 
 
 def there(*folders) -> list[str]:
