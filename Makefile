@@ -1,4 +1,5 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
+# make format: autopep8 sets spaces and indents.   make formatted: fails where it would change something.
 # make docs: the site of docs/ in build/site; it fails where a link leads nowhere.
 # make test-long: tests that train for long: lessons, over-optimisation, the shipped bases; no part of make test.
 # make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.
@@ -9,6 +10,7 @@ PYTHON ?= python3
 MINUTES ?= 30
 REAL ?= build/smollm2
 VENV := .venv
+PYTHON_CODE := app benchmarks docs labcore pages tests
 BIN := $(VENV)/bin
 
 # Compiled modules are kept: the tests start some hundred processes. pip compiles none, as most are never imported; what
@@ -18,7 +20,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # The pip that a Python brings along may be years old; this one needs half the time to choose the packages.
 NEW_PIP := pip==26.3
 
-.PHONY: run test test-long test-real lint docs mutants soak clean browser collected
+.PHONY: run test test-long test-real lint format formatted docs mutants soak clean browser collected
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -42,6 +44,12 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.javascript
+
+format: $(VENV)/dev.stamp
+	$(BIN)/autopep8 --recursive --jobs 2 --in-place $(PYTHON_CODE)
+
+formatted: $(VENV)/dev.stamp
+	$(BIN)/autopep8 --recursive --jobs 2 --diff --exit-code $(PYTHON_CODE)
 
 docs: $(BIN)/mkdocs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -119,7 +119,7 @@ def words() -> None:
         ("Glossary", ("Word", "Meaning"), [tuple(map(html.escape, row)) for row in WORDS]),
         ("Metrics", ("Metric", "Unit", "Meaning", "Healthy"), [_metric(key) for key in METRICS]),
         ("Knobs", ("Knob", "Default", "Trade-off"), [_knob(every_knob()[key]) for key in
-                                                        sorted(every_knob())]),
+                                                     sorted(every_knob())]),
     )
     found = [(title, head, [row for row in rows if sought in _plain(row)]) for title, head, rows in tables]
     for title, head, rows in found:

@@ -68,7 +68,7 @@ def plotted(chosen: Chosen) -> bytes:
     """The lines of the big chart, one point a line; `what` says what the number is, `smoothing` how it was smoothed."""
     look = Look(chosen.metric, chosen.axis, chosen.place.smooth, chosen.place.traces)
     return tables.written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing", "title"],
-                    _points(chosen, look))
+                          _points(chosen, look))
 
 
 def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:

@@ -73,7 +73,7 @@ def judged(chosen: Chosen) -> Chosen:
 
 def _ended(found: Sequence[Group]) -> list[Group]:
     return [replace(group, traces=tuple(trace for trace in group.traces if trace.state not in ACTIVE
-                                         and trace.axes["step"].size)) for group in found]
+                                        and trace.axes["step"].size)) for group in found]
 
 
 def _steps(trace: Trace) -> float:

@@ -40,8 +40,8 @@ SECTION = Section(
                           "likeliest first."),
         (r"m_k(s)", "the mass of the top $k$: the total probability of the $k$ likeliest tokens, at most 1."),
         (r"\alpha\ \text{(sharpness)}", "in this picture the $i$-th likeliest token gets a probability proportional to "
-                                   "$1/i^{\\,\\alpha}$: 0 makes all equal, larger is sharper. A real model has a "
-                                   "distribution of its own at each position."),
+         "$1/i^{\\,\\alpha}$: 0 makes all equal, larger is sharper. A real model has a "
+         "distribution of its own at each position."),
         (r"e^{H}", "with the entropy $H$ of section 1: how many equally likely tokens would be as uncertain. Of a "
                    "whole completion: $e$ to the sum of the entropies, where positions do not depend on each other."),
     ),

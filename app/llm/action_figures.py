@@ -100,7 +100,7 @@ def table(found: dict[str, Any], titles: Sequence[str]) -> str:
     """The numbers of the figure as HTML: a row per model and position."""
     lines = lines_of(found)
     head = "".join(f"<th>{name}</th>" for name in ("Model", "Position", "Completions",
-                                                    *(f"Top {k}" for _, k in lines)))
+                                                   *(f"Top {k}" for _, k in lines)))
     body = "".join(
         f"<tr><td>{html.escape(title)}</td><td>{position}</td><td>{row['samples']:,}</td>"
         + "".join(f"<td>{row['mass'][place]:.3f} ({row['low'][place]:.3f} to {row['high'][place]:.3f})</td>"

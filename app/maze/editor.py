@@ -92,8 +92,8 @@ def _tools(draft: Draft) -> dict[str, Any]:
         if brush["sign"] in brush:
             sign = str(brush["sign"])
             number_boxes.number("maze_brush", "pay", "Reward", brush[sign], (-LARGEST_PAY, LARGEST_PAY),
-                         lambda pay: brush.update({sign: pay}), help="Reward of a step that ends in the cell.",
-                         step=1.0, width=130)
+                                lambda pay: brush.update({sign: pay}), help="Reward of a step that ends in the cell.",
+                                step=1.0, width=130)
         for name, icon, stack, other in (("Undo", "undo", past, future), ("Redo", "redo", future, past)):
             st.button(name, icon=f":material/{icon}:", disabled=not stack, key=f"maze:{name}", on_click=_move,
                       args=(draft, stack, other))

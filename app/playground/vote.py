@@ -71,7 +71,7 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
     state = _state((tuple(names), tuple(settings.items()), tuple(asked.items())))
     found, fresh = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS,
                                 "seed": state["seed"], **asked, **settings}, f"{len(set(names))} models answer",
-                                "vote")
+                               "vote")
     if found is None or not fresh:
         return
     turns = _turns(len(found["columns"]), len(found["questions"]), f"{state['salt']}:{state['seed']}")

@@ -97,11 +97,11 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
         "run": column.TextColumn("Run", width=wide("run")),
         "open": column.ButtonColumn("", width=wide("open"), type="tertiary", key=f"{key}:open", on_click=opened),
         "algorithm": column.TextColumn("Algorithm", width=wide("algorithm"), help="With the knobs that are not at "
-        "their defaults"),
+                                       "their defaults"),
         "task": column.TextColumn("Task", width=wide("task")),
         "seed": column.NumberColumn("Seed", width=wide("seed"), format="%d"),
         "curve": column.LineChartColumn("Curve", width=wide("curve"), help="The metric over the steps; each curve has "
-        "its own scale"),
+                                        "its own scale"),
         "metric": column.TextColumn("Metric", width=wide("metric"), help="The metric of the run's first chart"),
         "last": column.NumberColumn("Last", width=wide("last"), format="%.4g", help="The metric's newest value"),
         "best": column.NumberColumn("Best", width=wide("best"), format="%.4g", help="The metric's best value in one "

@@ -39,6 +39,8 @@ CSS = """<style>
   .rl-table.rl-findings td{display:block;border:0;padding:3px 0}.rl-interval{width:min(300px,92%);margin-left:8px}
   .rl-findings td:last-child,.rl-findings td:nth-child(3){display:inline-block;vertical-align:top;margin-right:12px}}
 </style>"""
+
+
 def badge(verdict: Verdict) -> str:
     """A verdict in words: colour is not all that tells them apart."""
     return f'<span class="rl-verdict rl-{verdict}">{WORDS[verdict]}</span>'

@@ -190,5 +190,3 @@ def _own(study: Study, runs: Runs) -> Result | None:
         known |= {"runs": (study.key, finished), "result": result(lab().store, study, runs)}
     found: Result | None = known["result"]
     return found
-
-

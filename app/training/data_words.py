@@ -101,7 +101,7 @@ def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Fin
     answers, found = result["answers"], list[Finding]()
     if not answers:
         return [Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
-                                f"completion of {int(spec.knobs['max_new_tokens']):,} tokens.")]
+                        f"completion of {int(spec.knobs['max_new_tokens']):,} tokens.")]
     causes = [cause for cause in (_untemplated(result, spec), _limited(result, spec, taught)) if cause]
     found += causes
     right, count = sum(answer["exact"] for answer in answers), len(answers)

@@ -300,5 +300,5 @@ def branch(spec: RunSpec, parent: Feed) -> str:
     assert spec.parent is not None, "a fork"
     before = parent.knobs(spec.parent[1])
     moved = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
-            if spec.knobs[knob.key] != before[knob.key]]
+             if spec.knobs[knob.key] != before[knob.key]]
     return f": {', '.join(moved[:2])}{' …' if moved[2:] else ''}" if moved else "" if spec.twin else ": fresh"

@@ -121,7 +121,7 @@ def _form(run: RunRow, found: Wish) -> None:
                                        "Fresh: new random numbers from the same state.")
     until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
     number_boxes.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
-                 (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
+                        (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
     later = [each.text for each in changes if each.step > step]
     note = fork.optimizer_note(run.id, step)
     st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step, exact=not note))

@@ -145,7 +145,7 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
     kept = draft.fields["steps"] if field == "steps" else draft.fields
     name = draft.fields["algorithm"] if field == "steps" else field
     number_boxes.number(draft.scope, field, title, value, WHOLE[field], partial(kept.__setitem__, name),
-                 step=1 if field == "seed" else 10)
+                        step=1 if field == "seed" else 10)
 
 
 def running(run: RunRow) -> None:

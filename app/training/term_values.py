@@ -42,7 +42,7 @@ def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], s
     """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
     knob = next((each for each in row.knobs if each.key == term.knob), None)
     numbers = {metric: words for metric in (*term.own, *term.about) if (words := _metric(metric, feed, step)) and
-            not (term.ranges and metric in DURING_UPDATES)}
+               not (term.ranges and metric in DURING_UPDATES)}
     own = next((numbers[metric] for metric in term.own if metric in numbers), "")
     now = _knob(knob, values) if knob else _reach(samples, VIEWS[term.view]) if term.ranges else own
     return {"key": term.key, "sign": terms.html(term), "label": term.label, "now": now, "knob": term.knob,

@@ -58,7 +58,7 @@ QUANTITIES = (
     Term("entropy", "Entropy", "H", ("H", r"\bar H"), own=("entropy", "entropy/action"), view="entropy"),
     Term("logprob", "Log-probability", "log π_θ", (
         r"\log\pi_\theta(y_{i,t})", r"\log\pi_\theta(a_t\mid s_t)", r"\log\pi_\theta(a\mid s)"),
-         about=("mean_token_accuracy", "entropy", "entropy/action"), view="logprobs", ranges=True),
+        about=("mean_token_accuracy", "entropy", "entropy/action"), view="logprobs", ranges=True),
     Term("chosen", "Log-ratio of the chosen answer", "log π_θ/π_{ref}(y_w)", (
         r"\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}",), about=("logps/chosen", "rewards/chosen")),
     Term("rejected", "Log-ratio of the rejected answer", "log π_θ/π_{ref}(y_l)", (
@@ -79,6 +79,7 @@ QUANTITIES = (
     Term("length", "Completion length", "T", ("T_i",), own=("completions/mean_length",)),
     Term("limit", "Length limit", "L_{max}", ("L_{max}",), about=("completions/mean_length",), knob="max_new_tokens"),
 )
+
 
 def _moved_by(surrogate: Surrogate) -> tuple[str, ...]:
     """The metrics that tell of a surrogate's own letters."""
@@ -189,4 +190,3 @@ def _pattern(text: str, term: Term) -> str:
 def html(term: Term) -> str:
     """The term's letter as HTML."""
     return symbol(term.sign)
-

@@ -205,7 +205,7 @@ _ROWS = (
          paper="Mnih et al. 2015, Nature 518; van Hasselt et al. 2016, arXiv:1509.06461; Hessel et al. 2018, "
                "arXiv:1710.02298", models=("Q", "target"),
          steps=60, panels=("episode_return", "q_mean", "td_error", "eval_return", "loss", "epsilon", "grad_norm",
-                          "replay", "episode_length", "env_speed", "memory"),
+                           "replay", "episode_length", "env_speed", "memory"),
          source=(f"{_HERE}.dqn:n_step", f"{_HERE}.dqn:target", f"{_HERE}.dqn:update", f"{_HERE}.dqn:polyak"),
          defaults={"gamma": 0.99, "learning_rate": 2e-3, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 32,
                    "batch_size": 512, "target_every": 1, "tau": 0.05, "n_steps": 16, "td_loss": "mse",

@@ -57,7 +57,7 @@ ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in (*online.ROWS,
 # Problems with at most 10,000 completions of each prompt.
 
 def _task(key: str, label: str, help: str, name: str, example: str, letters: int = 3, prompts: int = 3,
-         defaults: Mapping[str, Value] | None = None, right: str = "Exact match") -> Task:
+          defaults: Mapping[str, Value] | None = None, right: str = "Exact match") -> Task:
     return Task(key, label, help, f"labcore.tasks.enumerable:{name}", ("online", "preference"), (
         Knob("vocabulary", "Letters", letters, "Letters of the vocabulary, in addition to the end token. More: many "
              "more completions. Fewer: a smaller problem.", low=2, high=6),
@@ -73,10 +73,10 @@ TASKS: dict[str, Task] = {row.key: row for row in (
     _task("sorted", "Sorted, graded", "The share of neighbouring letters that are in order, starting with the prompt's "
           "letter: partial credit.", "Sorted", "b → bbc", right="All in order"),
     _task("one_winner", "One winner", "A single completion is right; every other completion gets reward 0.",
-         "OneWinner", "a → bca"),
+          "OneWinner", "a → bca"),
     _task("free_length", "Free length", "The right completion is the prompt's letter and the end token; wrong "
           "completions may be longer.",
-         "FreeLength", "a → a", defaults={"max_new_tokens": 4}),
+          "FreeLength", "a → a", defaults={"max_new_tokens": 4}),
     _task("two_modes", "Two modes", "Two very different completions have similar rewards: 1 and 0.9.", "TwoModes",
-         "a → aaa", right="Best completion"),
+          "a → aaa", right="Best completion"),
 )}

@@ -41,8 +41,8 @@ def add_to(add: Add) -> None:
     one.add_argument("--group-size", type=int, default=8, dest="group_size")
     one.add_argument("--updates", type=int, default=0, help="updates on the batch before it is measured (μ > 1)")
     one.add_argument("--stepper", metavar="ALGORITHM", help="the algorithm of these updates (default: the run's own)")
-    one.add_argument("--eval-prompts", type=int, default=512, dest="eval_prompts", help=
-                     "number of prompts on which the effect of a step is measured")
+    one.add_argument("--eval-prompts", type=int, default=512, dest="eval_prompts",
+                     help="number of prompts on which the effect of a step is measured")
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--json", action="store_true", help="print JSON, with the push on every token")
 

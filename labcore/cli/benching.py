@@ -33,11 +33,11 @@ def add_to(add: Add) -> None:
     sub.add_argument("--model", default=kinds.kind(KIND).model, choices=list(kinds.kind(KIND).models))
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
                      help="for those that have the knob; may be repeated")
-    sub.add_argument("--critic", default=bench.CRITICS[0], choices=bench.CRITICS, help=
-                     "the critic of algorithms with one: as it begins, or the exact values")
-    sub.add_argument("--progress", type=float, default=bench.PROGRESS, help=
-                     "how far the frozen policy is trained: the share of the way from its reference to the best reward "
-                     "(default: %(default)s)")
+    sub.add_argument("--critic", default=bench.CRITICS[0], choices=bench.CRITICS,
+                     help="the critic of algorithms with one: as it begins, or the exact values")
+    sub.add_argument("--progress", type=float, default=bench.PROGRESS,
+                     help="how far the frozen policy is trained: the share of the distance from its reference to the "
+                          "best reward (default: %(default)s)")
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--csv", metavar="FILE", help="CSV file for the table with its intervals")
     sub.add_argument("--json", action="store_true", help="print JSON")

@@ -27,6 +27,7 @@ from labcore.runs.store.store import Event, RunRow, Step, Store
 # ---------------------------------------------------------------- tensorboard
 # A run as one event file of TensorBoard, with every metric of every step.
 
+
 def write(folder: Path, run: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> Path:
     """Write `events.out.tfevents.<when it began>.<run>` into `folder`. Returns the file.
 

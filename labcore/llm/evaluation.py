@@ -19,6 +19,7 @@ from labcore.tasks.task import Problem
 # ---------------------------------------------------------------- measures
 # Numbers that several loops log of sampled completions.
 
+
 def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float]:
     """Reward, share that is right and lengths of completions; what could not be scored is left out of the rewards."""
     scored = rewards.total[~rewards.total.isnan()].float()

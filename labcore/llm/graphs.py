@@ -30,6 +30,7 @@ from labcore.maths.logprobs import selective_log_softmax
 # ---------------------------------------------------------------- fixed weights
 # A model's weights at addresses that do not change, which a recorded step reads.
 
+
 class FixedWeights:
     """The weights themselves, which an optimizer, a checkpoint and a probe change in place; where `dtype` is "bf16"
     copies of them, rounded anew for each batch: `forward.precision` makes new ones at every pass."""

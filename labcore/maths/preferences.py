@@ -21,6 +21,7 @@ from labcore.maths.masked import masked_mean, masked_sum
 # ---------------------------------------------------------------- preference weights
 # What counts for less in a preference loss: the tail of the longer side, and pairs far from the policy.
 
+
 def without_tail(logprobs: Tensor, completion_mask: Tensor, other_lengths: Tensor, ld_alpha: float) -> Tensor:
     """ℓ = Σ_{t ≤ T'} log π(y_t) + α Σ_{t > T'} log π(y_t), T' the tokens of the pair's other side. (B, T) -> (B,)
 

@@ -187,8 +187,6 @@ def _left(row: RunRow) -> int:
     return row.spec.parent[1] if row.spec.parent else 0
 
 
-
-
 def lineage(store: Store, run_id: str) -> list[Branch]:
     """The tree of forks that a run is part of, each run before its forks, these by step and age.
 

@@ -80,7 +80,7 @@ def source(model: Model) -> Source:
         root = _root(spec)
         if not base_spec(root):
             raise LabError(f"The run {model.run} started from weights that were not trained here, so there is no "
-                            f"start before them: take base:{model.run}.")
+                           f"start before them: take base:{model.run}.")
         return Source(replace(root, seed=BASE_SEED))
     if model.stage == BASE:
         return _base(_root(spec), model.run)

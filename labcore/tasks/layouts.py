@@ -288,4 +288,3 @@ def _entry(row: _Row, turns: Turns, **given: Any) -> Entry:
         raise row.fault("has an empty prompt: write something to answer")
     alone = len(turns) == 1 and turns[0].role == "user"
     return Entry(prompt, () if alone else turns, columns=row.left, **given)
-

@@ -46,7 +46,7 @@ class Preferences:
         if self.unpaired:
             _check_loss(knobs, data)
         self.characters = "".join(sorted(set().union(*(row.prompt + "".join(_sides(row))
-                                                          for row in (*self.rows, *self.held)))))
+                                                       for row in (*self.rows, *self.held)))))
 
     def take(self, rows: Sequence[Pair | Single], held: Sequence[Pair | Single]) -> None:
         """Use these of the file's rows, and no others. Raises LabError where all labels are the same."""

@@ -14,6 +14,7 @@ from labcore.runs.spec import activity
 def work(job: str, lifeline: int) -> None:
     """Do `job`. The end of the pipe `lifeline` ends this process: nobody is left to see the result."""
     threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+
     def heard(words: str, done: int, total: int) -> None:
         with suppress(OSError):  # the disk is full, say: the job itself will say so
             jobs.say(job, str(activity.now(words, done, total)))

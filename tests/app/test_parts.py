@@ -171,7 +171,7 @@ def test_a_legend_names_only_the_lines_that_there_are():
         return {panel["key"]: [metric["key"] for metric in panel["metrics"]] for panel in panels(spec, [feed], False)}
 
     assert lines(empty)["reward"] == ["reward", "reward_std", "reward/gold", "reward/shaped", "reward/verifier",
-                                       "reward/steps"]
+                                      "reward/steps"]
     assert lines(begun)["reward"] == ["reward"]
     assert lines(begun)["kl"] == lines(empty)["kl"]  # nothing yet: the chart waits with all its lines
 

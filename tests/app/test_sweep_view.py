@@ -154,7 +154,7 @@ def test_a_sweep_is_shown_while_some_of_its_runs_are_live(view, page, lab):
     shown = told(page("compare", sweep=sweep_id, view=view))
     if view == "sweep":
         assert re.findall(r"seed (\d): ([\w.]+)", shown) == [("0", "0.250"), ("1", "running"), ("0", "0.750"),
-                                                            ("1", "running")]
+                                                             ("1", "running")]
 
 
 def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):

@@ -96,7 +96,7 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
 
 
 def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page: Page, server: Server,
-                                                                          store: Store) -> None:
+                                                                           store: Store) -> None:
     run = tools.stored(store, [0.5] * 3)
     tools.stored(store, [0.5] * 3, seed=1)
     page.goto(f"{server.url}/compare?runs={run}")
@@ -114,7 +114,7 @@ def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page:
 
 
 def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
-                                                                           store: Store) -> None:
+                                                                            store: Store) -> None:
     """Seeds end above and below the mean; the first rows of each lie far to the right."""
     runs = [tools.stored(store, [0.1, *[level] * 8], seed=seed, kl=[0.9, *[0.3] * 8])
             for seed, level in enumerate((0.48, 0.5, 0.52))]

@@ -135,7 +135,7 @@ def test_importance_sampling(page: Page) -> None:
     first, draws = found["pairs"][0], found["draws"]
     assert draws[0][0] == pytest.approx(1, abs=5 * np.sqrt(first["truth"]["variance"] / 100_000))
     assert draws[1][0] == pytest.approx(first["clipped"]["mean"],
-                                                      abs=5 * np.sqrt(first["clipped"]["variance"] / 100_000))
+                                        abs=5 * np.sqrt(first["clipped"]["variance"] / 100_000))
     assert draws[1][1] - draws[1][0] ** 2 == pytest.approx(first["clipped"]["variance"] / 50, rel=0.15)
 
     weight = np.exp(x**2 / 2 - ((x - 1) / 0.8) ** 2 / 2) / 0.8

@@ -235,7 +235,7 @@ def test_an_upload_is_looked_at_and_tried_and_its_button_sets_the_verifier(page:
 
 
 def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(moving: Page, server: Server,
-                                                                               finished: str) -> None:
+                                                                                finished: str) -> None:
     page = moving
     page.goto(f"{server.url}/llm?run={finished}")
     strip = page.locator(".rl-story-strip")
@@ -264,7 +264,7 @@ def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(
 
 
 def test_the_microscope_says_the_arithmetic_of_a_token_and_keeps_what_was_chosen(page: Page, server: Server,
-                                                                               finished: str) -> None:
+                                                                                 finished: str) -> None:
     page.goto(f"{server.url}/llm?run={finished}&at=5")
     scope = page.locator(".rl-microscope")
     expect(scope.locator(".rl-scope-of")).to_have_text("Step 5", timeout=SLOW)

@@ -24,7 +24,7 @@ PROMPT = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is 3 +
 
 def completion(right: bool) -> dict:
     tokens = ["<think>", *[" hm"] * 99, "</think>", "🎉", "", "", *["\n" if place % 40 == 39 else " so"
-                                                                 for place in range(TOKENS - 105)], " 7"]
+                                                                   for place in range(TOKENS - 105)], " 7"]
     before, after = [-0.5] * TOKENS, [-0.499 if right else -0.501] * TOKENS
     return {"text": "".join(tokens), "reward": float(right), "exact": right, "advantage": 0.7 if right else -0.7,
             "truncated": not right, "tokens": tokens, "old_logprobs": before, "logprobs": after, "ref_logprobs": before,

@@ -174,7 +174,7 @@ def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_tho
 def test_listing(capsys):
     assert main(["list"]) == 0 and "grpo" in capsys.readouterr().out
     assert main(["list", "--json"]) == 0 and set(json.loads(capsys.readouterr().out)) == {"algorithms", "tasks",
-                                                                                           "models"}
+                                                                                          "models"}
     assert main(["runs"]) == 0 and "No runs yet" in capsys.readouterr().out
 
 

@@ -146,10 +146,10 @@ def test_the_system_prompt_is_the_first_turn_unless_there_is_one():
     brief, own = {"role": "system", "content": "Be brief."}, {"role": "system", "content": "Hello"}
     found = rendering(tokenizer, system_prompt="Be brief.")
     assert found.prompts([Problem("and 6?", "", turns=TURNS)]) == [templated(tokenizer, [brief, *SAID],
-                                                                              add_generation_prompt=True)]
+                                                                             add_generation_prompt=True)]
     told = (Turn("system", "Hello"), *TURNS)
     assert found.prompts([Problem("and 6?", "", turns=told)]) == [templated(tokenizer, [own, *SAID],
-                                                                             add_generation_prompt=True)]
+                                                                            add_generation_prompt=True)]
 
 
 def test_a_template_without_a_system_role_has_its_text_in_the_users_turn():

@@ -53,8 +53,8 @@ NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(), s
 LOGS = st.lists(st.dictionaries(st.sampled_from(["step", "reward", "data", "kl", "time/iterations", "r", "l", "t"]),
                                 st.one_of(NUMBERS, st.dictionaries(st.sampled_from(["reward", "step"]), NUMBERS)),
                                 max_size=4), max_size=4).flatmap(lambda rows: st.sampled_from(
-    ["\n".join(map(json.dumps, rows)).encode(), json.dumps(rows).encode(),
-     json.dumps({"log_history": rows}).encode()]))
+                                    ["\n".join(map(json.dumps, rows)).encode(), json.dumps(rows).encode(),
+                                     json.dumps({"log_history": rows}).encode()]))
 
 
 @few

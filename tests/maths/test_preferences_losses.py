@@ -41,14 +41,14 @@ SLOW = {
     "ipo_mean": lambda c, r, w, l_, m, n: (c / m - r / n - 1) ** 2,
     "sigmoid_norm": lambda c, r, w, l_, m, n: -lsig(.5 * (c / m - r / n)),
     "exo_pair": lambda c, r, w, l_, m, n: (sigma(.5 * (c - r)) * math.log(sigma(.5 * (c - r)) / .9)
-                                          + sigma(.5 * (r - c)) * math.log(sigma(.5 * (r - c)) / .1)),
+                                           + sigma(.5 * (r - c)) * math.log(sigma(.5 * (r - c)) / .1)),
     "nca_pair": lambda c, r, w, l_, m, n: -lsig(.5 * c) - lsig(-.5 * c) / 2 - lsig(-.5 * r) / 2,
     "bco_pair": lambda c, r, w, l_, m, n: -lsig(.5 * c) - lsig(-.5 * r),
     "sppo_hard": lambda c, r, w, l_, m, n: (c - 1) ** 2 + (r + 1) ** 2,
     "apo_zero": lambda c, r, w, l_, m, n: 1 - sigma(.5 * c) + sigma(.5 * r),
     "apo_down": lambda c, r, w, l_, m, n: sigma(.5 * c) + 1 - sigma(.5 * (c - r)),
     "discopop": lambda c, r, w, l_, m, n: ((1 - sigma(10 * (c - r))) * -lsig(.5 * (c - r))
-                                          + sigma(10 * (c - r)) * math.exp(-.5 * (c - r))),
+                                           + sigma(10 * (c - r)) * math.exp(-.5 * (c - r))),
     "simpo": lambda c, r, w, l_, m, n: -lsig(.5 * (w / m - l_ / n) - .3),
 }
 WHOLE = {choice.key for choice in PREFERENCE_LOSS.members if choice.whole_batch}

@@ -165,5 +165,3 @@ def _imported(home: Path, twice: bool) -> object:
         return [(len(store.steps_after(row.id)), row.state, sorted(_files(home / row.id))) for row in found] or None
     finally:
         store.dispose()
-
-

@@ -45,7 +45,7 @@ def test_which_verifier_reads_an_answer(tmp_path, answer, marked, fits):
 
 
 SORTS = (("18", "-3", "1,000", "$2.50", "7%", "2\n#### 9", "1 000"),
-("3/4", "\\frac34", "\\boxed{x+1}", "2\\pi", "#### 1/2"),
+         ("3/4", "\\frac34", "\\boxed{x+1}", "2\\pi", "#### 1/2"),
          ("A", "(B)", "J"), ("2:45", "1,5", "eggs", "18 eggs", "20-5", "1/2/2024", "\\other"))
 
 

@@ -118,6 +118,6 @@ def test_a_fraction_a_time_or_a_decimal_comma_is_never_read_as_its_end():
     for _ in range(2000):
         one, other = draw.randint(0, 99), draw.randint(0, 99)
         text = draw.choice(("{}/{}", "{}:{}", "{},{}", "\\frac{{{}}}{{{}}}", "{} / {}", "{}^{}",
-        "-{}/{}")).format(one, other)
+                            "-{}/{}")).format(one, other)
         for said in (text, f"so it is {text}.", f"#### {text}", f"\\boxed{{{text}}}", f"${text}$"):
             assert number(said) is None and not plain(said), said

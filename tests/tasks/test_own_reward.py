@@ -42,8 +42,8 @@ def test_a_kept_file_still_imports_and_reads_what_lies_beside_the_original(tmp_p
     written(tmp_path, "VALUE = 7", "beside_my_reward.py")
     (tmp_path / "words.txt").write_text("right")
     key = own_reward.register(written(tmp_path, "from pathlib import Path\nfrom beside_my_reward import VALUE\n"
-                                            "def f(**_): return [VALUE, (Path(__file__).parent / 'words.txt')"
-                                            ".read_text()]\n") + ":f")
+                                      "def f(**_): return [VALUE, (Path(__file__).parent / 'words.txt')"
+                                      ".read_text()]\n") + ":f")
     forget(monkeypatch)
     assert own_reward.function(key)() == [7, "right"]
 

@@ -72,4 +72,3 @@ def test_where_it_cannot_be_done_nothing_fails(monkeypatch, error):
     monkeypatch.setattr(children.os, "nice", lambda _: 0)
     give_way()
     assert (file.left, file.written) == (0, "")
-

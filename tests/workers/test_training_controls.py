@@ -132,7 +132,7 @@ def test_where_a_run_waits_or_ends_its_pictures_are_of_that_step(store, monkeypa
     """Samples are due at every fifth step here, lines at every twentieth."""
     monkeypatch.setenv("FAKE_SLEEP", "0.02")
     run_id = store.create(fake.grpo(1000))
-    drawn = lambda kind: [int(path.stem[5:]) for path in sorted((run_folder(run_id) / kind).glob("step-*"))]  # noqa: E731
+    def drawn(kind): return [int(path.stem[5:]) for path in sorted((run_folder(run_id) / kind).glob("step-*"))]
     background = Background(store, run_id)
     until(lambda: store.run(run_id).step >= 1)
     store.ask(run_id, "pause")

@@ -199,7 +199,7 @@ def said(found: dict[str, Any]) -> list[str]:
         shares = ", ".join(f"{row['label']} {percent(row['clipped_frac'], 1)} (cosine {two(row['unclipped'])} to its "
                            "unclipped gradient)" for row in clipped)
         sentences.append(f"The ratios differ from 1. Clipped tokens: {shares}. An algorithm without a ratio "
-                          "treats the batch as on-policy.")
+                         "treats the batch as on-policy.")
     if critic := found["critic"]:
         explained = critic["explained_variance"]
         fits = "" if explained is None else f" It explains {percent(explained)} of the variance of the returns here."

@@ -87,7 +87,7 @@ def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Val
     """Those of a reward for each token: with a critic δ and the advantage from the returns it learns."""
     rewards, values, returns = (completion.get(key) for key in ("rewards", "values", "returns"))
     found = [] if not rewards else [Line("Token reward", "r", "", "", plain(rewards[place]), "the completion's reward "
-        "is given at its last token" if place + 1 < len(rewards) else "", ("reward",))]
+                                         "is given at its last token" if place + 1 < len(rewards) else "", ("reward",))]
     whitened = "whitened over the batch's tokens" if knobs.get("whiten_advantages") else ""
     if not (values and rewards and returns):
         chosen = ADVANTAGE[str(knobs["advantage"])]

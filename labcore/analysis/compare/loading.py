@@ -52,7 +52,7 @@ def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = Non
     if metrics is None:
         steps = store.steps_after_many(dict.fromkeys(own, 0))
         traces |= {name: [trace(rows[name], steps[name], store.events_after(name), origin(store, rows[name].spec),
-                         parent_of.get(name, ""))]
+                                parent_of.get(name, ""))]
                    for name in own}
     else:
         keys = list(dict.fromkeys((*metrics, *ALWAYS)))

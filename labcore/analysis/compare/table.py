@@ -169,7 +169,7 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     values = [values_of(group, key, equal) for group in found]
     better = METRICS[key].better
     comparisons = {measure: _duels([group.label for group in found], [numbers[measure] for numbers in values], better)
-             for measure in (FINAL, *equal)}
+                   for measure in (FINAL, *equal)}
     spent = budget.spent_by({group.label: group.traces for group in found})
     verdicts = budget.measures(equal, spent)
     rows = tuple(_row(group, key, numbers, values[found.index(pinned)] if pinned and pinned is not group else None,
@@ -381,6 +381,6 @@ def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str,
             notes.append(f"The groups differ in {key} ({listed([*values])}): their numbers are not comparable.")
     if len({label for label, beaten in leaders.values() if beaten}) > 1:
         winners = [f"{label} at {'the end' if measure == FINAL else f'equal {AXES[measure]}'}"
-                for measure, (label, beaten) in leaders.items() if beaten]
+                   for measure, (label, beaten) in leaders.items() if beaten]
         notes.append(f"The winner depends on the criterion: {', '.join(winners)}.")
     return notes

@@ -188,7 +188,7 @@ def no_metric(key: str) -> str:
     """The sentence about a metric that does not exist."""
     near = get_close_matches(key, METRICS, n=1)
     return f"there is no metric {quoted(key)}: " + (f"did you mean {near[0]!r}?" if near else
-                                                   "the page Help has them all.")
+                                                    "the page Help has them all.")
 
 
 def _literal(node: ast.Constant) -> None:

@@ -83,7 +83,7 @@ TASKS: dict[str, Task] = {
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
                  low=1, high=6, safe=(1, 3)),
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
-             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
+            sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
         Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
              "labcore.tasks.countdown:Countdown", _ALL, (
                  Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,

@@ -21,6 +21,7 @@ from labcore.runs.spec.session import Pictures, Record
 # ---------------------------------------------------------------- clip view
 # What the clip does with the steps of a batch: which of them it cuts off, and its curve.
 
+
 def clip_view(found: Mapping[str, list[float]], clip_low: float, clip_high: float) -> dict[str, Any]:
     """`found` ({"ratio", "advantage"}, as `ratios` makes it) with its cut sides, and the surrogate's curve."""
     ratio, advantages = (torch.tensor(found[key], dtype=torch.float64) for key in ("ratio", "advantage"))

@@ -73,7 +73,7 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
     try:
         with removal.folder("capsule") as folder:
             atomic.write_output(target, lambda packed: _write(store, row, folder, packed, target.name,
-                                                                0 if light else LARGEST))
+                                                              0 if light else LARGEST))
     except OSError as error:
         why = "the disk is full" if disk_full(error) else os_reason(error)
         raise LabError(f"The capsule {target} cannot be written ({why}): choose another place.") from error

@@ -138,7 +138,7 @@ class _Rerun:
             self._difference = Difference(row.step + 1, "", None, None)
         causes = self._causes(self._difference) if self._difference else ()
         return Replayed(self._capsule.run, self._steps, len(self._metrics),
-                       tuple(sorted(self._overtaken)), self._difference, causes)
+                        tuple(sorted(self._overtaken)), self._difference, causes)
 
     def _look(self, run_id: str, record: Record, seconds: float) -> None:
         if run_id != self._run_id:  # the SFT run of a base

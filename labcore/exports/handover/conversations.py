@@ -169,4 +169,3 @@ def _named(module: Any, *names: str) -> str:
         blank = "\n" if isinstance(node, ast.Assign) else "\n\n"
         parts.append(blank + "\n".join(lines[first - 1:node.end_lineno]) + "\n")
     return "".join(parts)
-

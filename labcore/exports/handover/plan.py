@@ -277,7 +277,7 @@ def bounds(name: str, exact: str, high: str) -> dict[str, Rule]:
         return lambda plan, value: Line("", value, {name: value}, note=other) if value == plan.bound else Line(
             "", value, {}, note=f"in {name}, the smaller of the two bounds")
     return {knob: only_with("surrogate", "bounded_clip", switch(rule(knob), 0.0)) for knob in ("clip_delta",
-                                                                                           "dual_clip")}
+                                                                                               "dual_clip")}
 
 
 def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:

@@ -205,7 +205,6 @@ def imports(body: str) -> str:
                       *(["", "import regex"] if "regex" in used else [])]) + "\n"
 
 
-
 def _scored(plan: Plan) -> str:
     """`score`, and what it calls."""
     shaped = "shaped" if plan.get("reward_shape") == "shaped" else "equal"
@@ -236,7 +235,7 @@ _SCORINGS: dict[str, Scoring] = {
     "shaped": lambda plan: (_source(add, "digits_right"), "digits_right(completion, answer)"),
     "exact": lambda plan: ("", "completion.strip() == answer.strip()"),
     "numeric": lambda plan: (_source(numbers, "_NUMBER", "_BEFORE", "_AFTER", "_CONTEXT", "_BOXED", "number", "numeric",
-                                      "_value"), "numeric(completion, answer)"),
+                                     "_value"), "numeric(completion, answer)"),
     "math": lambda plan: (_source(math_equal, "MATH_CHARACTERS", "math_equal", "math_text"),
                           "math_equal(completion, answer)"),
     "choice": lambda plan: (_source(verifiers, "_LETTER", "_OTHER", "_WORD", "_BOXED_LETTER", "_SAID_LETTER",

@@ -90,7 +90,7 @@ def _weights(plan: Plan, value: str) -> Line:
 
 
 TRL_REWARDS: Rules = {**REWARD_RULES, "reward_source": _source, "reward_model": _model, "reward_function": built_in(),
-                "reward_weights": _weights}
+                      "reward_weights": _weights}
 
 
 # ---------------------------------------------------------------- trl online

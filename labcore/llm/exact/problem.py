@@ -28,6 +28,7 @@ from labcore.tasks.task import Problem
 # shortest set of rows that holds every prefix, not once over every completion: with V tokens that is about V times
 # less.
 
+
 @dataclass(frozen=True)
 class Space:
     """All N completions of a problem, the shortest first: `completions`, ids and mask (N, T).

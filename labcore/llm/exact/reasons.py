@@ -15,6 +15,7 @@ from labcore.catalog.conditions import updates
 
 Knobs = Mapping[str, Any]
 
+
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     """The causes of bias of a row's mean gradient with these knobs, against ∇(J − β KL); empty where there is none."""
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], choices.RATIO[str(knobs["ratio"])]

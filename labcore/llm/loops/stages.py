@@ -20,6 +20,7 @@ from labcore.runs.spec.session import Record
 
 # ---------------------------------------------------------------- of a loop that samples what it learns from
 
+
 @dataclass(frozen=True)
 class Collected:
     """The batch of the step is complete, and no update has been made on it."""

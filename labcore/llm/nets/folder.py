@@ -130,6 +130,7 @@ def find(name_or_path: str | Path, check_kind: CheckKind | None = None, weights:
         raise LabError(f"{name} is a file, not a model: give the folder that holds its config.json.")
     if folder.is_absolute() or not may_be_hub_id(name):
         raise missing(name)
+
     def check(there: Path) -> None:
         (check_kind or _check_kind)(name, described := config_of(there))
         check_size(name, described)

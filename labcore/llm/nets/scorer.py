@@ -30,6 +30,7 @@ from labcore.runs.spec.model_names import REWARD_WEIGHTS
 # ---------------------------------------------------------------- scoring
 # The score that a reward model gives a completion: its value at the last token, the end token included.
 
+
 def last_values(model: Critic, prompts: Prompts, ids: Tensor, mask: Tensor, dtype: str) -> Tensor:
     """The value after the last token that counts, with its gradient. ids and mask (B, T) -> (B,) reward"""
     with precision(model, dtype):

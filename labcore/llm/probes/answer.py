@@ -39,6 +39,7 @@ from labcore.tasks.task import Problem, Score, Turn, draw, held_of, make_task
 # Sessions on a named model (see `labcore.runs.spec.model_names`): one that can only answer, and one that can also
 # learn.
 
+
 def reader(name: str, knobs: Mapping[str, Any], seed: int) -> LlmSession:
     """A session that holds nothing but the policy `name`, with `knobs` in place of the run's and fresh randomness.
 
@@ -59,7 +60,7 @@ def session_on(found: Source, knobs: Mapping[str, Any], seed: int) -> LlmSession
         tokenizer = character_tokenizer(task.characters)
         policy = frozen_on(build(MODELS[spec.model], tokenizer, spec.seed), device)
     return LlmSession(spec, task, tokenizer, device, {"policy": policy}, {}, torch.Generator(device).manual_seed(seed),
-                   np.random.default_rng(seed), {**spec.knobs, **knobs}, prompt_seed=seed)
+                      np.random.default_rng(seed), {**spec.knobs, **knobs}, prompt_seed=seed)
 
 
 @lru_cache(maxsize=2)  # a model and the base that all are compared with: nobody writes to them, or moves them
@@ -149,7 +150,7 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
         verified = session.spec.task_row.verifiable and (spec.get("prompt") is None or spec.get("answer") is not None)
         answers = [_scored(text, session.task.score(problem, text) if verified else None, cut)
                    for problem, text, cut in zip(problems, generated.texts, generated.completions.truncated.tolist(),
-                                              strict=True)]
+                                                 strict=True)]
         columns.append({"model": name, "answers": answers})
     return {"questions": [_question(problem) for problem in problems], "columns": columns}
 

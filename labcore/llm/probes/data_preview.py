@@ -35,6 +35,7 @@ from labcore.tasks.verifiers import answer_fault
 # ---------------------------------------------------------------- reader
 # Load what a run needs to write its prompts, without the weights: tokenizer, chat template and context length.
 
+
 @dataclass(frozen=True)
 class Reader:
     """`context` is the tokens that a prompt and its completion may take together."""

@@ -139,7 +139,7 @@ def before(session: LlmSession, step: int) -> Before:
         candidates.append(answers)
         groups.append({**alone.rendering.shown(each.problem), "answer": each.problem.answer, "answers": [
             _shown(alone, each.problem, answer, pair, drawn, [rows[at] for at, text in enumerate(texts)
-                                                               if text.key == answer.key]) for answer in answers]})
+                                                              if text.key == answer.key]) for answer in answers]})
     prompts, completions = drawn.generated.prompts, _padded(candidates, session.device)
     temperature = float(session.knobs["temperature"]) if "advantage" in session.knobs else 1.0
     old = _sums(alone, session.policy, prompts, completions, temperature)

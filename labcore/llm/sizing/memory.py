@@ -165,7 +165,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
              "4 bytes for each parameter that learns"),
         Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
             each["parameters"] for each in sizes.held)),
-             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
+            "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
         Part("KV cache", ALWAYS if recorded else SAMPLES,
              kv_cache(sizes, done.sampled, tokens, mode.width) if sizes.shares else 0,
              f"{done.sampled:,} rows of {tokens:,} tokens"),

@@ -158,7 +158,7 @@ def _not_utf8(content: bytes) -> tuple[int, int]:
         content.decode()
     except UnicodeDecodeError as error:
         return (0, 0) if content.startswith(GZIP) else (content.count(b"\n", 0, error.start) + 1,
-                                                              content[error.start])
+                                                        content[error.start])
     return 0, 0
 
 

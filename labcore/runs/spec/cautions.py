@@ -19,6 +19,7 @@ from labcore.runs.spec.run_spec import RunSpec
 # ---------------------------------------------------------------- precision
 # What is to be said of a run's precision before it starts.
 
+
 def precision_caution(spec: RunSpec) -> str:
     """That the run's device has no bf16 arithmetic though the run asks for it; empty where it has, or nobody knows."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:

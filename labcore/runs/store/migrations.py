@@ -54,7 +54,7 @@ def _version(connection: sa.Connection, url: str) -> str | None:
     if not there:
         return None
     found: str | None = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
-             if meta.name in there else None)
+                         if meta.name in there else None)
     since = {marks.name: 4, sweeps.name: 7}
     of_version = {name for name in metadata.tables if found not in VERSIONS or int(found) >= since.get(name, 1)}
     if (missing := of_version - there) and found in (None, *VERSIONS):

@@ -63,7 +63,7 @@ def test_a_knob_explains_the_share_of_the_variance_that_lies_between_its_values(
     found = values(rows, lambda knobs, seed: 20 * knobs["beta"] + seed)
     beta, group = effects(rows, axes(rows), found)
     assert (beta.axis.title, beta.share, beta.means) == ("KL coefficient β", pytest.approx(7.5 / 10.5),
-                                                          {0.0: 0.5, 0.1: 2.5})
+                                                         {0.0: 0.5, 0.1: 2.5})
     assert (group.axis.title, group.share) == ("Group size G", 0)
     assert of_seeds(rows, axes(rows), found) == pytest.approx((2 / 4) / (10 / 7))
     alone = [row for row in rows if not row.spec.seed]

@@ -40,7 +40,7 @@ def now(store, metric=""):
 @pytest.mark.parametrize("early, metric, key", [
     (None, "", "reward"), (Halving("kl", 2, 3), "", "kl"), (Halving("kl", 2, 3), "entropy", "entropy")])
 def test_a_sweep_is_ranked_by_what_was_asked_else_by_its_early_stopping_else_by_its_first_chart(store, early, metric,
-                                                                                              key):
+                                                                                                key):
     queued(store, early)
     found = now(store, metric)
     assert found.metric.key == key and found.early == early

@@ -41,7 +41,7 @@ def test_too_big_steps_hold_for_long_unless_they_are_made_smaller(changed, until
 def test_too_big_steps_come_before_the_signal_that_they_cost():
     def row(at: int) -> Row:
         return well(at) | STUCK | ({"kl": 0.1} if at < 52 else {"kl": 2.0, "reward": 0.0, "exact_match": 0.0,
-                                                               "reward_std": 0.0, "frac_reward_zero_std": 1.0})
+                                                                "reward_std": 0.0, "frac_reward_zero_std": 1.0})
 
     rules = [each.rule for each in course(spec_of(), steps(row, 100))[0].findings]
     assert rules[:2] == ["reward_fell", "step_too_big"] and "no_signal" in rules

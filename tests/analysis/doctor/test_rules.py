@@ -95,7 +95,7 @@ PRESETS = {
          held_out(1.0, 0.01, lambda at: taught(at) | {"loss": 1 + 0.01 * at}, key="held_out/loss"))],
     "length_bias": [
         ("grpo", {}, grows("completions/mean_length", 5, 0.1, **STUCK), grows("completions/mean_length", 5, 0.02,
-                                                                             **STUCK)),
+                                                                              **STUCK)),
         ("grpo", {}, grows("completions/mean_length", 5, 0.1, **STUCK), grows("completions/mean_length", 5, 0.1))],
     "truncation": [("grpo", {}, flat(**{"completions/truncated_frac": 0.25}),
                     flat(**{"completions/truncated_frac": 0.15})),

@@ -101,7 +101,7 @@ def test_a_result_is_that_of_the_runs_numbers(store, rloo, raft, verdict):
     assert found.verdict == verdict and found.findings[0].estimate.mean == pytest.approx(rloo - raft)
     assert found.seconds == pytest.approx(12 * 1.0)
     store.log(runs.all[0].id, "knob", {"knob": "learning_rate", "from": 1e-3, "to": 1e-2,
-                                             "update": 1, "between": 1}, 2)
+                                       "update": 1, "between": 1}, 2)
     with pytest.raises(LabError, match="changed mid-run"):
         result(store, study, runs)
 

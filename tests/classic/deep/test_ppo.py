@@ -20,7 +20,7 @@ def inputs(golden):
 
 def data_of(inputs, advantages):
     return TrainingBatch(torch.zeros(24, 1), torch.zeros(24, dtype=torch.long), two_actions(inputs["old_log_prob"]),
-                  inputs["old_values"], advantages, inputs["returns"])
+                         inputs["old_values"], advantages, inputs["returns"])
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])  # the others are A2C's: test_policy_gradient

@@ -148,7 +148,7 @@ def test_the_lab_that_it_is_run_in_is_left_alone(store, tmp_path, monkeypatch):
 def test_the_pace_at_which_it_was_watched_does_not_count(store, tmp_path):
     run_id = ran(store, maze(6, pace=8.0), {2: ("pace", 5.0), 3: ("alpha", 0.3)})
     seconds = []
-    watch = lambda _: lambda run, record, at: seconds.append(at)  # noqa: E731
+    def watch(_): return lambda run, record, at: seconds.append(at)
     assert again(store, run_id, tmp_path, watch=watch).matches
     assert seconds[-1] < store.run(run_id).seconds > 0.9  # which it waited
 

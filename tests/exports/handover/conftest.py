@@ -78,8 +78,6 @@ def fitting() -> list[tuple[str, str]]:
     return [(row.key, task.key) for row in ALGORITHMS.values() for task in TASKS.values() if row.learns(task)]
 
 
-
-
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
     """A tiny model as an export holds it, untrained."""

@@ -61,7 +61,7 @@ def test_rows_reach_the_kernel_with_keys_that_fill_its_vectors(monkeypatch):
 @pytest.mark.parametrize("heads, key_heads", HEADS, ids=HEADS_IDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_another_device_the_kernel_gets_the_keys_of_every_head_and_no_products_are_made(heads, key_heads, dtype,
-                                                                                          monkeypatch):
+                                                                                           monkeypatch):
     """What is slow in bf16 is the kernel of the processor."""
     seen = []
 

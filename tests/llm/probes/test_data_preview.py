@@ -186,7 +186,7 @@ def test_tasks_of_the_lab_show_prompts_of_their_own(folder):
 def test_an_answer_is_shown_with_its_end(previewed, folder):
     (answer,) = previewed([{"prompt": "a", "answer": "5"}], folder(TOKENIZERS["chatml"]))["shown"][0]["answers"]
     assert [(text, kind) for text, _, kind in answer["pieces"]] == [("5", "text"), ("<|im_end|>", "special"),
-                                                                     ("\n", "template")]
+                                                                    ("\n", "template")]
     (plain,) = previewed([{"prompt": "a", "answer": "5"}])["shown"][0]["answers"]
     assert [text for text, _, _ in plain["pieces"]] == ["5", "<eos>"]
 

@@ -72,7 +72,7 @@ def test_what_is_not_inside_stays(lab_home, run, victim, name, each_way):
 @pytest.mark.skipif(not shutil.rmtree.avoids_symlink_attacks, reason="the system opens no folders")
 @pytest.mark.parametrize("swapped", ["run", "run/samples"])
 def test_a_link_that_takes_a_folders_place_at_the_last_moment_is_not_followed(lab_home, run, victim, swapped,
-                                                                             monkeypatch):
+                                                                              monkeypatch):
     place, before = lab_home / swapped, removal._mode
 
     def swap(path, folder):

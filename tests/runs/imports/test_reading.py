@@ -28,8 +28,8 @@ def test_a_log_history_of_trl():
     assert run.label == "log_history" and [row.step for row in rows(run)] == [10, 20]
     assert rows(run)[0].tokens == 1000 and rows(run)[1].tokens == 2000 and rows(run)[0].seconds == 0
     assert rows(run)[0].metrics == {"loss": 0.1, "grad_norm": 1.5, "learning_rate": 1e-5, "num_tokens": 1000.0,
-                                   "completions/mean_length": 7.5, "completions/truncated_frac": 0.25, "reward": 0.2,
-                                   "kl": 0.001, "clip_frac/region": 0.0, "epoch": 0.1, "updates": 10.0}
+                                    "completions/mean_length": 7.5, "completions/truncated_frac": 0.25, "reward": 0.2,
+                                    "kl": 0.001, "clip_frac/region": 0.0, "epoch": 0.1, "updates": 10.0}
     assert run.mapped["completions/truncated_frac"] == "completions/clipped_ratio"
     assert run.left == dict.fromkeys(("rewards/fmt/mean", "train_runtime"), UNKNOWN)
     assert any("prompts too" in note for note in run.notes) and any("optimizer updates" in note for note in run.notes)
@@ -139,5 +139,3 @@ def test_a_line_is_read_once_and_no_other_is_held(monkeypatch):
     monkeypatch.setattr(table, "_number", lambda *given, number=table._number: read.append(given) or number(*given))
     chart = "step," + ",".join(f"r{n} - reward" for n in range(40)) + "\n" + f"1{',1' * 40}\n" * 3
     assert len(parse("m.csv", chart.encode())) == 40 and len(read) == 3 * 41
-
-

@@ -164,7 +164,7 @@ def _bring_loose(store: ObjectStore, thing: str) -> None:
     folder = units.folder(thing)
     _use(folder)
     wanted = [(folder / file, entry) for file, entry in (_manifest(store, thing) or {}).items()
-               if not (folder / file).exists() or _continued(store, folder / file, entry)]
+              if not (folder / file).exists() or _continued(store, folder / file, entry)]
     each(partial(_bring_file, store, thing), wanted)
 
 
