@@ -9,9 +9,12 @@ ROOT = str(Path(__file__).resolve().parents[2])
 if ROOT not in sys.path:  # a folder that is run has only itself on the path
     sys.path.insert(0, ROOT)
 
+from streamlit.logger import set_log_level  # noqa: E402
+
+set_log_level("ERROR")  # it would warn that no server runs
+
 from app.share import content, document  # noqa: E402
 from labcore.errors import LabError  # noqa: E402
-from labcore.runs.files.atomic import write_output  # noqa: E402
 from labcore.runs.store.store import Store  # noqa: E402
 
 
@@ -20,7 +23,7 @@ def main(words: list[str]) -> int:
     *runs, file = words
     try:
         found = content.content(Store(reads=True), runs)
-        write_output(Path(file), lambda path: document.write(found, path))
+        document.write(found, Path(file))
     except LabError as error:
         print(f"labcore: {error}", file=sys.stderr)
         return 1

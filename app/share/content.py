@@ -7,7 +7,6 @@ of an error. Texts that the lab wrote pass `clean`; prompts and completions are 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -15,11 +14,14 @@ from typing import Any
 from latex2mathml.converter import convert
 
 from app import naming
+from app.cartpole import picture
+from app.components.world_player import episodes
 from app.llm import story
 from app.llm.history import history, thinned
 from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
+from app.maze import drawing
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
 from app.training import clock, equation, feed, files, status_line, term_values
@@ -30,6 +32,7 @@ from labcore.analysis.compare.table import Table, compare
 from labcore.analysis.doctor import doctor
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check
+from labcore.classic.envs.maze_text import from_text
 from labcore.errors import LabError
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import knobs_of
@@ -144,8 +147,26 @@ def _step(row: RunRow, of: Feed, step: int, steps: Sequence[int]) -> dict[str, A
     terms = term_values.payload(equation.written(row.spec), of, knobs, samples, step)
     said = [[each["sign"], each["label"], each["now"], each["more"]]
             for each in (*terms["terms"], *({"more": [], **each} for each in terms["beside"]))]
-    return {"step": step, "terms": said, "story": _story(row, samples, step, steps) if samples else None,
-            "tokens": _tokens(samples, knobs) if samples else None}
+    if not samples:
+        return {"step": step, "terms": said}
+    drawn = PICTURES[row.spec.kind](row, of, step, samples) if row.spec.kind in PICTURES else None
+    return {"step": step, "terms": said, "picture": drawn, "story": _story(row, samples, step, steps),
+            "tokens": _tokens(samples, knobs)}
+
+
+def _board(row: RunRow, of: Feed, step: int, samples: dict[str, Any]) -> list[Any]:
+    """The board of a maze at a step: [component, its data]."""
+    return ["maze_board", drawing.board(from_text(samples["maze"]), row.id, samples, pinned=step)]
+
+
+def _film(row: RunRow, of: Feed, step: int, samples: dict[str, Any]) -> list[Any] | None:
+    """The newest policy of an environment beside the best one: the same. None before the first evaluation."""
+    newest = picture.film(row, of, step)
+    best = next((found for each in picture.best_first(of, step) if (found := picture.film(row, of, each))), None)
+    return ["world_player", episodes.payload(row.id, row.spec.task, newest, best, True)] if newest and best else None
+
+
+PICTURES = {"maze": _board, "cartpole": _film}
 
 
 def _story(row: RunRow, samples: dict[str, Any], step: int, steps: Sequence[int]) -> dict[str, Any] | None:
@@ -222,11 +243,17 @@ def _together(store: Store, rows: Sequence[RunRow], feeds: dict[str, Feed]) -> d
     together = {run_id: Feed(each.spec, each.steps, each.events, logged=each.logged, own=each.own)
                 for run_id, each in feeds.items()}
     charts = _charts(together, {row.id: row for row in rows})
-    for place, run in enumerate(charts["runs"].values()):
-        run |= {"colour": [LIGHT[place % 6], DARK[place % 6]], "muted": False}
+    for place, (row, run) in enumerate(zip(rows, charts["runs"].values(), strict=True)):
+        run |= {"colour": _hue(place), "muted": False, "short": clean(f"{row.spec.row.label} {number_of(row)}")}
+    for panel in charts["panels"]:
+        panel["metrics"] = panel["metrics"][:1]  # so that the lines' names are those of the runs
     axes = {key: name for key, name in next(iter(feeds.values())).axes().items()
             if all(key in each.axes() for each in feeds.values())}
     return {"charts": charts, "axes": axes, "table": _compared(store, rows)}
+
+
+def _hue(place: int) -> list[str]:
+    return [LIGHT[place % len(LIGHT)], DARK[place % len(DARK)]]
 
 
 def _compared(store: Store, rows: Sequence[RunRow]) -> str:
@@ -235,10 +262,10 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
         table = compare(Reader(store).traces(rows, list(METRICS)), words=naming.setting)
     except LabError as error:
         return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
-    return _table(table)
+    return _table(table, [row.id for row in rows])
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, runs: Sequence[str]) -> str:
     metric = METRICS[table.metric]
     names = {"updates": "updates", "tokens": "tokens", "env_steps": "environment steps", "seconds": "seconds"}
     equal = [axis for axis in table.equal if axis in names]
@@ -247,9 +274,11 @@ def _table(table: Table) -> str:
     body = [[row.label, str(row.seeds), _mean(row.final), *(_mean(row.equal.get(axis)) for axis in equal),
              duration(row.seconds.mean) if row.seconds else "–"] for row in table.rows]
     settings = [[naming.title(key), *(clean(naming.written(key, value)) if value is not None else "–"
-                                      for value in values)] for key, values in table.config.items()]
-    return (_html(head, body) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
-            + (f"<h3>Settings that differ</h3>{_html(['Knob', *(row.label for row in table.rows)], settings)}"
+                                      for value in values)]
+                for key, values in table.config.items() if key != "algorithm"]  # the labels say it
+    hues = [_hue(runs.index(row.runs[0])) for row in table.rows]
+    return (_html(head, body, hues) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
+            + (f"<h3>Settings that differ</h3>{_html(['Setting', *(row.label for row in table.rows)], settings)}"
                if settings else ""))
 
 
@@ -257,13 +286,11 @@ def _mean(mean: Mean | None) -> str:
     return "–" if mean is None else number(mean.mean, 3)
 
 
-def _html(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
-    def cells(row: Iterable[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-    return ('<div class="rl-scroll"><table class="rl-table">'
-            f"{cells(head, 'th')}{''.join(cells(row, 'td') for row in body)}</table></div>")
-
-
-def today() -> str:
-    """The date, as the file says it."""
-    return time.strftime("%d %B %Y", time.gmtime()).lstrip("0")
+def _html(head: Iterable[str], body: Iterable[Sequence[str]], hues: Sequence[Sequence[str]] = ()) -> str:
+    """A table; of rows with a hue, light and dark, a dot in it stands first."""
+    dots = [f'<i style="background:light-dark({light},{dark})"></i>' for light, dark in hues]
+    rows = "".join(f"<tr><td>{dots[place] if dots else ''}{escape(first)}</td>"
+                   f"{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"
+                   for place, (first, *rest) in enumerate(body))
+    heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    return f'<div class="rl-scroll"><table class="rl-table"><tr>{heads}</tr>{rows}</table></div>'

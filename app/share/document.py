@@ -22,17 +22,22 @@ import labcore
 from app import theme
 from app.components.component import Component
 from app.components.live_chart import CHART
+from app.components.maze_board import BOARD
 from app.components.microscope import SCOPE
 from app.components.run_head import HEAD
 from app.components.scrubber import SCRUBBER
 from app.components.shared_run import SHARED
 from app.components.story_strip import STRIP
+from app.components.world_player import PLAYER
+from labcore.errors import LabError, os_reason
+from labcore.runs.files import atomic
 
-PARTS = (HEAD, CHART, SCRUBBER, STRIP, SCOPE, SHARED)
+PARTS = (HEAD, CHART, SCRUBBER, STRIP, SCOPE, BOARD, PLAYER, SHARED)
+UPRIGHT = "SourceSansVF-Upright"
 HOME = "https://github.com/rl-visual-lab/rl-visual-lab"
 LIGHT = {"background-color": "#FFFFFF", "text-color": "#1B1F24", "border-color": "#D9DEE4", "primary-color": "#0072B2"}
 DARK = {"background-color": "#14171B", "text-color": "#E7EAEE", "border-color": "#343B44", "primary-color": "#4FA8E0"}
-FONT = "'Source Sans 3','Source Sans Pro',system-ui,-apple-system,'Segoe UI',Roboto,sans-serif"
+FONT = "'Source Sans',Arial,Helvetica,sans-serif"
 
 
 def document(content: dict[str, Any]) -> str:
@@ -42,7 +47,7 @@ def document(content: dict[str, Any]) -> str:
     about = escape(content["description"], quote=True)
     plotly = _plotly()
     script = f"{_parts()}\n{_START}"
-    policy = ("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; style-src 'unsafe-inline'; "
+    policy = ("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; font-src data:; style-src 'unsafe-inline'; "
               f"script-src '{_hash(script)}' '{_hash(plotly)}'")
     data = json.dumps({**content, "version": labcore.__version__}, ensure_ascii=False, separators=(",", ":"))
     return f"""<!DOCTYPE html>
@@ -109,9 +114,18 @@ def _style() -> str:
     def colours(of: dict[str, str]) -> str:
         return "".join(f"--st-{name}:{value};" for name, value in of.items())
 
-    return (f":root{{color-scheme:light dark;--st-font:{FONT};{colours(LIGHT)}}}"
+    face = ("@font-face{font-family:'Source Sans';font-weight:200 900;font-display:swap;"
+            f"src:url(data:font/woff2;base64,{_font()}) format('woff2')}}")
+    return (f"{face}:root{{color-scheme:light dark;--st-font:{FONT};{colours(LIGHT)}}}"
             f"@media (prefers-color-scheme:dark){{:root{{{colours(DARK)}}}}}"
             + re.sub(r"</?style>", "", theme.CSS) + "".join(part.style for part in PARTS))
+
+
+@cache
+def _font() -> str:
+    """The font of the lab's pages, which comes with Streamlit."""
+    media = files("streamlit").joinpath("static/static/media")
+    return b64encode(next(path.read_bytes() for path in media.iterdir() if path.name.startswith(UPRIGHT))).decode()
 
 
 def _plotly() -> str:
@@ -130,5 +144,8 @@ def _hash(script: str) -> str:
 
 
 def write(content: dict[str, Any], path: Path) -> None:
-    """Write the file."""
-    path.write_text(document(content), encoding="utf-8")
+    """Write the file. Raises LabError where it cannot be written."""
+    try:
+        atomic.write_output(path, lambda part: part.write_text(document(content), encoding="utf-8"))
+    except OSError as error:
+        raise LabError(f"The file {path} cannot be written ({os_reason(error)}): choose another place.") from error

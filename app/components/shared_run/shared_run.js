@@ -3,6 +3,7 @@
 
 const files = new WeakMap();
 
+const PARTS = ["run_head", "live_chart", "scrubber", "story_strip", "microscope", "maze_board", "world_player"];
 const SMOOTHEST = 0.99;
 
 function made(name, className = "", text = "") {
@@ -52,7 +53,7 @@ function build(file) {
   const { root, data } = file;
   const head = root.querySelector("header"), tabs = made("nav", "rl-shared-tabs");
   file.tabs = tabs;
-  file.parts = Object.fromEntries(["run_head", "live_chart", "scrubber", "story_strip", "microscope"]
+  file.parts = Object.fromEntries(PARTS
     .map((part) => [part, placeOf(part)]));
   file.views = made("div", "rl-shared-views");
   file.about = made("div");
@@ -64,7 +65,8 @@ function build(file) {
   file.clock.append(scrubber);
   file.answers = section("Answers and their probability", story);
   file.tokens = section("Tokens", microscope);
-  head.after(tabs, file.top, file.table, file.answers, section("", charts), file.clock, file.tokens, file.about);
+  file.picture = section("", file.parts.maze_board, file.parts.world_player);
+  head.after(tabs, file.top, file.answers, file.picture, section("", charts), file.clock, file.table, file.tokens, file.about);
   if (data.together) {
     file.buttons = [["All runs", { all: true }], ...data.runs.map(({ title }, run) =>
       [title, { all: false, run, at: null, look: {} }])].map(([label, change]) => {
@@ -92,7 +94,7 @@ function draw(file) {
     file.title.textContent = all ? data.runs.map(({ title }) => title).join(" · ") : run.title;
     file.said.textContent = all ? data.description : run.description;
   }
-  for (const part of ["answers", "clock", "tokens"]) file[part].hidden = all;
+  for (const part of ["answers", "picture", "clock", "tokens"]) file[part].hidden = all;
   file.parts.run_head.hidden = file.about.hidden = all;
   file.table.hidden = !all;
   if (all && !file.table.innerHTML) file.table.innerHTML = `<h2>Comparison</h2>${data.together.table}`; // escaped there
@@ -144,7 +146,9 @@ function step(file) {
   history.replaceState(null, "", file.at ? `#run=${file.run + 1}&step=${file.at}` : location.pathname + location.search);
   file.answers.hidden = !kept?.story;
   file.tokens.hidden = !kept?.tokens;
+  file.picture.hidden = !kept?.picture;
   if (kept?.story) answers(file, kept, shown);
+  if (kept?.picture) picture(file, kept.picture);
   if (kept?.tokens) tokens(file, kept, shown);
   terms(file, kept);
 }
@@ -157,6 +161,11 @@ function answers(file, { step: of, story }, shown) {
     file.prompt = said.name;
     step(file);
   });
+}
+
+function picture(file, [part, data]) {
+  for (const each of ["maze_board", "world_player"]) file.parts[each].hidden = each !== part;
+  mount(part, file.parts[part], data);
 }
 
 // What is chosen in the microscope holds until another step is shown.
