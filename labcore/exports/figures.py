@@ -7,7 +7,7 @@ SVG. Imports matplotlib, which takes most of a second: import this module where 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from labcore.analysis.compare import statistics
 from labcore.analysis.compare.curves import aligned, smoothed
@@ -67,10 +68,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure: the metric whose axis it has, its lines, and where knobs were changed: [(x, text)]."""
+    """One figure: the metric whose axis it has, whether its shares are `small`, its lines, and where knobs were changed:
+    [(x, text)]."""
 
     name: str
     metric: Metric
+    small: bool
     lines: tuple[Line, ...]
     marks: tuple[tuple[float, str], ...]
     caption: str
@@ -86,20 +89,21 @@ def write(store: Store, run_ids: Sequence[str], folder: Path | str, axis: str = 
     Raises:
         LabError: there is no such run or nothing to draw, the axis is not theirs, or the folder cannot be written.
     """
-    charts = charts_of(store, run_ids, axis, smoothing)
+    charts, settings = charts_of(store, run_ids, axis, smoothing)
     folder = path_of(folder)
     if folder.exists() and not folder.is_dir():
         raise LabError(f"{folder} is a file: write the figures to a folder.")
     try:
-        atomic.write_into(folder, lambda new: fill(new, charts, axis))
+        atomic.write_into(folder, lambda new: fill(new, charts, settings, axis))
     except OSError as error:
         raise LabError(f"The figures cannot be written to {folder} ({os_reason(error)}): choose another "
                        "folder.") from error
     return [folder / name for name in (*_files(charts), "captions.md")]
 
 
-def charts_of(store: Store, run_ids: Sequence[str], axis: str = "step", smoothing: float = 0.0) -> list[Chart]:
-    """The charts as `write` draws them; those without values are left out."""
+def charts_of(store: Store, run_ids: Sequence[str], axis: str = "step", smoothing: float = 0.0,
+              ) -> tuple[list[Chart], str]:
+    """The charts as `write` draws them, without those that have no values, and the settings as Markdown."""
     if not 0 <= smoothing < 1:
         raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 up to, but not including, 1.")
     if len(run_ids) > MOST_RUNS:
@@ -117,13 +121,13 @@ def charts_of(store: Store, run_ids: Sequence[str], axis: str = "step", smoothin
     drawn = [chart for chart in charts if chart.lines]
     if not drawn:
         raise LabError("These runs have no values to draw yet: write figures when their first step is done.")
-    return drawn
+    return drawn, settings_of(found)
 
 
 def _words(key: str, value: Any, spec: RunSpec) -> str:
     """A setting in a label: "β 0.2"."""
     name = next((knob.name for knob in knobs_of(spec.row, spec.task_row) if knob.key == key), key)
-    return f"{name} {without_folders(shown(value))}"
+    return f"{name} {_plain(value)}"
 
 
 # ---- from runs to lines -------------------------------------------------------------------------------------------
@@ -133,10 +137,11 @@ def _chart(panel: Panel, found: Sequence[Group], logged: set[str], axis: str, sm
     alone = len(found) == 1
     keys = [key for key in panel.lines(logged) if key in logged][:None if alone else 1]
     metric = METRICS[keys[0] if keys else panel.metrics[0]]
+    labels = {key: METRICS[key].line for key in keys} if alone and len(keys) > 1 else {}
     lines = [line for group in found for key in keys
-             if (line := _line(group, METRICS[key].line if alone and len(keys) > 1 else group.label, key, axis, smoothing))]
-    marks = _marks(found[0], axis) if alone else ()
-    return Chart(panel.key.replace("_", "-"), metric, tuple(lines), marks, _caption(panel, metric, found, axis, smoothing))
+             if (line := _line(group, labels.get(key, group.label), key, axis, smoothing))]
+    return Chart(panel.key.replace("_", "-"), metric, panel.small, tuple(lines), _marks(found[0], axis) if alone else (),
+                 _caption(metric, found, axis, smoothing))
 
 
 def _line(group: Group, label: str, key: str, axis: str, smoothing: float) -> Line | None:
@@ -163,29 +168,56 @@ def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
                  for place, ((_, key), value) in zip(at, trace.moves.items(), strict=True))
 
 
-def _caption(panel: Panel, metric: Metric, found: Sequence[Group], axis: str, smoothing: float) -> str:
+def _caption(metric: Metric, found: Sequence[Group], axis: str, smoothing: float) -> str:
     """The figure in words: what is drawn, over what, and the settings of each line."""
     several = any(len(group.traces) > 1 for group in found)
-    parts = [f"{panel.title}: {metric.inline}{f' ({metric.unit})' if metric.unit else ''} over {AXES[axis]}."]
+    parts = [f"{metric.axis} over {AXES[axis]}."]
     if several:
         parts.append("Lines: mean over seeds; bands: 95 % bootstrap interval of the mean.")
     if smoothing:
         parts.append(f"Smoothed by an exponential average of weight {smoothing:g}"
-                     f"{'; single runs only' if several else ''}; the raw values are faint.")
+                     f"{' where a line is one run' if several else ''}; the values themselves are faint.")
     return " ".join([*parts, *(_setting(group) for group in found)])
 
 
 def _setting(group: Group) -> str:
-    """The runs of a line and the settings that are not at their defaults."""
-    spec = group.traces[0].spec
-    if spec is None:
-        return f"{group.label}."
-    own = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in unusual_knobs(spec)]
+    """The runs of a line, the settings that are not at their defaults, and what was changed mid-run."""
+    trace = group.traces[0]
+    spec = trace.spec
+    assert spec is not None, "figures are of runs of the lab"
     seeds = ", ".join(map(str, group.seeds))
-    parts = [f"task {spec.task}", f"model {Path(without_folders(spec.model)).name}" if spec.model else "",
+    own = [_words(knob.key, spec.knobs[knob.key], spec) for knob in unusual_knobs(spec)]
+    changed = [f"{_words(key, value, spec)} from step {step + 1:,}" for (step, key), value in trace.moves.items()]
+    parts = [f"task {spec.task}", f"model {_model(spec)}" if spec.model else "",
              f"seed{'s' * (len(group.traces) > 1)} {seeds}", f"{spec.steps:,} steps",
-             *(own or ["all other knobs at their defaults"])]
+             *(own or ["all other knobs at their defaults"]), *changed]
     return f"{group.label}: {', '.join(filter(None, parts))}."
+
+
+def _model(spec: RunSpec) -> str:
+    """The model's name, without the folder that it lies in."""
+    short = without_folders(spec.model)
+    return Path(short).name if Path(short).is_absolute() else short
+
+
+def settings_of(found: Sequence[Group]) -> str:
+    """All knobs of each line as a Markdown table."""
+    specs = [group.traces[0].spec for group in found]
+    knobs = {knob.key: knob for spec in specs if spec for knob in spec.declared}
+    head = [f"| Setting | {' | '.join(group.label for group in found)} |", f"|---{'|---' * len(found)}|"]
+    return "\n".join([*head, *(
+        f"| {knob.title} (`{key}`) | {' | '.join(_cell(spec.knobs.get(key)) if spec else '' for spec in specs)} |"
+        for key, knob in knobs.items())])
+
+
+def _cell(value: Any) -> str:
+    return "–" if value in (None, "") else _plain(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _plain(value: Any) -> str:
+    """A value without the folders of this machine."""
+    text = without_folders(shown(value))
+    return Path(text).name if Path(text).is_absolute() else text
 
 
 # ---- from lines to files ------------------------------------------------------------------------------------------
@@ -195,7 +227,7 @@ def _files(charts: Iterable[Chart]) -> list[str]:
     return [f"{size}/{chart.name}.{form}" for chart in charts for size in SIZES for form in FORMATS]
 
 
-def fill(folder: Path, charts: Sequence[Chart], axis: str) -> None:
+def fill(folder: Path, charts: Sequence[Chart], settings: str, axis: str) -> None:
     """Write the figures and their captions into `folder`."""
     for size in SIZES:
         (folder / size).mkdir(parents=True, exist_ok=True)
@@ -206,13 +238,14 @@ def fill(folder: Path, charts: Sequence[Chart], axis: str) -> None:
                 for form in FORMATS:
                     figure.savefig(folder / size / f"{chart.name}.{form}", dpi=DPI, metadata=_metadata(chart, form))
     texts = [f"**{chart.name}.** {chart.caption}" for chart in charts]
-    (folder / "captions.md").write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+    (folder / "captions.md").write_text("\n\n".join([*texts, "## Settings", settings]) + "\n", encoding="utf-8")
 
 
-def _metadata(chart: Chart, form: str) -> Mapping[str, str | None]:
+def _metadata(chart: Chart, form: str) -> dict[str, str | None]:
     """Title and caption inside the file; no date, so that the same runs give the same bytes."""
-    about = {"Title": chart.metric.axis, "Description": chart.caption}
-    return {**about, "Creator": "RL Visual Lab", "Date": None} if form == "svg" else {**about, "Software": "RL Visual Lab"}
+    about: dict[str, str | None] = {"Title": chart.metric.axis, "Description": chart.caption}
+    made: dict[str, str | None] = {"Creator": "RL Visual Lab", "Date": None} if form == "svg" else {"Software": "RL Visual Lab"}
+    return about | made
 
 
 def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
@@ -222,21 +255,21 @@ def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
     for place, line in enumerate(chart.lines):
         _draw(axes, line, place)
     _scale(axes, chart)
+    end = max(line.x[-1] for line in chart.lines)
     for x, text in chart.marks:
         axes.axvline(x, color="#69727D", linewidth=0.6, linestyle=":", zorder=1)
-        axes.text(x, 1.0, f" {text}", transform=axes.get_xaxis_transform(), fontsize=6, color="#444444", va="bottom",
-                  clip_on=False)
+        axes.annotate(text, (x, 1.0), (-2 if x > 0.7 * end else 2, 0), xycoords=axes.get_xaxis_transform(),
+                      textcoords="offset points", fontsize=6, color="#444444", va="bottom",
+                      ha="right" if x > 0.7 * end else "left")
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel(chart.metric.axis)
     axes.margins(x=0.01)
+    if end >= 10_000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 50k
     if len(chart.lines) > 1:
-        figure.legend(loc="outside lower center", ncols=max(1, min(len(chart.lines), int(inches[0] * 12 / _longest(chart)))))
+        longest = max(len(line.label) for line in chart.lines) + 8  # letters, with its piece of line
+        figure.legend(loc="outside lower center", ncols=max(1, min(len(chart.lines), int(inches[0] * 16 / longest))))
     return figure
-
-
-def _longest(chart: Chart) -> int:
-    """The letters of the longest label, with its piece of line."""
-    return max(len(line.label) for line in chart.lines) + 8
 
 
 def _draw(axes: Axes, line: Line, place: int) -> None:
@@ -256,9 +289,11 @@ def _scale(axes: Axes, chart: Chart) -> None:
     values = np.concatenate([line.y for line in chart.lines])
     low, high = float(values.min()), float(values.max())
     sizes = np.abs(values[np.abs(values) > 1e-4])
-    if chart.metric.scale == "rate" and high > 0.05:
+    if chart.metric.scale == "rate" and not chart.small:
         axes.set_ylim(-0.03, 1.03)
     elif chart.metric.scale == "symlog" and sizes.size > 9 and high > 100 * np.quantile(sizes, 0.1):
         axes.set_yscale("symlog", linthresh=1e-3)
+    elif chart.small:
+        axes.set_ylim(-0.0006, max(0.02, 1.06 * high))
     elif 0 <= low < 0.6 * high:
         axes.set_ylim(bottom=0)
