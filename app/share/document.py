@@ -1,8 +1,8 @@
 """Make the HTML file: the components of the run page as they are, plotly.js once, and the data, packed.
 
-Everything is in the file, and its Content-Security-Policy forbids the browser to load anything else. Scripts are allowed
-by their hashes, so text in the data cannot become one; the data itself is compressed and in base64, so that no text in
-it can end the element which holds it.
+Everything is in the file, and its Content-Security-Policy forbids the browser to load anything else. Scripts are
+allowed by their hashes, so text in the data cannot become one; the data itself is compressed and in base64, so that no
+text in it can end the element which holds it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def document(content: dict[str, Any]) -> str:
     about = escape(content["description"], quote=True)
     plotly = _plotly()
     script = f"{_parts()}\n{_START}"
-    policy = ("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; font-src data:; style-src 'unsafe-inline'; "
+    policy = ("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; font-src data:; "
+              "style-src 'unsafe-inline'; "
               f"script-src '{_hash(script)}' '{_hash(plotly)}'")
     data = json.dumps({**content, "version": labcore.__version__}, ensure_ascii=False, separators=(",", ":"))
     return f"""<!DOCTYPE html>
@@ -71,7 +72,7 @@ def document(content: dict[str, Any]) -> str:
 </head>
 <body>
 <div id="shared"><div class="rl-shared-run"><header><h1>{title}</h1><p>{about}</p></header>
-<noscript><p>The charts and the steps of the run need JavaScript, which is off in this browser.</p></noscript></div></div>
+<noscript><p>Charts and steps need JavaScript, which is off in this browser.</p></noscript></div></div>
 <footer>Made with <a href="{HOME}" target="_blank" rel="noopener">RL Visual Lab</a> {labcore.__version__}</footer>
 <script type="application/octet-stream" id="data">{_packed(data)}</script>
 <script type="application/octet-stream" id="plotly">{_packed(plotly)}</script>

@@ -62,9 +62,9 @@ def add_to(add: Add) -> None:
 def export(options: argparse.Namespace) -> int:
     """Write a run's files, its capsule, a script for another tool, or runs as one HTML file or as figures."""
     _check(options)
-    if options.html:
-        return _write_html(options.runs, options.html)
     store = Store()
+    if options.html:
+        return _write_html([store.run(run).id for run in options.runs], options.html)
     if options.figures:
         from labcore.exports import figures  # brings matplotlib in, which the other commands do without
 

@@ -68,8 +68,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure: the metric whose axis it has, whether its shares are `small`, its lines, and where knobs were changed:
-    [(x, text)]."""
+    """One figure: the metric whose axis it has, whether its shares are `small`, its lines, and the changes of knobs:
+    (x, text)."""
 
     name: str
     metric: Metric
@@ -140,7 +140,8 @@ def _chart(panel: Panel, found: Sequence[Group], logged: set[str], axis: str, sm
     labels = {key: METRICS[key].line for key in keys} if alone and len(keys) > 1 else {}
     lines = [line for group in found for key in keys
              if (line := _line(group, labels.get(key, group.label), key, axis, smoothing))]
-    return Chart(panel.key.replace("_", "-"), metric, panel.small, tuple(lines), _marks(found[0], axis) if alone else (),
+    marks = _marks(found[0], axis) if alone else ()
+    return Chart(panel.key.replace("_", "-"), metric, panel.small, tuple(lines), marks,
                  _caption(metric, found, axis, smoothing))
 
 
@@ -237,15 +238,18 @@ def fill(folder: Path, charts: Sequence[Chart], settings: str, axis: str) -> Non
                 figure = drawn(chart, inches, axis)
                 for form in FORMATS:
                     figure.savefig(folder / size / f"{chart.name}.{form}", dpi=DPI, metadata=_metadata(chart, form))
-    texts = [f"**{chart.name}.** {chart.caption}" for chart in charts]
-    (folder / "captions.md").write_text("\n\n".join([*texts, "## Settings", settings]) + "\n", encoding="utf-8")
+    (folder / "captions.md").write_text(captions(charts, settings), encoding="utf-8")
+
+
+def captions(charts: Iterable[Chart], settings: str) -> str:
+    """The captions of all figures and the settings, as Markdown."""
+    return "\n\n".join([*(f"**{chart.name}.** {chart.caption}" for chart in charts), "## Settings", settings]) + "\n"
 
 
 def _metadata(chart: Chart, form: str) -> dict[str, str | None]:
     """Title and caption inside the file; no date, so that the same runs give the same bytes."""
     about: dict[str, str | None] = {"Title": chart.metric.axis, "Description": chart.caption}
-    made: dict[str, str | None] = {"Creator": "RL Visual Lab", "Date": None} if form == "svg" else {"Software": "RL Visual Lab"}
-    return about | made
+    return about | ({"Creator": "RL Visual Lab", "Date": None} if form == "svg" else {"Software": "RL Visual Lab"})
 
 
 def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
