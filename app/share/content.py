@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from html import escape
 from typing import Any
 
@@ -15,6 +16,7 @@ from latex2mathml.converter import convert
 
 from app import naming
 from app.cartpole import picture
+from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
 from app.llm.history import history, thinned
@@ -70,7 +72,7 @@ def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
     feeds = {row.id: _feed(store, row) for row in rows}
     runs = [_run(row, feeds[row.id]) for row in rows]
     return {"runs": runs, "together": _together(store, rows, feeds) if len(rows) > 1 else None,
-            "description": " ".join(each["description"] for each in runs)}
+            "projector": asdict(BUTTON), "description": " ".join(each["description"] for each in runs)}
 
 
 def _feed(store: Store, row: RunRow) -> Feed:

@@ -24,6 +24,7 @@ from app.components.component import Component
 from app.components.live_chart import CHART
 from app.components.maze_board import BOARD
 from app.components.microscope import SCOPE
+from app.components.projector import PROJECTOR
 from app.components.run_head import HEAD
 from app.components.scrubber import SCRUBBER
 from app.components.shared_run import SHARED
@@ -32,7 +33,7 @@ from app.components.world_player import PLAYER
 from labcore.errors import LabError, os_reason
 from labcore.runs.files import atomic
 
-PARTS = (HEAD, CHART, SCRUBBER, STRIP, SCOPE, BOARD, PLAYER, SHARED)
+PARTS = (HEAD, CHART, SCRUBBER, STRIP, SCOPE, BOARD, PLAYER, PROJECTOR, SHARED)
 UPRIGHT = "SourceSansVF-Upright"
 HOME = "https://github.com/rl-visual-lab/rl-visual-lab"
 LIGHT = {"background-color": "#FFFFFF", "text-color": "#1B1F24", "border-color": "#D9DEE4", "primary-color": "#0072B2"}

@@ -45,12 +45,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (1, 1.2)), (0, (7, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MARKED = 7  # markers on a line
-STYLE = {"font.family": "sans-serif", "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
-         "font.size": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
-         "axes.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-         "axes.grid.axis": "y", "grid.linewidth": 0.4, "grid.color": "#D9DEE4", "axes.axisbelow": True,
-         "xtick.major.width": 0.6, "ytick.major.width": 0.6, "lines.linewidth": 1.2, "svg.fonttype": "none",
-         "svg.hashsalt": "rl-visual-lab", "legend.frameon": False, "legend.handlelength": 2.6}
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif", "font.sans-serif": ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "font.size": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
+    "axes.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "axes.grid.axis": "y", "grid.linewidth": 0.4, "grid.color": "#D9DEE4", "axes.axisbelow": True,
+    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "lines.linewidth": 1.2, "svg.fonttype": "none",
+    "svg.hashsalt": "rl-visual-lab", "legend.frameon": False, "legend.handlelength": 2.6}
 _SETTINGS = threading.Lock()  # matplotlib's settings are the process's
 
 

@@ -3,7 +3,8 @@
 
 const files = new WeakMap();
 
-const PARTS = ["run_head", "live_chart", "scrubber", "story_strip", "microscope", "maze_board", "world_player"];
+const PARTS = ["run_head", "live_chart", "scrubber", "story_strip", "microscope", "maze_board", "world_player",
+  "projector"];
 const SMOOTHEST = 0.99;
 
 function made(name, className = "", text = "") {
@@ -60,7 +61,8 @@ function build(file) {
   file.table = made("section", "rl-shared-table");
   const { run_head: tiles, live_chart: charts, scrubber, story_strip: story, microscope } = file.parts;
   file.top = made("div", "rl-shared-top");
-  file.top.append(tiles, file.views);
+  file.top.append(tiles, file.views, file.parts.projector);
+  mount("projector", file.parts.projector, data.projector);
   file.clock = made("div", "rl-shared-clock");
   file.clock.append(scrubber);
   file.answers = section("Answers and their probability", story);
