@@ -81,7 +81,7 @@ def _source(name: str, title: str = "") -> Source:
     return Source(title or function, f"{module.replace('.', '/')}.py", line, text)
 
 
-def _written(spec: RunSpec) -> Algorithm:
+def written(spec: RunSpec) -> Algorithm:
     """The run's row with the equation of its choices, where these are not the named algorithm's; of a mix without the
     knobs of choices that it did not take."""
     row = spec.row
@@ -94,7 +94,7 @@ def _written(spec: RunSpec) -> Algorithm:
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
     """The equation with its numbers at a step, and its code."""
-    row = _written(run.spec)
+    row = written(run.spec)
     step = min(step, feed.last_step)  # none yet where the page shows the base that is made first
     values = feed.knobs(step if step < feed.last_step else None)
     samples = files.newest(run.id, "samples", step)

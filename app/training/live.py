@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.live_chart import live_chart
+from app.components.projector import projector
 from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
@@ -86,6 +87,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
         run_head("tiles", shown.id)
         view.show(shown.spec.kind, feed.axes())
+        projector("projector")
     above = forking.ancestors(shown)
     forking.family(shown, above)
     curves = picture(shown, feed, step) if picture else None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.cli.commands import check_out
+from labcore.cli.console import PAGES
 from labcore.cli.terminal import Progress
 from labcore.errors import LabError, os_reason
 from labcore.exports.capsules import packing
@@ -21,6 +24,7 @@ from labcore.runs.files import atomic
 from labcore.runs.files.paths import path_of
 from labcore.runs.spec.run_spec import DEVICES
 from labcore.runs.store.store import Store
+from labcore.runs.traces import AXES
 from labcore.workers.training import OnRecord
 
 DIFFERS, NO_ANSWER = 1, 2  # exit statuses
@@ -28,8 +32,9 @@ DIFFERS, NO_ANSWER = 1, 2  # exit statuses
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder")
-    away.add_argument("run")
+    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder; or runs as "
+               "one HTML file, as figures, a capsule or a script")
+    away.add_argument("runs", nargs="+", metavar="RUN", help="several only with --html or --figures")
     away.add_argument("--out", metavar="PATH", help="a folder; with --capsule a zip file, with --to a script (default: "
                       "print it)")
     away.add_argument("--tensorboard", action="store_true", help="also write the metrics for TensorBoard")
@@ -40,6 +45,11 @@ def add_to(add: Add) -> None:
     instead = away.add_mutually_exclusive_group()
     instead.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
     instead.add_argument("--to", choices=list(TOOLS), help="write a script that trains the same with another tool")
+    instead.add_argument("--html", metavar="FILE", help="write one HTML file that shows the runs without a server")
+    instead.add_argument("--figures", metavar="DIR", help="draw the charts for print, as SVG and PNG of one column and "
+                         "of two, with captions")
+    away.add_argument("--axis", choices=list(AXES), help="with --figures: the horizontal axis (default: step)")
+    away.add_argument("--smoothing", type=float, metavar="S", help="with --figures: from 0 (default) to below 1")
 
     again = add("replay", run_again, "run a capsule again and compare every number of every step, bit for bit")
     again.add_argument("capsule", metavar="CAPSULE", help="the zip file that export --capsule wrote")
@@ -50,25 +60,54 @@ def add_to(add: Add) -> None:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write a run's files, its capsule, or a script for another tool."""
-    if options.tensorboard and (options.capsule or options.to):
-        raise LabError("--tensorboard works only when a folder is exported, not with --capsule or --to: export twice.")
-    if options.light and not options.capsule:
-        raise LabError("--light needs --capsule: give both.")
-    if options.best and (options.capsule or options.to):
-        raise LabError("--best works only when a folder is exported, not with --capsule or --to: leave it out.")
+    """Write a run's files, its capsule, a script for another tool, or runs as one HTML file or as figures."""
+    _check(options)
     store = Store()
+    if options.html:
+        return _write_html([store.run(run).id for run in options.runs], options.html)
+    if options.figures:
+        from labcore.exports import figures  # brings matplotlib in, which the other commands do without
+
+        written = figures.write(store, options.runs, options.figures, options.axis or "step", options.smoothing or 0.0)
+        print("\n".join(map(str, written)))
+        return 0
+    [run] = options.runs
     if options.to:
-        return _write_script(tool(options.to).script(plan_of(store, options.run)), options.out)
+        return _write_script(tool(options.to).script(plan_of(store, run)), options.out)
     if not options.out:
         raise LabError("The output is missing: give --out a folder, or with --capsule the name of a zip file.")
     if options.capsule:
-        print(packing.write(store, options.run, options.out, options.light))
+        print(packing.write(store, run, options.out, options.light))
         return 0
     check_out(path_of(options.out))
-    print(export_run(store, options.run, options.out, tensorboard=options.tensorboard, merged=True,
-                     best=options.best))
+    print(export_run(store, run, options.out, tensorboard=options.tensorboard, merged=True, best=options.best))
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises LabError where options do not go together."""
+    instead = next((f"--{name}" for name in ("capsule", "to", "html", "figures") if getattr(options, name)), "")
+    for name in ("tensorboard", "best"):
+        if getattr(options, name) and instead:
+            raise LabError(f"--{name} works only when a folder is exported, not with {instead}: export twice.")
+    if options.light and not options.capsule:
+        raise LabError("--light needs --capsule: give both.")
+    if options.out and instead in ("--html", "--figures"):
+        raise LabError(f"{instead} names its own output: leave --out out.")
+    if instead != "--figures" and (options.axis or options.smoothing is not None):
+        raise LabError("--axis and --smoothing need --figures: leave them out.")
+    if len(options.runs) > 1 and instead not in ("--html", "--figures"):
+        raise LabError("Only --html and --figures take several runs: export one run after the other.")
+
+
+def _write_html(runs: Sequence[str], file: str) -> int:
+    """Have the page's code write the shared file, in a process of its own: the engine does not import it."""
+    page = next(path for path in PAGES if path.exists())
+    command = [sys.executable, "-P", str(page.with_name("share") / "__main__.py"), *runs, str(path_of(file))]
+    status = subprocess.run(command, check=False).returncode
+    if not status:
+        print(file)
+    return status
 
 
 def _write_script(script: str, out: str | None) -> int:

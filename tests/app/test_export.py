@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 
-from labcore.exports import folder
+from app.training import export
+from labcore.exports import figures, folder
 from labcore.exports.handover.tools import TOOLS
 from labcore.runs.files import checkpoints
 from labcore.runs.files.paths import run_folder
@@ -28,7 +32,17 @@ def test_a_run_with_checkpoints_can_be_taken_away_whole(page, lab):
     run_id = lab.store.create(fake.grpo(6))
     drive(lab.store, run_id, start=fake.start)
     assert downloads(exporting(page, run_id)) == {
-        "Download everything (zip)": True, "Download capsule": True, "metrics.csv": True, "Download script": True}
+        "Download everything (zip)": True, "Download capsule": True, "metrics.csv": True, "Share as HTML": True,
+        "Figures (zip)": True, "Download script": True}
+
+
+def test_a_run_is_shared_as_one_html_file_and_as_figures(lab, monkeypatch):
+    run_id = seed(lab.store, "finished")
+    assert export._html(run_id).decode().startswith("<!DOCTYPE html>")
+    monkeypatch.setattr(figures, "with_switched", lambda *_: ("kl",))
+    with zipfile.ZipFile(io.BytesIO(export._figures(run_id))) as packed:
+        names = {name.partition("/")[2] for name in packed.namelist()}
+    assert names == {"captions.md", *(f"{size}/kl.{form}" for size in figures.SIZES for form in figures.FORMATS)}
 
 
 def test_the_best_checkpoint_can_be_taken_in_place_of_the_newest(page, lab):
@@ -69,14 +83,14 @@ def test_while_a_run_is_going_the_downloads_stand_still_in_a_dialog(page, lab):
     next(button for button in test.button if button.label == "Download …").click()
     ran(test)
     assert downloads(test) == {"Download everything (zip)": True, "Download capsule": True, "metrics.csv": True,
-                               "Download script": True}
+                               "Share as HTML": True, "Figures (zip)": True, "Download script": True}
 
 
 def test_without_its_first_checkpoint_there_is_no_capsule_and_it_is_said_why(page, lab):
     run_id = seed(lab.store, "finished")
     test = exporting(page, run_id)
     assert downloads(test) == {"Download everything (zip)": False, "Download capsule": False, "metrics.csv": True,
-                               "Download script": True}
+                               "Share as HTML": True, "Figures (zip)": True, "Download script": True}
     [capsule] = [button for button in test.get("download_button") if button.proto.label == "Download capsule"]
     assert "has lost its first checkpoint" in capsule.proto.help
 

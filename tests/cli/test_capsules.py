@@ -100,13 +100,39 @@ def test_scripts_for_other_tools(tmp_path, capsys):
         capsys.readouterr()
 
 
+def test_runs_as_one_html_file(run_id, tmp_path, capfd):
+    """By a process of its own, whose fault is that of the command."""
+    assert main(["export", run_id, "--html", str(tmp_path / "run.html")]) == 0
+    text = (tmp_path / "run.html").read_text()
+    assert text.startswith("<!DOCTYPE html>") and "Q-learning" in text
+    assert capfd.readouterr().out == f"{tmp_path / 'run.html'}\n"
+    assert main(["export", "nobody", "--html", str(tmp_path / "none.html")]) == 1
+    said = capfd.readouterr()
+    assert said.err.startswith("labcore: ") and said.err.count("\n") == 1 and not said.out
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_runs_as_figures(run_id, tmp_path, capsys, monkeypatch):
+    from labcore.exports import figures
+
+    monkeypatch.setattr(figures, "with_switched", lambda *_: ("episode_return",))
+    options = ["--figures", str(tmp_path), "--axis", "env_steps", "--smoothing", "0.5"]
+    assert main(["export", run_id, run_id, *options]) == 0
+    printed = capsys.readouterr().out.split()
+    assert str(tmp_path / "captions.md") in printed and all(Path(name).exists() for name in printed)
+
+
 def test_exports_that_cannot_be(run_id, tmp_path, capsys):
     for arguments, words in ((["--capsule", "--tensorboard", "--out", "x"], "only when a folder is exported"),
                              (["--to", "trl", "--tensorboard"], "only when a folder is exported"),
                              ([], "output is missing"),
                              (["--capsule"], "output is missing"),
                              (["--capsule", "--out", str(tmp_path)], "is a folder"),
-                             (["--to", "trl"], "not a run of a language model")):
+                             (["--to", "trl"], "not a run of a language model"),
+                             (["--html", "x.html", "--best"], "not with --html"),
+                             (["--figures", "x", "--out", "y"], "names its own output"),
+                             (["--out", "x", "--axis", "tokens"], "need --figures"),
+                             (["other", "--out", "x"], "one run after the other")):
         assert main(["export", run_id, *arguments]) == 1
         assert words in capsys.readouterr().err
     assert main(["export", "nobody", "--capsule", "--out", str(tmp_path / "x.zip")]) == 1

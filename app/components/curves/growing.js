@@ -25,6 +25,8 @@ function chartAt(parentElement, root) {
       sight: new IntersectionObserver((seen) => sighted(chart, seen), { scrollMargin: AHEAD }),
       printed: () => stale(chart).forEach((panel) => draw(chart, panel)) };
     addEventListener("beforeprint", chart.printed); // paper shows what is out of sight, too
+    chart.projected = () => render(chart, true);
+    document.addEventListener("rl-projected", chart.projected);
     charts.set(parentElement, chart);
     chart.observer.observe(root);
     chart.width = root.clientWidth;
@@ -132,5 +134,6 @@ export const dispose = disposing(charts, (chart) => {
   chart.observer.disconnect();
   chart.sight.disconnect();
   removeEventListener("beforeprint", chart.printed);
+  document.removeEventListener("rl-projected", chart.projected);
   chart.panels.forEach((panel) => panel.plot && Plotly?.purge(panel.plot));
 });

@@ -36,6 +36,9 @@ function marksOf(chart, panel, range) {
     .map((mark) => ({ ...mark, colour: mark.group === undefined ? chart.theme.mark : colourOf(chart, mark.group) }));
 }
 
+// As high as the server says, lower where it is narrow; on a projector as high as there is room.
+const highOf = ({ box, height }, width) => Number(box?.dataset.room) || Math.min(height, Math.max(150, 0.85 * width));
+
 function layoutOf(chart, panel) {
   const { ink, line, ground } = chart.theme;
   const form = panel.form ?? chart.form;
@@ -54,7 +57,7 @@ function layoutOf(chart, panel) {
   panel.worded = worded; // of the annotations, in their order
   panel.plot.style.setProperty("--rl-words", `${top - 8}px`); // a chart's buttons can stand below them
   const strip = panel.order.some((key) => String(key).includes(":gap"));
-  const height = Math.min(panel.height, Math.max(150, 0.85 * width));
+  const height = highOf(panel, width);
   const inside = height - top - margin.b;
   const low = strip ? 110 / inside : 0;
   const looks = looksOf(chart.theme);

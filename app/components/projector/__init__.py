@@ -1,0 +1,28 @@
+"""The projector: one chart or board of the page on the whole screen, in large type."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from app.components.component import Component
+
+PROJECTOR = Component(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Button:
+    """The button on the page, and the key that does the same."""
+
+    label: str
+    shortcut: str
+    help: str
+
+
+BUTTON = Button("Projector", shortcut="P", help="One chart or the board on the whole screen, in large type. ← → step, "
+                "↑ ↓ show another one, Esc leaves")
+
+
+def projector(key: str) -> None:
+    """Mount the button."""
+    PROJECTOR(key=key, data=asdict(BUTTON))

@@ -1,0 +1,34 @@
+"""Write runs into a shared file: `python app/share RUN [RUN …] FILE`. `labcore export --html` runs it, since the engine
+does not import the page's code.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = str(Path(__file__).resolve().parents[2])
+if ROOT not in sys.path:  # a folder that is run has only itself on the path
+    sys.path.insert(0, ROOT)
+
+from streamlit.logger import set_log_level  # noqa: E402
+
+set_log_level("ERROR")  # it would warn that no server runs
+
+from app.share import content, document  # noqa: E402
+from labcore.errors import LabError  # noqa: E402
+from labcore.runs.store.store import Store  # noqa: E402
+
+
+def main(words: list[str]) -> int:
+    """Write the file. Returns 1 where it cannot be written, after a sentence that says why."""
+    *runs, file = words
+    try:
+        found = content.content(Store(reads=True), runs)
+        document.write(found, Path(file))
+    except LabError as error:
+        print(f"labcore: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,298 @@
+"""Collect what a shared file shows of its runs: the data that the components of the run page draw.
+
+A shared file leaves the machine, so what it shows is chosen field by field: no host, no process, no folder, no message
+of an error. Texts that the lab wrote pass `clean`; prompts and completions are shown as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from typing import Any
+
+from latex2mathml.converter import convert
+
+from app import naming
+from app.cartpole import picture
+from app.components.projector import BUTTON
+from app.components.world_player import episodes
+from app.llm import story
+from app.llm.history import history, thinned
+from app.llm.microscope import cards
+from app.llm.microscope import payload as scope
+from app.llm.microscope.arithmetic import MET
+from app.maze import drawing
+from app.status import STATES, duration
+from app.theme import DARK, LIGHT, number
+from app.training import clock, equation, feed, files, status_line, term_values
+from app.training.feed import Feed
+from labcore.analysis.compare.loading import Reader
+from labcore.analysis.compare.statistics import Mean
+from labcore.analysis.compare.table import Table, compare
+from labcore.analysis.doctor import doctor
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.right import check
+from labcore.classic.envs.maze_text import from_text
+from labcore.errors import LabError
+from labcore.runs.knob_history import KnobHistory
+from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store.rows import RunRow
+from labcore.runs.store.store import Store
+from labcore.runs.titles import number as number_of
+from labcore.runs.titles import title
+
+MOST_RUNS = 8
+MOST_KEPT = 40  # steps whose answers and tokens are in the file
+MOST_GROUPS = 4  # groups of a step whose tokens are in the file
+# An absolute path of any system: a folder, or several, and the name that follows.
+_FOLDERS = re.compile(r"(?<![\w.:/\\])(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\"“”,;:()]+[/\\])+(?=[^\s/\\]|$)")
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"“”<>]+", re.IGNORECASE)
+
+
+def clean(text: str) -> str:
+    """A text of the lab without folders of this machine and without addresses, which may hold names and keys.
+
+    >>> clean("model /home/me/models/mine at http://me:key@host:8000/v1"), clean("β 0.04 → 0.2, 1/2 of and/or")
+    ('model mine at (address)', 'β 0.04 → 0.2, 1/2 of and/or')
+    """
+    return _FOLDERS.sub("", _ADDRESS.sub("(address)", text))
+
+
+def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
+    """What the file shows of the runs, as JSON for `app/components/shared_run`.
+
+    Raises:
+        LabError: there is no such run, one has made no step, or they are too many.
+    """
+    rows = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
+    if len(rows) > MOST_RUNS:
+        raise LabError(f"A shared file holds up to {MOST_RUNS} runs, and these are {len(rows)}: name fewer.")
+    feeds = {row.id: _feed(store, row) for row in rows}
+    runs = [_run(row, feeds[row.id]) for row in rows]
+    return {"runs": runs, "together": _together(store, rows, feeds) if len(rows) > 1 else None,
+            "projector": asdict(BUTTON), "description": " ".join(each["description"] for each in runs)}
+
+
+def _feed(store: Store, row: RunRow) -> Feed:
+    found = Feed(row.spec)
+    found.take(store.steps_after(row.id), store.events_after(row.id))
+    if not found.steps:
+        raise LabError(f"The run {row.id} has made no step yet: share it when its first step is done.")
+    return found
+
+
+def _run(row: RunRow, of: Feed) -> dict[str, Any]:
+    """One run: its charts, the steps that were kept, its equation and its settings."""
+    kept = _kept(row, of)
+    return {"id": row.id, "title": clean(title(row)), "description": _description(row, of),
+            "axes": of.axes(), "charts": _charts({row.id: of}, {row.id: row}), "clock": _clock(row, of),
+            "kept": kept, "check": check(row.spec.task_row, row.spec.knobs),
+            "equation": mathml(equation.written(row.spec).latex), "paper": row.spec.row.paper,
+            "sources": {family: vars(source) for family, source in
+                        equation.named_sources(row.spec.row, row.spec.knobs).items()} if kept else {},
+            "settings": _settings(row), "events": _events(of)}
+
+
+def _description(row: RunRow, of: Feed) -> str:
+    """The run in a sentence, for its head and for previews of a link to it."""
+    label = naming.model(row.spec.model) if row.spec.model else ""
+    found = ", ".join(status_line.outcome(of))
+    steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
+    said = f"{row.spec.row.label} on {row.spec.task_row.label}{f', model {label}' if label else ''}: {steps}"
+    return clean(f"{said}{f'; {found}' if found else ''}. {STATES[row.state][1]}.")
+
+
+def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, Any]:
+    """The payload of the live charts, with all rows and without what only a server can answer."""
+    first = next(iter(feeds.values()))
+    data = feed.payload(feeds, full=True, x=next(iter(first.axes())), smooth=0.0, ended=True, named=named)
+    for marker in data["markers"]:
+        marker |= {"event": None, "text": clean(marker["text"])}
+    for run_id, run in data["runs"].items():
+        run |= {"label": clean(run["label"]), "short": number_of(named[run_id])}
+    return data | {"status": "", "tiles": status_line.numbers(first), "plotly": ""}
+
+
+def _clock(row: RunRow, of: Feed) -> dict[str, Any]:
+    data = clock.payload(row, of, None)
+    return data | {"going": False, "total": of.last_step,
+                   "marks": [[step, clean(text)] for step, text in data["marks"]]}
+
+
+# ---- the steps that were kept -------------------------------------------------------------------------------------
+
+
+def _kept(row: RunRow, of: Feed) -> list[dict[str, Any]]:
+    """Of each step that is in the file, oldest first: the terms of the equation, and where there are samples the
+    prompts with their answers and the tokens."""
+    steps = [step for step in files.steps_of(row.id, "samples") if step <= of.last_step]
+    chosen = _spread(steps, MOST_KEPT) or [of.last_step]
+    return [found for step in chosen if (found := _step(row, of, step, steps))]
+
+
+def _spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of the steps, evenly spread, with the first and the last.
+
+    >>> _spread([1, 2, 3, 4, 5, 6, 7, 8, 9], 3), _spread([4], 3), _spread([], 3)
+    ([1, 5, 9], [4], [])
+    """
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(place * (len(steps) - 1) / (most - 1))] for place in range(most)]
+
+
+def _step(row: RunRow, of: Feed, step: int, steps: Sequence[int]) -> dict[str, Any]:
+    samples = files.load(row.id, "samples", step)
+    knobs = of.knobs(step)
+    terms = term_values.payload(equation.written(row.spec), of, knobs, samples, step)
+    said = [[each["sign"], each["label"], each["now"], each["more"]]
+            for each in (*terms["terms"], *({"more": [], **each} for each in terms["beside"]))]
+    if not samples:
+        return {"step": step, "terms": said}
+    drawn = PICTURES[row.spec.kind](row, of, step, samples) if row.spec.kind in PICTURES else None
+    return {"step": step, "terms": said, "picture": drawn, "story": _story(row, samples, step, steps),
+            "tokens": _tokens(samples, knobs)}
+
+
+def _board(row: RunRow, of: Feed, step: int, samples: dict[str, Any]) -> list[Any]:
+    """The board of a maze at a step: [component, its data]."""
+    return ["maze_board", drawing.board(from_text(samples["maze"]), row.id, samples, pinned=step)]
+
+
+def _film(row: RunRow, of: Feed, step: int, samples: dict[str, Any]) -> list[Any] | None:
+    """The newest policy of an environment beside the best one: the same. None before the first evaluation."""
+    newest = picture.film(row, of, step)
+    best = next((found for each in picture.best_first(of, step) if (found := picture.film(row, of, each))), None)
+    return ["world_player", episodes.payload(row.id, row.spec.task, newest, best, True)] if newest and best else None
+
+
+PICTURES = {"maze": _board, "cartpole": _film}
+
+
+def _story(row: RunRow, samples: dict[str, Any], step: int, steps: Sequence[int]) -> dict[str, Any] | None:
+    """The strip of each prompt, by its name; `telling` is the one that is shown unless another one is chosen."""
+    groups = story.groups_of(samples) if "reward_model" not in row.spec.row.models else {}
+    if not groups:
+        return None
+    over = thinned(steps, step)
+    strips = {name: story.payload(groups, name, history(row.id, over, story.WATCHED.index(name))
+                                  if name in story.WATCHED else [], step, step) for name in groups}
+    return {"telling": story.telling(groups, None), "strips": strips, "watched": list(story.WATCHED)}
+
+
+def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The microscope's cards, and the tokens of each completion on them."""
+    found = {kind: items for kind, items in cards.found(samples).items() if items}
+    if not found:
+        return None
+    kind, items = next(iter(found.items()))
+    first = next(iter(cards.KINDS[kind].sorts))
+    kept = [items[place] for place in cards.ordered(kind, items, first)[:MOST_GROUPS]]
+    shelf = scope.shelf(kind, kept, knobs)
+    inside = {f"{place}.{at}": scope.inside(kind, item, at, MET, knobs) | {"moments": False}
+              for place, item in enumerate(kept) for at in {line["at"] for line in shelf["cards"][place]["rows"]}}
+    sort, shown = shelf["sorts"][0][0], shelf["filters"][0][0]
+    return shelf | {"kinds": [[kind, cards.KINDS[kind].label, len(kept)]], "kind": kind, "sort": sort, "filter": shown,
+                    "chosen": list(cards.telling(kind, kept)), "inside": inside,
+                    "part": f"{len(kept)} of {len(items)} groups" if len(kept) < len(items) else ""}
+
+
+# ---- settings, events, equation -----------------------------------------------------------------------------------
+
+
+def _settings(row: RunRow) -> list[list[str]]:
+    """What determines the run: [name, value, "same" where a knob is at its default]."""
+    spec = row.spec
+    fields = {"algorithm": spec.row.label, "task": spec.task_row.label, "model": spec.model, "data": spec.data,
+              "seed": spec.seed, "steps": spec.steps}
+    said = [[naming.title(key).capitalize() if key == "seed" else naming.title(key), naming.written(key, value), ""]
+            for key, value in fields.items() if value not in (None, "")]
+    said += [[knob.title, _value(knob.key, spec.knobs[knob.key], knob.unit),
+              "same" if spec.knobs[knob.key] == knob.default else ""]
+             for knob in spec.declared if knob.key in spec.knobs and spec.knobs[knob.key] not in ("", None)]
+    return [[name, clean(value), mark] for name, value, mark in said]
+
+
+def _value(key: str, value: Any, unit: str) -> str:
+    return f"{naming.written(key, value)} {unit}".strip()
+
+
+def _events(of: Feed) -> list[list[Any]]:
+    """Changes of knobs, and what the doctor said: [step, text]."""
+    moves = [(change.step, change.text) for change in KnobHistory(of.spec, of.events).moves]
+    said = [(each.step, each.finding.verdict) for each in doctor.said(of.events) if each.finding]
+    own = knobs_of(of.spec.row, of.spec.task_row)
+    return [[step, clean(naming.worded(text, own))] for step, text in sorted(moves + said)]
+
+
+def mathml(latex: str) -> str:
+    """An equation as MathML, which browsers draw without a script.
+
+    >>> "arg max" in mathml(r"\\arg\\max_a Q")
+    True
+    """
+    return convert(re.sub(r"\\arg\\max", r"\\operatorname{arg max}", latex).replace(r"\arg", r"\operatorname{arg}"),
+                   display="block")
+
+
+# ---- several runs -------------------------------------------------------------------------------------------------
+
+
+def _together(store: Store, rows: Sequence[RunRow], feeds: dict[str, Feed]) -> dict[str, Any]:
+    """All runs over each other, and their comparison as a table."""
+    together = {run_id: Feed(each.spec, each.steps, each.events, logged=each.logged, own=each.own)
+                for run_id, each in feeds.items()}
+    charts = _charts(together, {row.id: row for row in rows})
+    for place, (row, run) in enumerate(zip(rows, charts["runs"].values(), strict=True)):
+        run |= {"colour": _hue(place), "muted": False, "short": clean(f"{row.spec.row.label} {number_of(row)}")}
+    for panel in charts["panels"]:
+        panel["metrics"] = panel["metrics"][:1]  # so that the lines' names are those of the runs
+    axes = {key: name for key, name in next(iter(feeds.values())).axes().items()
+            if all(key in each.axes() for each in feeds.values())}
+    return {"charts": charts, "axes": axes, "table": _compared(store, rows)}
+
+
+def _hue(place: int) -> list[str]:
+    return [LIGHT[place % len(LIGHT)], DARK[place % len(DARK)]]
+
+
+def _compared(store: Store, rows: Sequence[RunRow]) -> str:
+    """The comparison as HTML; a sentence where the runs share no metric."""
+    try:
+        table = compare(Reader(store).traces(rows, list(METRICS)), words=naming.setting)
+    except LabError as error:
+        return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
+    return _table(table, [row.id for row in rows])
+
+
+def _table(table: Table, runs: Sequence[str]) -> str:
+    metric = METRICS[table.metric]
+    names = {"updates": "updates", "tokens": "tokens", "env_steps": "environment steps", "seconds": "seconds"}
+    equal = [axis for axis in table.equal if axis in names]
+    head = ["Setting", "Seeds", f"{metric.label}, at the end",
+            *(f"at {table.equal[axis]:,.0f} {names[axis]}" for axis in equal), "Time"]
+    body = [[row.label, str(row.seeds), _mean(row.final), *(_mean(row.equal.get(axis)) for axis in equal),
+             duration(row.seconds.mean) if row.seconds else "–"] for row in table.rows]
+    settings = [[naming.title(key), *(clean(naming.written(key, value)) if value is not None else "–"
+                                      for value in values)]
+                for key, values in table.config.items() if key != "algorithm"]  # the labels say it
+    hues = [_hue(runs.index(row.runs[0])) for row in table.rows]
+    return (_html(head, body, hues) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
+            + (f"<h3>Settings that differ</h3>{_html(['Setting', *(row.label for row in table.rows)], settings)}"
+               if settings else ""))
+
+
+def _mean(mean: Mean | None) -> str:
+    return "–" if mean is None else number(mean.mean, 3)
+
+
+def _html(head: Iterable[str], body: Iterable[Sequence[str]], hues: Sequence[Sequence[str]] = ()) -> str:
+    """A table; of rows with a hue, light and dark, a dot in it stands first."""
+    dots = [f'<i style="background:light-dark({light},{dark})"></i>' for light, dark in hues]
+    rows = "".join(f"<tr><td>{dots[place] if dots else ''}{escape(first)}</td>"
+                   f"{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"
+                   for place, (first, *rest) in enumerate(body))
+    heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    return f'<div class="rl-scroll"><table class="rl-table"><tr>{heads}</tr>{rows}</table></div>'

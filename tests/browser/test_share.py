@@ -1,0 +1,65 @@
+"""A shared file in a browser, opened from the disk: no server, no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.share import content, document
+from labcore.runs.store.store import Store
+from tests.app.seeding import seed
+from tests.app.test_share import ATTACK, put_samples
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Two runs; a model has written markup in the first one."""
+    store = Store()
+    runs = [seed(store, "finished"), seed(store, "finished", algorithm="rloo")]
+    put_samples(runs[0], 5, ATTACK)
+    document.write(content.content(store, runs), tmp_path / "runs.html")
+    (tmp_path / "post.html").write_text('<p>A post</p><iframe src="runs.html" width="640" height="500"></iframe>')
+    store.dispose()
+    return tmp_path / "runs.html"
+
+
+def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, file: Path):
+    """All runs, one run, its steps by key and by link, markup as text, light and dark, a phone, an iframe."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: asked.append(f"a dialog: {dialog.message}"))
+    page.goto(file.as_uri())
+    expect(page.get_by_role("heading", name="Comparison")).to_be_visible()
+    expect(page.locator("figure .main-svg").first).to_be_attached()
+
+    page.get_by_role("button", name="GRPO sort #1").click()
+    value = page.locator(".rl-tile b").first
+    expect(value).to_have_text("0.600")
+    page.keyboard.press("ArrowLeft")
+    expect(value).to_have_text("0.500")
+    expect(page.locator(".rl-scrubber output")).to_have_text("step 5 of 6")
+    expect(page).to_have_url(f"{file.as_uri()}#run=1&step=5")
+    cells = page.locator(".rl-microscope .rl-scope-cards")
+    expect(cells).to_contain_text(ATTACK[:20])
+    assert page.locator('img, [onerror], script[src]').count() == 0
+
+    grounds = set()
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator(".rl-shared-run h1")).to_have_css("color", "rgb(231, 234, 238)" if scheme == "dark"
+                                                              else "rgb(27, 31, 36)")
+        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+    page.goto(f"{file.as_uri()}#run=2&step=3")
+    page.reload()  # the same document with another hash is not loaded anew
+    expect(page.locator(".rl-scrubber output")).to_have_text("step 3 of 6")
+    page.goto(file.with_name("post.html").as_uri())
+    expect(page.frame_locator("iframe").get_by_role("heading", name="Comparison")).to_be_visible()
+    assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
