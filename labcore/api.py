@@ -13,8 +13,9 @@ can mend is a `LabError`, a sentence that says what to do.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from labcore.catalog import kinds
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.cli.data_files import kept_data
 from labcore.errors import LabError, quoted
+from labcore.exports import cell
 from labcore.exports.folder import export_run
 from labcore.runs import fork as forks
 from labcore.runs import jobs, titles
@@ -52,6 +54,7 @@ __all__ = ["Run", "close", "compare", "load", "runs", "train"]
 
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 30.0
+DRAW_SECONDS = 2.0  # between two drawings of a run in a notebook
 
 
 class Run:
@@ -66,6 +69,11 @@ class Run:
     def __repr__(self) -> str:
         row = self._row
         return f"{titles.title(row)} ({self.id}): {row.state}, step {row.step:,} of {row.spec.steps:,}"
+
+    def _repr_html_(self) -> str:
+        """The run as a notebook shows it: state, charts and completions."""
+        kept = self.steps_with_rollouts()
+        return cell.html(_store(), self._row, _completions(self._samples(kept[-1])) if kept else ())
 
     @property
     def _row(self) -> RunRow:
@@ -117,16 +125,14 @@ class Run:
         if kept and at not in kept:
             near = min(kept, key=lambda other: abs(other - at))
             raise LabError(f"The run {self.id} kept no completions of step {at}: the nearest step with some is {near}.")
-        found = written.read(storage.fetch(_samples(self.id) / f"step-{at:06d}.json"), dict, "choose another step"
-                             ) if kept else {}
-        if not (rows := list(_completions(found))):
+        if not (rows := list(_completions(self._samples(at) if kept else {}))):
             raise LabError(f"The run {self.id} has no completions to show: it trains no language model, its knob "
                            "probes is off, or its first step is not done.")
         return pd.DataFrame([{"step": at, **row} for row in rows])
 
     def steps_with_rollouts(self) -> list[int]:
         """The steps whose completions were kept."""
-        names = {path.name for path in _samples(self.id).glob("step-*.json")} | {*storage.names(self.id, "samples")}
+        names = {path.name for path in _folder(self.id).glob("step-*.json")} | {*storage.names(self.id, "samples")}
         return sorted(int(Path(name).stem.removeprefix("step-")) for name in names)
 
     def set(self, **knobs: Any) -> Run:
@@ -172,7 +178,7 @@ class Run:
     def wait(self, seconds: float | None = None, progress: bool = True) -> Run:
         """Wait until the run has ended, at most `seconds` (None: as long as it takes)."""
         until = None if seconds is None else time.monotonic() + seconds
-        with _bar(self._row, progress) as show:
+        with _shown(self, progress) as show:
             while (row := self._row).state in ACTIVE and (until is None or time.monotonic() < until):
                 show(row.step, {})
                 time.sleep(POLL_SECONDS)
@@ -215,6 +221,10 @@ class Run:
             LabError: the run has no checkpoint yet, or the folder cannot be written.
         """
         return export_run(_store(), self.id, folder, tensorboard=tensorboard, best=best)
+
+    def _samples(self, step: int) -> dict[str, Any]:
+        path = storage.fetch(_folder(self.id) / f"step-{step:06d}.json")
+        return written.read(path, dict, "choose another step")
 
     def _ask(self, command: str) -> Run:
         _store().ask(self.id, command)
@@ -320,7 +330,7 @@ def _launcher() -> Launcher:
     return _launchers[store.url]
 
 
-def _samples(run_id: str) -> Path:
+def _folder(run_id: str) -> Path:
     return run_folder(run_id) / "samples"
 
 
@@ -374,7 +384,7 @@ def _driven(run: Run, progress: bool) -> Run:
     """Train the run here, in this process."""
     from labcore.workers.worker import drive  # imports torch, which nothing else here needs
 
-    with _bar(_store().run(run.id), progress) as show:
+    with _shown(run, progress) as show:
         def on_record(run_id: str, record: Record, seconds: float) -> None:
             if run_id == run.id:  # not the SFT run that makes its base model
                 show(record.step, record.metrics)
@@ -383,15 +393,33 @@ def _driven(run: Run, progress: bool) -> Run:
 
 
 @contextmanager
-def _bar(row: RunRow, progress: bool = True) -> Iterator[Any]:
-    """Within it a progress bar, which shows the headline metric; yields its function of the step and the metrics."""
-    metric = headline(row.spec)
+def _shown(run: Run, progress: bool) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    """Within it a progress bar with the headline metric, and in a notebook the run itself, drawn again as it goes on.
+
+    Yields the function that is told the step and its metrics.
+    """
+    row = _store().run(run.id)
+    metric, output, drawn = headline(row.spec), _output(run) if progress else None, time.monotonic()
     with tqdm(total=row.spec.steps, initial=row.step, desc=titles.title(row), unit="step", disable=not progress) as bar:
         def show(step: int, metrics: Mapping[str, float]) -> None:
+            nonlocal drawn
             if metric in metrics:
                 bar.set_postfix({metric: f"{metrics[metric]:.3g}"}, refresh=False)
             bar.update(step - bar.n)
+            if output and time.monotonic() - drawn > DRAW_SECONDS:
+                output.update(run)
+                drawn = time.monotonic()
         yield show
+    if output:
+        output.update(run)
+
+
+def _output(run: Run) -> Any:
+    """The place of a notebook's cell in which the run is drawn; None outside a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if not hasattr(shell, "kernel"):  # a terminal
+        return None
+    return sys.modules["IPython.display"].display(run, display_id=True)
 
 
 def _computed(spec: jobs.Spec) -> dict[str, Any]:

@@ -108,6 +108,25 @@ def test_the_trained_model_answers(sort):
     assert (found["exact"] == (found["text"] == "abc")).all() and (found["logprob"] < 0).all()
 
 
+def test_a_notebook_shows_charts_and_completions_as_text(sort, monkeypatch):
+    output = sort._repr_html_()
+    assert output.count("<svg") == 3 and "finished, step 5 of 5" in output and "<th>completion</th>" in output
+    monkeypatch.setattr(api, "_completions", lambda samples: [{"prompt": "<script>", "completion": "</table>"}])
+    assert "<code>&lt;script&gt;</code>" in (escaped := sort._repr_html_()) and escaped.count("</table>") == 1
+
+
+def test_in_a_notebook_the_run_is_drawn_while_it_trains(monkeypatch):
+    drawn = []
+
+    class Output:
+        def update(self, run):
+            drawn.append(run.step)
+    monkeypatch.setattr(api, "_output", lambda run: Output())
+    monkeypatch.setattr(api, "DRAW_SECONDS", 0.0)
+    api.train("q_learning", steps=6, kind="maze")
+    assert drawn == [1, 2, 3, 4, 5, 6, 6]
+
+
 def test_an_export_is_what_the_command_writes(sort, tmp_path):
     assert (sort.export(tmp_path / "out") / "checkpoint" / "model.safetensors").is_file()
 

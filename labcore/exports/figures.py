@@ -6,6 +6,7 @@ SVG. Imports matplotlib, which takes most of a second: import this module where 
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -275,6 +276,13 @@ def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
         longest = max(len(line.label) for line in chart.lines) + 8  # letters, with its piece of line
         figure.legend(loc="outside lower center", ncols=max(1, min(len(chart.lines), int(inches[0] * 16 / longest))))
     return figure
+
+
+def svg(chart: Chart, inches: tuple[float, float], axis: str = "step") -> str:
+    """The chart as SVG, to stand within HTML."""
+    with _SETTINGS, matplotlib.rc_context(STYLE):
+        drawn(chart, inches, axis).savefig(file := io.StringIO(), format="svg", metadata=_metadata(chart, "svg"))
+    return file.getvalue().partition("<svg")[1] + file.getvalue().partition("<svg")[2]
 
 
 def _draw(axes: Axes, line: Line, place: int) -> None:
