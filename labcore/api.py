@@ -99,6 +99,11 @@ class Run:
         """All that determines the run, with the value of every knob at its start."""
         return self._row.spec
 
+    @property
+    def checkpoints(self) -> list[int]:
+        """The steps that have a checkpoint, from which the run can be forked."""
+        return forks.steps_to_fork(self.id)
+
     def metrics(self) -> pd.DataFrame:
         """A row for each step (the index), with the counters and then the metrics that the run has logged.
 

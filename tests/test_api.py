@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ from labcore import api
 from labcore.errors import LabError
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
+from tests.imports import ROOT
 
 MAZE = {"kind": "maze", "task": "corridors", "progress": False}
 
@@ -70,7 +73,7 @@ def test_runs_are_listed_and_searched(maze):
 
 
 def test_a_fork_differs_by_what_was_changed(maze):
-    fork = maze.fork(fresh=False, steps=20, progress=False, alpha=0.05)
+    fork = maze.fork(maze.checkpoints[-1], steps=20, progress=False, alpha=0.05)
     assert fork.spec.parent == (maze.id, 12) and fork.spec.knobs["alpha"] == 0.05 and fork.step == 20
 
 
@@ -142,6 +145,17 @@ def test_in_the_background_knobs_are_set_and_the_run_stopped():
     resumed = run.resume(background=True)
     resumed.stop().wait(progress=False)
     assert resumed.state == "stopped" and resumed.id == run.id
+
+
+def test_the_notebook_of_the_docs_runs():
+    """Every cell in order, with runs of two steps."""
+    cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text("utf-8"))["cells"]
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(re.sub(r"steps=\d+", "steps=2", "".join(cell["source"])), names)
+    assert {"run", "free", "live"} <= names.keys() and len(api.runs()) == 3
+    assert [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"] == list(range(1, 8))
 
 
 @pytest.mark.parametrize("call, said", [
