@@ -86,7 +86,7 @@ class Shell:
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"))
 
     def begin(self, *words: str) -> int:
-        """Start a command. Returns where in the log its words begin."""
+        """Start a command. Returns at which byte of the log its words begin."""
         place = self.log.stat().st_size
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
@@ -95,10 +95,12 @@ class Shell:
     def run_begun(self, place: int) -> str:
         """Wait until the command that was begun says which run it makes; the run's id. Raises Failed where it ended
         without one."""
-        while not (found := re.search(r"^run (\S+)", self.log.read_text("utf-8")[place:], re.MULTILINE)):
-            if select.select([self._process.stdout], [], [], POLL_SECONDS)[0]:
+        ended = False
+        while not (found := re.search(rb"^run (\S+)", self.log.read_bytes()[place:], re.MULTILINE)):
+            if ended:
                 raise Failed(f"no run was made: {self.finish().strip()}")
-        return found[1]
+            ended = bool(select.select([self._process.stdout], [], [], POLL_SECONDS)[0])
+        return found[1].decode()
 
     def finish(self) -> str:
         """Wait for the command that was begun; what it printed. Raises Failed where it only said why it could not."""

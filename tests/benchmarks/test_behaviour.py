@@ -55,12 +55,15 @@ def test_a_run_that_pauses_late_is_held_and_one_that_ended_before_is_tried_again
     assert early.asked == ["pause"] * behaviour.TRIES
 
 
-def test_a_run_that_is_refused_is_said(tmp_path):
+def test_the_run_that_a_command_makes_is_read_from_its_log_and_a_refusal_is_said(tmp_path):
     (tmp_path / "labcore").mkdir()
-    (tmp_path / "labcore" / "__main__.py").write_text("import sys; sys.exit(sys.stderr.write('no such task'))")
-    shell = behaviour.Shell(tmp_path, dict(os.environ), tmp_path / "log")
+    (tmp_path / "labcore" / "__main__.py").write_text(
+        "import sys; sys.stderr.write(sys.argv[1]); sys.stderr.flush(); sys.exit('run' not in sys.argv[1])")
+    shell = behaviour.Shell(tmp_path, {**os.environ, "PYTHONUTF8": "1"}, tmp_path / "log")
+    for run in ("a", "b"):  # a log with letters that are two bytes long
+        assert shell.run_begun(shell.begin(f"run {run}\n·······\n")) == run and shell.finish() == ""
     with pytest.raises(behaviour.Failed, match="no such task"):
-        behaviour.hold(SimpleNamespace(worker=shell), ["run"], 1)
+        shell.run_begun(shell.begin("no such task"))
     shell.end()
 
 
