@@ -103,8 +103,8 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page,
 
 @pytest.fixture(scope="module")
 def finished(tab: Page, server: Server) -> str:
-    """A run of 40 steps that was started on the page and is over. Its base came with the lab: it begins with RL."""
-    run_id = start_run(tab, server, "?steps=40")
+    """A run of 20 steps that was started on the page and is over. Its base came with the lab: it begins with RL."""
+    run_id = start_run(tab, server, "?steps=20")
     assert tab.get_by_text("Stage 1 of 2").count() == 0
     tab.goto("about:blank")  # what a page shows while a run goes on is looked at in other tests
     store = Store(f"sqlite:///{server.home / 'lab.db'}")
@@ -126,7 +126,7 @@ def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, finish
     header, *rows = metrics.read_text(encoding="utf-8").splitlines()
     assert header.startswith("step,tokens,seconds,")
     exact = [float(row.split(",")[header.split(",").index("exact_match")]) for row in rows]
-    assert len(rows) == 40
+    assert len(rows) == 20
     assert sum(exact[-5:]) / 5 > sum(exact[:5]) / 5 + 0.1
     checkpoint = next(tmp_path.rglob("model.safetensors")).parent
     model = AutoModelForCausalLM.from_pretrained(checkpoint)
@@ -229,7 +229,7 @@ def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(
     page = moving
     page.goto(f"{server.url}/llm?run={finished}")
     strip = page.locator(".rl-story-strip")
-    expect(strip.locator(".rl-story-step")).to_have_text("answers of step 40", timeout=SLOW)
+    expect(strip.locator(".rl-story-step")).to_have_text("answers of step 20", timeout=SLOW)
     expect(strip.locator("li").first).to_have_attribute("aria-label", re.compile(r"right \(check: exact match\), .*%"))
     expect(strip.locator(".rl-story-says")).to_contain_text("After the update the right one")
     height = strip.bounding_box()["height"]
