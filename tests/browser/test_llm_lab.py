@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
-from tests.browser.conftest import Server, wait_for
+from labcore.workers.worker import drive
+from tests.browser.conftest import Server
 
 pytestmark = pytest.mark.browser
 
@@ -102,14 +103,14 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page,
 
 
 @pytest.fixture(scope="module")
-def finished(tab: Page, server: Server) -> str:
-    """A run of 20 steps that was started on the page and is over. Its base came with the lab: it begins with RL."""
-    run_id = start_run(tab, server, "?steps=20")
-    assert tab.get_by_text("Stage 1 of 2").count() == 0
-    tab.goto("about:blank")  # what a page shows while a run goes on is looked at in other tests
-    store = Store(f"sqlite:///{server.home / 'lab.db'}")
-    wait_for(lambda: store.run(run_id).state == "finished", 2 * SLOW / 1000)
-    store.dispose()
+def finished(server: Server) -> str:
+    """A run of 20 steps in the server's lab, over."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(server.home))
+        store = Store()
+        run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=20), mine=True)
+        assert drive(store, run_id) == "finished"
+        store.dispose()
     return run_id
 
 
