@@ -201,11 +201,7 @@ class _Row:
             kinds = {list: "a list", dict: "an object", bool: "a true or false", type(None): "a null"}
             kind = kinds.get(type(content), "no text")
             raise LabError(f"The field {name!r} in {self.place} is {kind}: write it as a text in quotes.")
-        text = str(content)
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise LabError(f"The field {name!r} in {self.place} has half a character (a lone \\ud800 to \\udfff): "
-                           "write the whole character.")
-        return text
+        return str(content)
 
 
 def _named(fields: Iterable[str]) -> str:
