@@ -39,7 +39,7 @@ class Rule:
     also: Callable[[Mapping[str, Value]], bool] = lambda values: True
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether none of `knobs` has an effect at these values, which have one of them."""
+        """True if none of `knobs` has an effect at these values, which have one of them."""
         return self.also(values) and all(other in values and values[other] in stops for other, stops in self.at.items())
 
 
@@ -138,8 +138,9 @@ class Reward(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Selection(Choice):
-    """Which completions are learnt from. `kept` is the LaTeX of the condition. `group`: it compares completions of one
-    prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that a completion earns."""
+    """A rule for which completions are learnt from. `kept` is the LaTeX of the condition. `group`: it compares
+    completions of one prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that a
+    completion earns."""
 
     kept: str = ""
     group: bool = False
@@ -232,7 +233,7 @@ class Surrogate(Choice):
 
     @property
     def through_ratio(self) -> bool:
-        """Whether a token's gradient goes through its ratio."""
+        """True if a token's gradient goes through its ratio."""
         return self.needs_ratio and not self.weighs and not self.whole
 
     @property

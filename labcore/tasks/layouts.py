@@ -84,7 +84,7 @@ def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> M
 
 
 def is_conversation(value: Mapping[str, Any], names: Mapping[str, str]) -> bool:
-    """Whether the prompt of a row stands in its file as a list of turns, be it of one turn.
+    """True if the prompt of a row stands in its file as a list of turns, be it of one turn.
 
     >>> is_conversation({"prompt": [{"role": "user", "content": "a"}]}, {}), is_conversation({"prompt": "a"}, {})
     (True, False)

@@ -37,7 +37,7 @@ MOST_BATCHES = 20_000  # that are enumerated
 
 
 def estimate(session: LlmSession, rollout: Rollout) -> Tensor:
-    """Which way the updates of a step on `rollout` push the policy: their mean −∇L. (D,) float64
+    """The direction in which the updates of a step on `rollout` push the policy: their mean −∇L. (D,) float64
 
     Nothing is changed.
     """

@@ -130,7 +130,8 @@ def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> d
 
 @dataclass(frozen=True)
 class Taken:
-    """What `gradients` saw on its way: the completions and their sides, without gradient; `entropy` in nats/token."""
+    """The numbers of `gradients` beside the gradient: the completions and their sides, without gradient; `entropy` in
+    nats/token."""
 
     loss: float
     completions: Completions
@@ -191,7 +192,8 @@ def _whole(session: LlmSession, prompts: Prompts, completions: Completions, labe
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
            rows: slice, same: bool, met: Met | None = None) -> tuple[Sides, Tensor]:
-    """What the loss sees of the completions in `rows`, and the sum of all their token entropies. `met` takes them down.
+    """The log-probs of the completions in `rows` that the loss reads, and the sum of all their token entropies. `met`
+    takes them down.
 
     `same`: the policy is still the reference, whose log-probs are then those of this very pass.
     """

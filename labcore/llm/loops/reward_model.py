@@ -195,7 +195,7 @@ def _agreement(sides: Tensor) -> dict[str, float]:
 
 
 def _gold(session: LlmSession, pairs: list[Pair]) -> Tensor | None:
-    """What the task's verifier gives to both sides, (N, 2) float64; None where the task has none."""
+    """The task's own score of both sides, (N, 2) float64; None where the task has none."""
     if not session.spec.task_row.verifiable:
         return None
     return torch.tensor([[session.task.score(Problem(pair.prompt, pair.answer, pair.line), side).reward

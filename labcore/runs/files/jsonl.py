@@ -26,7 +26,7 @@ Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
-    """What `read` makes of the JSON object of every line that is not blank, and of the line's number; it raises
+    """The results of `read` for the JSON object of every line that is not blank, and of the line's number; it raises
     LabError where the line cannot be used.
 
     Raises:
@@ -84,8 +84,8 @@ def _lines(name: str, content: bytes) -> Iterator[bytes]:
 
 
 def _unusable(name: str, faults: dict[int, str], bad: int, good: int) -> str:
-    """What to say of a file of so many bad and good lines, the first `faults` by their lines; without a good line that
-    of the first alone."""
+    """The sentence about a file of so many bad and good lines, the first `faults` by their lines; without a good line
+    that of the first alone."""
     first = min(faults)
     if not good:
         return faults[first]
