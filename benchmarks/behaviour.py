@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,8 @@ from typing import Any
 Case = dict[str, Any]
 CASES = json.loads(Path(__file__).with_name("behaviour_cases.json").read_text("utf-8"))
 COUNTERS = ("step", "tokens", "env_steps")
-TRIES, WAIT_SECONDS, POLL_SECONDS = 5, 60.0, 0.02
+TRIES, POLL_SECONDS = 5, 0.02
+ENDED = ("finished", "stopped", "interrupted", "failed", "diverged")
 
 # Runs one command after the other as `python -m labcore` does; starting Python and torch anew takes 5 seconds a case.
 _SHELL = """
@@ -84,11 +86,21 @@ class Shell:
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"))
 
     def begin(self, *words: str) -> int:
-        """Start a command. Returns where in the log its words begin."""
+        """Start a command. Returns at which byte of the log its words begin."""
         place = self.log.stat().st_size
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
         return place
+
+    def run_begun(self, place: int) -> str:
+        """Wait until the command that was begun says which run it makes; the run's id. Raises Failed where it ended
+        without one."""
+        ended = False
+        while not (found := re.search(rb"^run (\S+)", self.log.read_bytes()[place:], re.MULTILINE)):
+            if ended:
+                raise Failed(f"no run was made: {self.finish().strip()}")
+            ended = bool(select.select([self._process.stdout], [], [], POLL_SECONDS)[0])
+        return found[1].decode()
 
     def finish(self) -> str:
         """Wait for the command that was begun; what it printed. Raises Failed where it only said why it could not."""
@@ -136,14 +148,14 @@ class Lab:
     def state(self, run: str) -> dict[str, Any]:
         return next(row for row in json.loads(self.desk("runs", "--json")) if row["run"] == run)
 
-    def wait(self, run: str, state: str, step: int = 0) -> int:
-        """Wait until the run is in this state and has made `step` steps; how many it has made."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while (row := self.state(run))["state"] != state or row["step"] < step:
-            if time.monotonic() > deadline:
-                raise Failed(f"{run} is {row['state']} at step {row['step']}, not {state} at {step}")
+    def paused(self, run: str, step: int = 0) -> int | None:
+        """Wait, on a busy machine for long, until the run has made `step` steps and is paused; how many steps it has
+        made. None where it has ended."""
+        while (row := self.state(run))["state"] not in ENDED:
+            if row["state"] == "paused" and row["step"] >= step:
+                return int(row["step"])
             time.sleep(POLL_SECONDS)
-        return row["step"]
+        return None
 
     def end(self) -> None:
         self.worker.end()
@@ -171,18 +183,16 @@ def fork(lab: Lab, case: Case) -> Any:
 def hold(lab: Lab, words: Sequence[str], after: int) -> str:
     """Begin the run that the command makes, and have it wait after step `after`. Returns its id."""
     for _ in range(TRIES):
-        begun = lab.worker.begin(*words)
-        while not (found := re.search(r"^run (\S+)", lab.worker.log.read_text("utf-8")[begun:], re.MULTILINE)):
-            time.sleep(POLL_SECONDS)
-        run = found[1]
+        run = lab.worker.run_begun(lab.worker.begin(*words))
         with suppress(Failed):  # it has ended already
             lab.desk("pause", run)
-            step = lab.wait(run, "paused")
-            while step < after:
-                lab.desk("step", run)
-                step = lab.wait(run, "paused", step + 1)
-            if step == after:
-                return run
+        step = lab.paused(run)
+        while step is not None and step < after:
+            lab.desk("step", run)
+            step = lab.paused(run, step + 1)
+        if step == after:
+            return run
+        if step is not None:
             lab.desk("stop", run)
         lab.worker.finish()  # it was too fast: once more
     raise Failed(f"the run could not be paused after step {after} in time: {' '.join(words)}")

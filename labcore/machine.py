@@ -1,4 +1,4 @@
-"""What this machine computes with, found out without torch: its processor, its NVIDIA GPUs, the memory that is free.
+"""The hardware of this machine, found out without torch: its processor, its NVIDIA GPUs, the memory that is free.
 
 Linux tells of its processor in a file, and NVIDIA's driver of its GPUs by the command nvidia-smi. What nobody tells is
 unknown (None), never guessed: the processors of macOS and Windows, and GPUs of others.
@@ -62,7 +62,7 @@ class Bf16:
 
 @cache  # a machine stays what it is
 def bf16(device: str = "auto") -> Bf16:
-    """What a device has, by its name in a spec."""
+    """The bf16 arithmetic of a device, by its name in a spec."""
     kind = device_kind(device)
     if kind == "cuda" and (found := gpus()):
         able = {gpu.capability >= BF16_CAPABILITY for gpu in found}
@@ -131,7 +131,7 @@ def _nvidia_smi() -> str:
 
 
 def _only_cpu() -> bool:
-    """Whether the installed torch is the one without GPUs."""
+    """True if the installed torch is the one without GPUs."""
     try:
         return version("torch").endswith("+cpu")
     except PackageNotFoundError:
@@ -139,7 +139,7 @@ def _only_cpu() -> bool:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """What Linux tells of the first processor; empty elsewhere."""
+    """The fields that Linux gives of the first processor; empty elsewhere."""
     try:
         first = CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:

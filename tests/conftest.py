@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -29,12 +31,27 @@ class OneBrowser(LoadFileScheduling):
 # The browser tests are first: one process needs minutes for them, and none should wait for it at the end. Tests that
 # wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/llm/sizing/", "tests/llm/")
+BEHIND = 5  # niceness of a process without browser tests: a third of a core that is asked for by both
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """See EARLY; all others keep their order."""
     items.sort(key=lambda item: next((place for place, folder in enumerate(EARLY) if item.nodeid.startswith(folder)),
                                      len(EARLY)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The browser, its server and their tests need longest, so the other processes leave them the cores.
+
+    Linux shares a core among sessions first and then by priority, so each of the others gets a session of its own.
+    """
+    others = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(EARLY[0])
+    if others and os.getsid(0) != os.getpid():
+        os.setsid()
+        os.nice(BEHIND)
+        with suppress(OSError):  # other systems have no priority of a session
+            Path("/proc/self/autogroup").write_text(str(BEHIND))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -64,6 +64,22 @@ def test_a_folder_imports_only_from_rows_above_it(folder, torch):
     assert bool(found & {"torch", "transformers"}) == bool(torch)
 
 
+SCENARIOS = ("tests/workers/two_homes",)  # what happens across many modules
+
+
+@pytest.mark.parametrize("room", [name for name, _ in FOLDERS if (ROOT / "labcore" / name).is_dir()])
+def test_a_test_is_named_after_the_module_that_it_tests(room):
+    """After one of its folder, or the folder itself, with more words behind it where a module has several files."""
+    wrong = []
+    for file in (ROOT / "tests" / room).rglob("test_*.py"):
+        place = file.parent.relative_to(ROOT / "tests")
+        modules = {path.stem for path in (ROOT / "labcore" / place).glob("*")} | {place.name}
+        if not any(f"{file.stem}_".startswith(f"test_{name}_") for name in modules) and not any(
+                file.is_relative_to(ROOT / scenario) for scenario in SCENARIOS):
+            wrong.append(file.name)
+    assert wrong == []
+
+
 def test_the_contract_of_a_session_is_the_protocol():
     told = [name for row in rows("A session") for name in names(row[0])]
     there = {*Session.__annotations__, *(name for name in vars(Session) if not name.startswith("_"))}

@@ -117,7 +117,7 @@ def test_how_many_files_an_addition_takes() -> None:
 def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
     for folder in ("labcore", "app", "pages"):
-        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "static"))
+        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("static"))
     (tmp_path / "app" / "static").mkdir()
     for name in ("extended_lab", "app/conftest", "app/asking", "app/seeding"):
         copied = tmp_path / "tests" / f"{name}.py"

@@ -105,7 +105,8 @@ def test_the_command_lists_and_trains_and_opens_the_lab_from_any_folder(command,
     port, log = free_port(), home / "log"
     with log.open("wb") as file:
         server = subprocess.Popen([command, "--server.port", str(port), "--server.headless", "true"], cwd=home,
-                                  env=environment(), stdout=file, stderr=file, start_new_session=True)
+                                  env={**environment(), "RL_LAB_READ_ONLY": "1"},  # which loads torch for no run
+                                  stdout=file, stderr=file, start_new_session=True)
     try:
         wait_for_health(port, server, log)
         assert "Your last run" in shown(port, "")

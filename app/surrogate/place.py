@@ -12,13 +12,19 @@ from app.components.surrogate_explorer import is_drawn
 from app.link import param
 from app.training.clock import AT
 from labcore.catalog import choices
+from labcore.catalog.choice import Surrogate
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.knobs import ONLINE
 from labcore.errors import LabError
 
 PAGE = "../pages/surrogate.py"
 
-_DRAWN = tuple(choice for choice in choices.SURROGATE if choice.needs_ratio and is_drawn(choice.key))
+def can_be_drawn(choice: Surrogate) -> bool:
+    """Whether the explorer has a curve of it: a twin in JavaScript, which reads numbers only, over the ratio."""
+    return choice.needs_ratio and is_drawn(choice.key) and all(knob.type in (int, float) for knob in choice.knobs)
+
+
+_DRAWN = tuple(filter(can_be_drawn, choices.SURROGATE))
 # The knobs of all surrogates that are drawn, and β. Their defaults are those of the lab.
 KNOBS: dict[str, Knob] = {knob.key: knob for knob in (
     *(knob for knob in ONLINE if knob.key == "beta"), *(knob for choice in _DRAWN for knob in choice.knobs))}

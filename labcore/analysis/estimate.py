@@ -68,7 +68,7 @@ def contrast(groups: Sequence[np.ndarray], weights: Sequence[float],
 
 
 def p_value(a: np.ndarray, b: np.ndarray) -> float:
-    """That of Welch's test of equal means, two-sided: (S,), (U,) -> 1. It is 1 where a side has one seed."""
+    """The p value of Welch's test of equal means, two-sided: (S,), (U,) -> 1. It is 1 where a side has one seed."""
     if min(len(a), len(b)) < 2 or a.mean() == b.mean():
         return 1.0
     from scipy.special import stdtr
@@ -87,7 +87,7 @@ def _spread(groups: Sequence[np.ndarray], weights: Sequence[float]) -> tuple[np.
 
 
 def within(found: Estimate, low: float, high: float) -> bool | None:
-    """Whether a contrast lies between `low` and `high`, edges left out: True where its whole interval does, False where
+    """True if a contrast lies between `low` and `high`, edges left out: True where its whole interval does, False where
     none of it does, None where some does. None as well with fewer than three seeds."""
     if found.low is None or found.high is None or found.seeds < FEWEST:
         return None

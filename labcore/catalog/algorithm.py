@@ -38,7 +38,7 @@ class Algorithm:
     method: str = ""
 
     def learns(self, task: Task) -> bool:
-        """Whether it can learn `task`."""
+        """True if it can learn `task`."""
         return self.loop in task.loops and (task.verifiable or not self.verified)
 
     def charts(self, task: Task) -> tuple[str, ...]:

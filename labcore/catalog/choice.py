@@ -39,7 +39,7 @@ class Rule:
     also: Callable[[Mapping[str, Value]], bool] = lambda values: True
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether none of `knobs` has an effect at these values, which have one of them."""
+        """True if none of `knobs` has an effect at these values, which have one of them."""
         return self.also(values) and all(other in values and values[other] in stops for other, stops in self.at.items())
 
 
@@ -138,8 +138,9 @@ class Reward(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Selection(Choice):
-    """Which completions are learnt from. `kept` is the LaTeX of the condition. `group`: it compares completions of one
-    prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that a completion earns."""
+    """A rule for which completions are learnt from. `kept` is the LaTeX of the condition. `group`: it compares
+    completions of one prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that a
+    completion earns."""
 
     kept: str = ""
     group: bool = False
@@ -147,14 +148,29 @@ class Selection(Choice):
     ranks: bool = False
 
 
+# The knobs of a critic and of the advantages that are computed with it.
+CRITIC = (
+    Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
+         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
+    Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
+         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
+    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
+         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+    Knob("whiten_rewards", "Whiten rewards", False, "On: token rewards, including the KL penalty, are scaled to "
+         "standard deviation 1 in each batch before the critic's advantages "
+         "are computed; their mean is kept. Off: no scaling.",
+         "live", advanced=True),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Advantage(Choice):
     """A baseline. `level`: one number per completion ("sequence") or per token. `group`: it compares completions of one
-    prompt. `critic`: it asks for values. `by_part`: it compares each named reward by itself. `constant`: it is the same
-    for all completions. `rollouts`: further completions that it asks for. `scaled`: it is divided by a spread.
-    `against` says of what the baseline is: the "batch" or the "group"; where advantages are whitened, `exact` that
-    nothing else is different then. `beside` are knobs of the step that act only with it. `alone` is its bias with one
-    prompt a batch, where that is another one."""
+    prompt. `critic`: it asks for values, so a row with it has the knobs of a critic. `by_part`: it compares each named
+    reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it asks for.
+    `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group"; where
+    advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a batch,
+    where that is another one."""
 
     level: Literal["sequence", "token"] = "token"
     _: KW_ONLY
@@ -166,12 +182,11 @@ class Advantage(Choice):
     scaled: bool = False
     against: Literal["batch", "group", ""] = ""
     exact: bool = False
-    beside: tuple[Knob, ...] = ()
     alone: str = ""
 
     @property
     def brings(self) -> tuple[Knob, ...]:
-        return (*self.knobs, *self.beside)
+        return (*self.knobs, *(CRITIC if self.critic else ()))
 
     def bias_of(self, knobs: Mapping[str, Any]) -> str:
         """Its bias in a run with these knobs."""
@@ -218,7 +233,7 @@ class Surrogate(Choice):
 
     @property
     def through_ratio(self) -> bool:
-        """Whether a token's gradient goes through its ratio."""
+        """True if a token's gradient goes through its ratio."""
         return self.needs_ratio and not self.weighs and not self.whole
 
     @property

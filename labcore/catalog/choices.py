@@ -45,7 +45,7 @@ def sources_of(knobs: Mapping[str, Any]) -> list[str]:
 
 
 def needs_reward_model(knobs: Mapping[str, Any]) -> bool:
-    """Whether the rewards of a run come from trained reward models, if only in part."""
+    """True if the rewards of a run come from trained reward models, if only in part."""
     return any(REWARD[source].scorer for source in sources_of(knobs))
 
 

@@ -16,10 +16,10 @@ def updates(values: Values) -> int:
 
 
 def one_update(values: Values) -> bool:
-    """Whether an online run makes one update of each batch."""
+    """True if an online run makes one update of each batch."""
     return "surrogate" in values and updates(values) == 1
 
 
 def kl_in(values: Values, placement: str) -> bool:
-    """Whether β × KL enters at `placement`, "reward" or "loss"."""
+    """True if β × KL enters at `placement`, "reward" or "loss"."""
     return bool(values["kl_placement"] == placement and values["beta"] > 0)

@@ -80,7 +80,7 @@ RULES = (
 
 
 def _ratio_in_kl(values: Mapping[str, Value]) -> bool:
-    """Whether the KL in the loss is weighed by the chosen ratio."""
+    """True if the KL in the loss is weighed by the chosen ratio."""
     estimators = choices.chosen(choices.KL_ESTIMATOR, values)
     return any(each.by_ratio for each in estimators) and values.get("kl_placement") == "loss" and bool(
         values.get("beta"))

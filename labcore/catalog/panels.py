@@ -126,7 +126,7 @@ SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel
 # Charts that no row asks for: they belong to a switch, and any run with that switch on has them.
 
 def masked(knobs: Mapping[str, Value]) -> bool:
-    """Whether tokens are left out of the policy gradient, or weighed."""
+    """True if tokens are left out of the policy gradient, or weighed."""
     return (float(knobs.get("top_entropy_share", 1)) < 1 or float(knobs.get("off_policy_threshold", 0)) > 0
             or float(knobs.get("importance_cap", 0)) > 0)
 

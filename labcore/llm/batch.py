@@ -80,7 +80,7 @@ def one_end(eos: Ends) -> int:
 
 
 def is_end(tokens: Tensor, eos: Ends) -> Tensor:
-    """Whether each token ends its completion. (...) -> bool (...)"""
+    """True if each token ends its completion. (...) -> bool (...)"""
     first, *others = all_ends(eos)
     found = tokens == first
     for end in others:

@@ -29,7 +29,7 @@ class Draws(Protocol):
 
 
 def in_epochs(session: Draws) -> bool:
-    """Whether a run draws its rows in shuffled epochs."""
+    """True if a run draws its rows in shuffled epochs."""
     return session.knobs.get("order") == SHUFFLED
 
 

@@ -50,7 +50,7 @@ def signal_first(rewards: Tensor) -> list[int]:
 
 
 def _flat(rewards: Tensor) -> Tensor:
-    """Whether all scored rewards of a group are equal. (P, G) -> (P,)"""
+    """True if all scored rewards of a group are equal. (P, G) -> (P,)"""
     lowest, highest = extremes(rewards, 1)
     return (highest <= lowest)[:, 0]
 

@@ -51,7 +51,7 @@ class Sampled:
 
     @property
     def kept_groups(self) -> Tensor:
-        """Whether any completion of each prompt is kept. (P,) bool"""
+        """True if any completion of each prompt is kept. (P,) bool"""
         return self.kept.view(-1, self.group_size).any(1)
 
 
@@ -187,7 +187,7 @@ def judged(session: LlmSession, problems: list[Problem], generated: Generated) -
 
 
 def _kept(session: LlmSession, rewards: Rewards, completions: Completions, earned: Tensor, group_size: int) -> Tensor:
-    """Which completions are learnt from, where each has `earned` (B,) so much. (B,)"""
+    """A mask of the completions that are learnt from, where each has `earned` (B,) so much. (B,)"""
     knobs, truncated = session.knobs, completions.truncated
     kept: Tensor = call(member(choices.SELECTION, knobs["selection"]), knobs, {
         "rewards": earned.view(-1, group_size), "task_rewards": rewards.total.to(earned).view(-1, group_size),
@@ -210,7 +210,7 @@ def _on(per_token: Tensor | None, device: torch.device) -> Tensor | None:
 
 def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,
                     group_size: int) -> Tensor | None:
-    """What each prompt's greedy completion earns, shaped and with the rewards of its tokens as the others are, once
+    """The reward of each prompt's greedy completion, shaped and with the rewards of its tokens as the others are, once
     for each row of its group; None where nothing asks for it."""
     if "greedy" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
         return None
@@ -269,7 +269,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
 
 
 def _all_of(parts: Sequence[Tensor | None]) -> list[Tensor] | None:
-    """What every round has, or none."""
+    """The tensors of every round, joined, or None where a round has none."""
     found = [part for part in parts if part is not None]
     assert len(found) in (0, len(parts)), "the rounds of a step are made alike"
     return found or None

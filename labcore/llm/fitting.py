@@ -51,7 +51,7 @@ class Fit:
     system_in_user_turn: bool = False
 
     def usable(self, rows: Sequence[Row]) -> list[Row]:
-        """Those of the rows that are not left out."""
+        """The rows that are not left out."""
         out = {id(each.row) for each in self.left_out}
         return [row for row in rows if id(row) not in out]
 
@@ -71,7 +71,7 @@ class Fit:
 
 def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
            besides: Mapping[str, Sequence[Asked]] = MappingProxyType({})) -> Fit:
-    """What becomes of the rows to train on, and of those `besides` by the names of their files, by the knobs
+    """Sort the rows to train on, and of those `besides` by the names of their files, by the knobs
     `long_prompts` and `unusable_rows`.
 
     Raises:
@@ -93,7 +93,7 @@ def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mappin
 
 
 def system_in_user_turn(rendering: Rendering, rows: Sequence[Asked]) -> bool:
-    """Whether a system text stands in the first turn of the user, since the template has no system turn."""
+    """True if a system text stands in the first turn of the user, since the template has no system turn."""
     asked = bool(rendering.system) or any(row.turns and row.turns[0].role == SYSTEM for row in rows)
     return asked and rendering.template is not None and not rendering.takes_system
 

@@ -102,7 +102,7 @@ def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: in
 
 
 def _usable(session: LlmSession, model: Network, done: Batch) -> bool:
-    """Whether an update on `done` can take the sampler's products: it runs the same equations on packed rows, in one
+    """True if an update on `done` can take the sampler's products: it runs the same equations on packed rows, in one
     micro-batch, so that its activations are the most that is ever held.
 
     On a GPU, and in narrow networks, it is not products that take the time. In bf16 sampler and trainer round

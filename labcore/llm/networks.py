@@ -33,7 +33,7 @@ class Network:
     learning_rate: str = ""
 
     def saved(self, spec: RunSpec) -> bool:
-        """Whether a checkpoint of `spec` holds it."""
+        """True if a checkpoint of `spec` holds it."""
         return bool(self.learning_rate or spec.parent)
 
 
@@ -70,5 +70,5 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
-    """Whether a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
+    """True if a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
     return choices.needs_reward_model(knobs)

@@ -61,7 +61,7 @@ def decaying(model: nn.Module) -> list[nn.Parameter]:
 
 
 def tensors_of(optimizer: Optimizer) -> dict[str, Tensor]:
-    """What a checkpoint holds of it, as names and tensors."""
+    """The tensors of an optimizer for a checkpoint, by names."""
     return {f"{place}.{key}": torch.as_tensor(value) for place, weight in enumerate(_weights(optimizer))
             for key, value in optimizer.state[weight].items()}
 

@@ -84,7 +84,7 @@ def choices_of(knobs: Mapping[str, Any]) -> list[tuple[PreferenceLoss, float]]:
 
 
 def asks(knobs: Mapping[str, Any], field: str) -> bool:
-    """Whether a loss of the run has this field of a choice set."""
+    """True if a loss of the run has this field of a choice set."""
     return any(getattr(choice, field) for choice, _ in choices_of(knobs))
 
 

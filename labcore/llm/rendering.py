@@ -109,7 +109,7 @@ class Rendering:
 
     @cached_property
     def takes_system(self) -> bool:
-        """Whether the template has a place for a system turn; without one its text is put before the user's."""
+        """True if the template has a place for a system turn; without one its text is put before the user's."""
         try:
             self._written([{"role": SYSTEM, "content": "s"}, {"role": USER, "content": "u"}])
         except TemplateError:

@@ -108,7 +108,7 @@ def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts
 @part_of("scores of the reward model")
 def _scores(session: LlmSession, problems: list[Problem], texts: list[str], prompts: Prompts,
             completions: Completions) -> Tensor:
-    """What each of the run's reward models gives. (K, B) float64
+    """The scores of each of the run's reward models. (K, B) float64
 
     One of the lab's reads tokens; a chat template may write more behind an answer's end, and it reads conversations as
     it learnt them. One with a tokenizer of its own reads texts.
@@ -203,7 +203,7 @@ def _summed(true: Rewards, parts: Mapping[str, Tensor], weights: list[float]) ->
 
 def _asked(session: LlmSession, problems: list[Problem], texts: list[str],
            completions: Completions) -> reward_call.Asked:
-    """What functions of the user's are called with."""
+    """The arguments of the user's functions."""
     ids = [row[:length] for row, length in zip(completions.ids.tolist(), completions.lengths.tolist(), strict=True)]
     each = int(session.knobs["updates_per_batch"]) * int(session.knobs["mini_batches"])
     return reward_call.Asked(problems, texts, ids, reward_call.columns_of(session.task), session.updates,
@@ -227,7 +227,7 @@ def _grades(asked: Judge, problems: list[Problem], texts: list[str]) -> Tensor:
 
 
 def known(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
-    """What is known of completions whose source a picture must not ask (`Choice.asks_user`): NaN where it never saw
+    """The known rewards of completions whose source a picture must not ask (`Choice.asks_user`): NaN where it never saw
     them. (B,)"""
     true, rows = verified(session, problems, generated), _rows(problems, generated)
     found = [session.earned.get(_place(*each), {}) for each in zip(rows, generated.texts, strict=True)]
@@ -293,7 +293,7 @@ def reward(session: LlmSession, problems: list[Problem], generated: Generated) -
 
 
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
-    """What the task's verifier says of the completions of `problems`, whatever the run is rewarded with."""
+    """The task's own verdict on the completions of `problems`, whatever the run is rewarded with."""
     return verifier(session.task, _rows(problems, generated), generated.texts)
 
 

@@ -60,7 +60,7 @@ class Rollout:
 
     @property
     def of_critic(self) -> tuple[Tensor, Tensor]:
-        """What the critic said, and the returns that it should learn, where there is one. (B, T) each"""
+        """The critic's values, and the returns that it should learn, where there is one. (B, T) each"""
         assert self.old_values is not None and self.returns is not None, "a critic's values and `credit` come first"
         return self.old_values, self.returns
 
@@ -113,7 +113,8 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
 
 
 def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
-    """What each token earns, the completion's reward at its last one: advantages of tokens are made from it. (B, T)"""
+    """The reward of each token, the completion's reward at its last one: advantages of tokens are made from it. (B,
+    T)"""
     mask = rollout.completion_mask
     last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
     token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.shaped.nan_to_num()[:, None])
@@ -122,7 +123,7 @@ def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
 
 
 def total_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
-    """What each completion earns in all: shaped, with the rewards of its tokens, less a KL in the reward. (B,)"""
+    """The total reward of each completion: shaped, with the rewards of its tokens, less a KL in the reward. (B,)"""
     return rollout.shaped + _token_rewards(knobs, rollout).sum(1)
 
 
@@ -152,7 +153,8 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
 
 
 def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Tensor:
-    """Which completions have a baseline: they are scored, and so is what the advantage compares them with. (B, 1)
+    """A mask of the completions that have a baseline: they are scored, and so is what the advantage compares them with.
+    (B, 1)
 
     One that is the only scored of its group has none: its advantage is 0, and enters no mean and no spread. As in
     TRL's RLOO.

@@ -139,7 +139,7 @@ class LlmSession:
 
     @property
     def beta_factor(self) -> float:
-        """What β is multiplied with: 1 unless a controller follows a target, and has moved this very β."""
+        """The factor of β: 1 unless a controller follows a target, and has moved this very β."""
         moved = self.knobs["adaptive_kl_target"] and self.kl_beta in (None, self.knobs["beta"])
         return self.kl_factor if moved else 1.0
 
@@ -201,7 +201,7 @@ class LlmSession:
 
     @staticmethod
     def _weights(source: str, task: TextTask, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """What a run begins with: a built-in model of random weights, or those of a folder or hub id."""
+        """The model that a run begins with: a built-in one of random weights, or those of a folder or hub id."""
         if source in MODELS:
             tokenizer = character_tokenizer(task.characters)
             return build(MODELS[source], tokenizer, seed), tokenizer
@@ -270,12 +270,12 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
-        stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
-        records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
-        if held_of(self.task):
-            records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
         self._begin_step()
         try:
+            stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+            records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
+            if held_of(self.task):
+                records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
             for record in records:
                 if record is not None:
                     record = replace(record, metrics=record.metrics | epochs_done(self),
@@ -317,7 +317,7 @@ class LlmSession:
 
     @property
     def room(self) -> Room:
-        """What a micro-batch may take."""
+        """The memory that a micro-batch may take."""
         return memory.room(self)
 
     def halve_micro_batches(self) -> None:
@@ -353,7 +353,7 @@ class LlmSession:
         return norm
 
     def learns_from(self, norm: float) -> bool:
-        """Whether a gradient of this norm is worth a step of the optimizer."""
+        """True if a gradient of this norm is worth a step of the optimizer."""
         return norm > 0
 
     def say_no_signal(self, idle: bool) -> None:

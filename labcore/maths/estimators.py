@@ -32,7 +32,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Quality:
-    """What draws of a gradient say of it, in units of |t|² or of nothing.
+    """The quality of an estimator by draws of a gradient, in units of |t|² or of nothing.
 
     `bias` is |E g − t|²/|t|²; `scale` is s; `turned` is |r/s|²/|t|², the bias that is left after scaling; `variance` is
     tr Cov g/|t|², and `noise` the same after scaling; `signal` is |s t|²/(tr Cov g · n), what one of the n samples of a

@@ -1,4 +1,4 @@
-"""Which completions of a batch are learnt from: bool (P, G), True = kept.
+"""Select the completions of a batch that are learnt from: bool (P, G), True = kept.
 
 Rewards are (P, G): P prompts, G completions each, all that they earn: shaped, with the rewards of their tokens, less a
 KL in the reward; `task_rewards` are those before all that. NaN marks a completion that could not be scored. Nothing is

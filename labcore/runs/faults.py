@@ -56,7 +56,7 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
 
 
 def disk_full(error: BaseException) -> bool:
-    """Whether a file could not be written for want of space. safetensors and shutil say so only in words."""
+    """True if a file could not be written for want of space. safetensors and shutil say so only in words."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return any(os.strerror(number).lower() in str(error).lower() for number in (errno.ENOSPC, errno.EDQUOT))
@@ -68,7 +68,7 @@ def no_room() -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, the machine's or the GPU's. Compares the error's name, as torch is not imported."""
+    """True if memory ran out, the machine's or the GPU's. Compares the error's name, as torch is not imported."""
     text = str(error).lower()
     return (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
             or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)))

@@ -139,7 +139,7 @@ def _shared(parent: RunSpec, row: Algorithm) -> list[Knob]:
 
 
 def _fixed(knob: Knob, parent: RunSpec) -> bool:
-    """Whether a knob shapes the task or what a checkpoint holds, or came before its first step."""
+    """True if a knob shapes the task or what a checkpoint holds, or came before its first step."""
     of_task = knob.key in {own.key for own in parent.task_row.knobs}
     return knob.effect == "restart" and (of_task or not (knob.choices or knob.forkable))
 

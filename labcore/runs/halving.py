@@ -107,7 +107,7 @@ def check(how: Halving, specs: Sequence[RunSpec]) -> None:
 
 
 def lacks_optuna() -> bool:
-    """Whether nobody here could decide."""
+    """True if nobody here could decide."""
     return find_spec("optuna") is None
 
 
@@ -137,7 +137,7 @@ class Rungs:
         self._came: dict[int, int] = {}  # step -> how many runs
 
     def came(self, run_id: str, step: int, value: float) -> tuple[bool, int]:
-        """Whether a run that has reached a rung continues, and how many have reached it with this one."""
+        """(True if a run that has reached a rung continues, how many have reached it with this one)."""
         if run_id not in self._trials:
             self._trials[run_id] = self._study.ask()
         trial = self._trials[run_id]

@@ -119,7 +119,7 @@ def outcome(job: str) -> Outcome | None:
 
 
 def ended(job: str) -> bool:
-    """Whether anything has become of the job."""
+    """True if anything has become of the job."""
     return any((folder(job) / f"{name}.json").exists() for name in ("result", "error"))
 
 
@@ -131,7 +131,7 @@ def forget(job: str) -> None:
 
 
 def fetches(job: str) -> bool:
-    """Whether a job that was `put` is one of FETCHING."""
+    """True if a job that was `put` is one of FETCHING."""
     try:
         return _spec(job).get("job") in FETCHING
     except (OSError, LabError):  # the job itself will say so
@@ -148,7 +148,7 @@ def say(job: str, doing: str) -> None:
 
 
 def doing(job: str) -> str:
-    """What the process of a job that is under way is doing; empty where it has not said anything yet."""
+    """The activity of a job that is under way; empty where it has not said anything yet."""
     try:
         return (folder(job) / DOING).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

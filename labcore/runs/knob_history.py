@@ -44,7 +44,7 @@ class Place:
         return self.step, 0 if self.between else self.update + 1
 
     def reached(self, step: int, updates: int) -> bool:
-        """Whether a run that makes `step` has come here, after `updates` updates in all."""
+        """True if a run that makes `step` has come here, after `updates` updates in all."""
         return self.order <= (step, updates + 1)
 
 
@@ -76,7 +76,7 @@ class Change:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What its event holds."""
+        """The payload of its event."""
         return {"knob": self.knob, "from": self.before, "to": self.value, "update": self.update,
                 "between": self.place.between, "text": self.text}
 
@@ -138,12 +138,12 @@ class KnobHistory:
 
 
 def has_place(event: Event) -> bool:
-    """Whether an event is part of the history: a change, or one that could not be repeated."""
+    """True if an event is part of the history: a change, or one that could not be repeated."""
     return event.kind == CHANGE or (event.kind == REFUSED and "update" in event.payload)
 
 
 def overtaken(events: Iterable[Event], steps: Sequence[int]) -> set[int]:
-    """Those of `steps`, rising, that were logged before a resume from an earlier one, after which a knob changed at or
+    """The `steps`, rising, that were logged before a resume from an earlier one, after which a knob changed at or
     before them.
 
     A step that is logged stays as it is, so these hold numbers of knobs that the run went back on.

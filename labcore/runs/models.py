@@ -42,7 +42,7 @@ def spec_of(run: str) -> RunSpec:
 
 
 def chats(run: str, spec: RunSpec) -> bool:
-    """Whether a run writes its prompts by a chat template."""
+    """True if a run writes its prompts by a chat template."""
     how, found = spec.knobs.get("template", "off"), checkpoint.steps(run_folder(run))
     return how == "chatml" or bool(
         how == "auto" and found and storage.has(found[-1][1] / "policy" / "chat_template.jinja"))
@@ -54,7 +54,7 @@ def steps(run: str) -> list[int]:
 
 
 def with_checkpoint(runs: Sequence[str]) -> list[str]:
-    """Those of the runs that have a checkpoint."""
+    """The runs that have a checkpoint."""
     return [run for run, found in zip(runs, storage.each(steps, runs), strict=True) if found]
 
 

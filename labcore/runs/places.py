@@ -18,7 +18,7 @@ def going(store: Store, runs: Sequence[RunRow]) -> list[RunRow]:
 
 
 def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
-    """Those of `going` that hold the places for which the run waits, oldest first; none if it does not, or where it
+    """The runs of `going` that hold the places for which the run waits, oldest first; none if it does not, or where it
     cannot be known: those of another lab or machine wait for other places."""
     limit = run.places if run.crowded_out else None
     found = [each for each in going if each.host == platform.node()] if limit else []
@@ -29,7 +29,7 @@ def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
 
 
 def short(run: RunRow) -> bool:
-    """Whether a run has a place of its own beside a sweep, a lesson or a study: a single one of a kind whose runs are
+    """True if a run has a place of its own beside a sweep, a lesson or a study: a single one of a kind whose runs are
     short. The supervisor gives that place to one of them at a time."""
     return run.sweep is None and run.spec.kind_row.short
 

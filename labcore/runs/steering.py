@@ -37,7 +37,7 @@ class Steering:
 
     @property
     def waiting(self) -> bool:
-        """Whether the run is to wait where it is."""
+        """True if the run is to wait where it is."""
         return self.paused and not self.stepping
 
     @property

@@ -49,7 +49,7 @@ class Sweep:
 
     @property
     def active(self) -> bool:
-        """Whether one of its runs is queued or running."""
+        """True if one of its runs is queued or running."""
         return any(run.state in ACTIVE for run in self.runs)
 
     @property
@@ -176,7 +176,7 @@ def resume(store: Store, sweep_id: str, states: Sequence[str] = CANCELLED) -> li
 
 
 def resumable(runs: Sequence[RunRow], states: Sequence[str] = CANCELLED) -> list[RunRow]:
-    """Those of the runs of a sweep that `resume` takes up again."""
+    """The runs of a sweep that `resume` takes up again."""
     return [run for run in runs if run.state in states and not run.early]
 
 

@@ -47,7 +47,7 @@ class Trace:
 
     @property
     def imported(self) -> bool:
-        """Whether another tool made it."""
+        """True if another tool made it."""
         return self.spec is None
 
     @property

@@ -75,7 +75,7 @@ def caution(spec: RunSpec) -> str:
 
 
 def of_verifier(spec: RunSpec) -> str:
-    """That nothing but its time bounds the math verifier on this system; else empty."""
+    """A caution where nothing but its time bounds the math verifier on this system; else empty."""
     if spec.knobs.get("verifier") != "math" or sys.platform == "linux":
         return ""
     return (f"The math verifier has a limit of {SECONDS:g} s for a completion, but on this system no limit of memory, "
@@ -83,7 +83,7 @@ def of_verifier(spec: RunSpec) -> str:
 
 
 def of_task(spec: RunSpec) -> str:
-    """That right answers of a task without a file are not right any more where they are cut off; else empty."""
+    """A caution where right answers of a task without a file would be cut off; else empty."""
     row = spec.task_row
     if spec.model not in MODELS or row.data or row.pairs:  # a task with pairs has many right answers, of any length
         return ""
@@ -103,7 +103,7 @@ def _of_task(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], limit: i
 
 
 def of_file(spec: RunSpec) -> str:
-    """That answers of the user's file are longer than the length limit, and which limit to set; else empty.
+    """A caution where answers of the user's file are longer than the length limit, and which limit to set; else empty.
 
     Raises:
         LabError: the file cannot be used.

@@ -49,7 +49,7 @@ class Countdown:
 
 
 def solves(expression: str, numbers: list[int], target: int) -> bool:
-    """Whether the expression has the target's value and each of the numbers exactly once.
+    """True if the expression has the target's value and each of the numbers exactly once.
 
     >>> solves("2*3+7", [2, 7, 3], 13), solves("6+7", [2, 7, 3], 13), solves("(7-2)*3", [2, 7, 3], 13)
     (True, False, False)

@@ -24,8 +24,8 @@ _WORDS = {PROMPTS: "prompts with answers (prompt, answer)", PREFERENCES: "prefer
 
 
 def kinds_of(path: Path, names: Mapping[str, str] | None = None) -> list[str]:
-    """What the fields of a file's first row let it be: preferences, prompts, both, or neither; `names` says which of
-    them stand for others. Empty where the row cannot be read: whoever reads the file says what is wrong.
+    """The kinds that the fields of a file's first row allow: preferences, prompts, both, or neither; `names` says which
+    of them stand for others. Empty where the row cannot be read: whoever reads the file says what is wrong.
 
     Raises:
         LabError: the file cannot be read, or is empty.
@@ -67,5 +67,5 @@ def task_for(path: Path, given: Task, rows: Sequence[Algorithm], tasks: Mapping[
 
 
 def _paired(row: Algorithm) -> bool:
-    """Whether an algorithm learns from pairs."""
+    """True if an algorithm learns from pairs."""
     return any(knob.key == choices.PAIRS.key for knob in row.knobs)

@@ -74,7 +74,7 @@ def lines_of(place: str) -> list[dict[str, Any]]:
 
 
 def by_gold(spec: RunSpec, pairs: Sequence[Unlabelled], seed: int) -> list[str | None]:
-    """What the task's gold score picks: as its own labels, with the noise of its `label_temperature`.
+    """The side that the task's gold score picks: as its own labels, with the noise of its `label_temperature`.
 
     A task without that knob picks the higher score, and neither where both are the same.
 

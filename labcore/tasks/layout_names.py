@@ -40,7 +40,7 @@ class Described:
 
 
 def described(value: Mapping[str, Any], place: str, names: Mapping[str, str], labelled: bool) -> Described:
-    """What `layouts.entry` makes of the row `value`. Raises LabError as that does.
+    """The entry of the row `value` as `layouts.entry` reads it. Raises LabError as that does.
 
     >>> found = described({"question": "2+3?", "answer": "5", "level": 1}, "line 1", {}, False)
     >>> found.layout, found.fields, found.columns

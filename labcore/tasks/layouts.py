@@ -84,7 +84,7 @@ def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> M
 
 
 def is_conversation(value: Mapping[str, Any], names: Mapping[str, str]) -> bool:
-    """Whether the prompt of a row stands in its file as a list of turns, be it of one turn.
+    """True if the prompt of a row stands in its file as a list of turns, be it of one turn.
 
     >>> is_conversation({"prompt": [{"role": "user", "content": "a"}]}, {}), is_conversation({"prompt": "a"}, {})
     (True, False)
@@ -201,11 +201,7 @@ class _Row:
             kinds = {list: "a list", dict: "an object", bool: "a true or false", type(None): "a null"}
             kind = kinds.get(type(content), "no text")
             raise LabError(f"The field {name!r} in {self.place} is {kind}: write it as a text in quotes.")
-        text = str(content)
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise LabError(f"The field {name!r} in {self.place} has half a character (a lone \\ud800 to \\udfff): "
-                           "write the whole character.")
-        return text
+        return str(content)
 
 
 def _named(fields: Iterable[str]) -> str:

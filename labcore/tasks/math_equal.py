@@ -13,7 +13,7 @@ MATH_CHARACTERS = 4096  # of the end of a text that are parsed
 
 
 def math_equal(completion: str, answer: str) -> bool:
-    r"""Whether a completion states what the answer states: the same text, or equal as mathematics.
+    r"""True if a completion states what the answer states: the same text, or equal as mathematics.
 
     Of a text the end counts: the formula in its last \\boxed{}, or else its last formula or number. Only
     `MATH_CHARACTERS` of the end are read. The time is not bounded here: the lab asks in a process that it can end.

@@ -66,7 +66,7 @@ def _value(found: re.Match[str], text: str) -> Decimal | None:
 
 
 def plain(answer: str) -> bool:
-    r"""Whether an answer is one number that `number` reads whole: by itself, after "####", or in a box.
+    r"""True if an answer is one number that `number` reads whole: by itself, after "####", or in a box.
 
     >>> [plain(answer) for answer in ("-1,234.5", "$18.", "9 * 2 = 18\n#### 18", "3/4", "18 eggs", "1,5", "")]
     [True, True, True, False, False, False, False]

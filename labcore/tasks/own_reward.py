@@ -209,7 +209,7 @@ def blamed(before: str, after: str) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """What the user's code prints goes to standard error: standard output may be JSON that a program reads."""
+    """Send the prints of the user's code to standard error: standard output may be JSON that a program reads."""
     with redirect_stdout(_stream()), redirect_stderr(_stream()):
         yield
 

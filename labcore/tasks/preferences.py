@@ -93,7 +93,7 @@ def _sides(row: Pair | Single) -> tuple[str, ...]:
 
 
 def _unpaired(first: Mapping[str, object], data: Path, line: int) -> bool:
-    """Whether the file has single completions, by one of its lines."""
+    """True if the file has single completions, by one of its lines."""
     if not {*_PAIR, *_SINGLE} & first.keys():
         found = ", ".join(map(repr, first)) or "none"
         raise LabError(f"Line {line} of {data.name} has the fields {found}: a pair needs 'prompt', 'chosen' and "
@@ -125,7 +125,7 @@ def _entry(value: Mapping[str, object], needed: Sequence[str], data: Path, line:
 
 
 def _cut(value: Mapping[str, object], field: str, data: Path, line: int) -> bool:
-    """Whether a side was sampled and cut at the length limit, as labels of a run's completions say it."""
+    """True if a side was sampled and cut at the length limit, as labels of a run's completions say it."""
     cut = value.get(field, False)
     if not isinstance(cut, bool):
         raise LabError(f"The field {field!r} in line {line} of {data.name} is {quoted(cut)}: write true where the text "

@@ -49,7 +49,8 @@ def findings(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
 
 
 def of_answers(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
-    """What the page says of a file by itself: which prompts are repeated, and the verifier that reads its answers."""
+    """The notes of the page on a file by itself: which prompts are repeated, and the verifier that reads its
+    answers."""
     found, judged = [], spec.task_row.verifiable
     if repeated := result["repeated"]:
         other = f", {result['disagreeing']:,} with another answer" if judged and result["disagreeing"] else ""

@@ -131,7 +131,7 @@ def _loop() -> asyncio.Runner:
 
 
 async def _all(terms: Sequence[Term], returned: Sequence[Any]) -> list[Any]:
-    """What the functions returned, those that are async awaited together."""
+    """The results of the functions; async ones are awaited together."""
     async def one(term: Term, answer: Any) -> Any:
         if not isinstance(answer, Awaitable):
             return answer

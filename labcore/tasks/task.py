@@ -170,7 +170,7 @@ class SingleTask(Protocol):
 
 
 def has_singles(task: object) -> bool:
-    """Whether what a task brings are single completions in place of pairs."""
+    """True if what a task brings are single completions in place of pairs."""
     return isinstance(task, SingleTask) and bool(task.unpaired)
 
 

@@ -36,7 +36,7 @@ _started: tuple[int, subprocess.Popen[str]] | None = None  # and the process tha
 
 
 def maths(completion: str, answer: str) -> bool:
-    r"""Whether a completion and an answer are equal as mathematics; False where that takes over `SECONDS`.
+    r"""True if a completion and an answer are equal as mathematics; False where that takes over `SECONDS`.
 
     Raises:
         LabError: math-verify is not installed or does not start.
@@ -200,7 +200,7 @@ def is_json(completion: str, answer: str) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two values of JSON are the same; true is not 1."""
+    """True if two values of JSON are the same; true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -227,7 +227,7 @@ def formatted(template: str) -> Verifier:
 
 
 def in_format(completion: str, template: str) -> bool:
-    """Whether a completion has the form of a template (`formatted`)."""
+    """True if a completion has the form of a template (`formatted`)."""
     shape, text = (re.sub(r">\s+<", "><", each.strip()) for each in (template.replace("...", "…"), completion))
     first, *middle = shape.split("…")
     if not middle:

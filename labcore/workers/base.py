@@ -56,7 +56,7 @@ def base_model(store: Store, run_id: str, spec: RunSpec, train: Callable[[str], 
 
 
 def _taken(name: str) -> bool:
-    """Whether the base is here now. Where the object store is away, it is made: the same one."""
+    """True if the base is here now. Where the object store is away, it is made: the same one."""
     try:
         return bases.take(name) is not None
     except Away:
@@ -64,7 +64,7 @@ def _taken(name: str) -> bool:
 
 
 def _warm_up(store: Store, run_id: str) -> bool:
-    """Whether the user asked to see the SFT of this run, and has not yet seen it to its end."""
+    """True if the user asked to see the SFT of this run, and has not yet seen it to its end."""
     asked = any(event.payload.get("warm_up") for event in store.events_after(run_id) if event.kind == "queued")
     return asked and _state(store, store.run(run_id).base) != "finished"
 

@@ -203,7 +203,7 @@ class Live:
         self._sinks.clear()
 
     def _tried(self, name: str, do: Callable[[], Any]) -> Any:
-        """What `do` returns; None where it raises, and then its sink gets nothing more."""
+        """The result of `do`; None where it raises, and then its sink gets nothing more."""
         try:
             return do()
         except Exception as error:  # of a library that the lab does not know

@@ -89,7 +89,7 @@ class Supervisor:
 
     @property
     def busy(self) -> bool:
-        """Whether a worker of a run or of a job has not been seen to end."""
+        """True if a worker of a run or of a job has not been seen to end."""
         return bool(self.started or self.job_queue.going)
 
     def fill(self) -> None:

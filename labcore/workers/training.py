@@ -174,7 +174,7 @@ class Training:
 
     @property
     def _may_drop(self) -> bool:
-        """Whether the step under way may be left: the one before is whole still, or what no checkpoint holds yet is
+        """True if the step under way may be left: the one before is whole still, or what no checkpoint holds yet is
         soon made again."""
         saved = self._saved_step == self.step or self._clock.seconds - self._saved_at < LOSABLE_SECONDS
         return saved or takes_back(self._session)
@@ -198,7 +198,7 @@ class Training:
 
     @property
     def _ends(self) -> bool:
-        """Whether the run is to end, here or after the step."""
+        """True if the run is to end, here or after the step."""
         return self._lifeline.cut or self._steering.stopped or self._told_to_stop
 
     def _hold(self, activity: Activity) -> None:
@@ -293,7 +293,7 @@ class Training:
             self._say_saved(self._best.step, time.perf_counter() - begun)
 
     def _machine(self, record: Record, seconds: float) -> dict[str, float]:
-        """What the step cost: speed (per second, once there is a step before it) and memory (MB)."""
+        """The cost of the step: speed (per second, once there is a step before it) and memory (MB)."""
         metrics: dict[str, float] = {}
         done = record.tokens + record.env_steps  # one of them is 0
         before, self._speed_since = self._speed_since, (done, seconds)
@@ -312,7 +312,7 @@ class Training:
 
     @property
     def _affordable(self) -> bool:
-        """Whether the newest checkpoint is so long ago that another one may take its time."""
+        """True if the newest checkpoint is so long ago that another one may take its time."""
         return self._clock.seconds - self._saved_at >= CHECKPOINT_SHARE * self._save_cost
 
     def _save(self) -> None:

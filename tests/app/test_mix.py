@@ -9,7 +9,7 @@ from app.compare.launch import planning
 from labcore.catalog.kinds import kind
 from labcore.errors import LabError
 from labcore.runs import mixes, sweep
-from tests.app.seeding import html, ran, seed
+from tests.app.seeding import components, html, ran, seed
 
 MOVED = {"aggregation": "token_mean", "advantage": "group_mean"}
 
@@ -86,6 +86,8 @@ def test_a_finished_run_of_a_mix_shows_its_name(page, lab):
     run_id = seed(lab.store, "finished", mix="mine", knobs=MOVED)
     test = page("llm", run=run_id)
     assert "mine" in box(test, "Run").options[1] and box(test, "Algorithm").value == "mix:mine"
+    assert "mine" in str(components(page("compare", runs=run_id)))
+    assert "mine" in str(page("runs", find="mine").dataframe[0].value)
 
 
 def test_a_saved_mix_is_compared_with_named_rows_and_swept(page, lab):

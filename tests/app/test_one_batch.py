@@ -6,10 +6,15 @@ import pytest
 
 from app.compare.one_batch import charts
 from app.compare.one_batch.batch import FEW, MOST, ONLINE, Batch, of, to_compare
+from labcore.catalog.llm.models import MODELS
+from labcore.runs import jobs
 from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.run_spec import make
+from labcore.workers.worker import drive
 from tests.app.asking import Answering, batch, trained
 from tests.app.seeding import drawn, html, link, ran
 from tests.app.test_playground import by_key, said
+from tests.llm.tools import TINIER
 
 ASKED = {"model": "a@6", "updates": 0}
 
@@ -42,6 +47,20 @@ def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page,
     count = len(asked.asked)
     again = page("compare", **link(test))
     assert len(asked.asked) == count and by_key(again.number_input, "one_batch:seed").value == 5
+
+
+def test_what_the_jobs_really_give_is_shown(page, lab, monkeypatch):
+    monkeypatch.setitem(MODELS, "tiny", TINIER)
+    run = lab.store.create(make(algorithm_key="sft", task_key="sort", steps=1,
+                                knobs={"eval_prompts": 8, "sequences_per_step": 8}), mine=True)
+    assert drive(lab.store, run) == "finished"
+    Answering(lab.launcher, jobs.do)
+    test = page("compare", runs=run, view="batch", batch="prompts=2;group_size=2;eval_prompts=128;algorithms=grpo,ppo")
+    assert set(drawn(test)) == {"Cosines between gradients", "Effect of one step"}
+    assert "2 prompts × 2 completions" in html(test) and html(test).count('rl-push">') == 2
+    assert "PPO" in str(drawn(test)["Effect of one step"])
+    test.query_params["view"] = "answers"
+    assert "of 64" in html(ran(test))
 
 
 def test_a_checkpoint_that_was_chosen_stays_when_newer_ones_come(page, lab, asked):

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
-from app.surrogate import tokens
+from app.surrogate import place, tokens
 from app.surrogate.page import payload
 from app.surrogate.place import KNOBS, SHOWN, SURROGATES, Place, grab
 from app.surrogate.tokens import of_run
 from labcore.catalog import choices
+from labcore.catalog.choice import Surrogate
+from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.runs.files.paths import run_folder
 from labcore.runs.titles import title
@@ -123,3 +125,10 @@ def test_many_tokens_are_thinned_evenly(lab, monkeypatch):
     assert len(payload(Place(run=run.id), found)["tokens"]) == 5 and payload(Place(), found)["count"] == 18
     with pytest.raises(LabError, match="up to step 3"):
         of_run(run, [], 3)
+
+
+def test_a_surrogate_with_a_knob_that_is_a_text_is_not_drawn(monkeypatch):
+    monkeypatch.setattr(place, "is_drawn", lambda key: True)
+    number, text = (Knob("own", "Own", default, "Higher: more. Lower: less.") for default in (0.5, "soft"))
+    assert place.can_be_drawn(Surrogate("own", "own", "S", knobs=(number,), needs_ratio=True))
+    assert not place.can_be_drawn(Surrogate("own", "own", "S", knobs=(number, text), needs_ratio=True))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+from types import SimpleNamespace
+
+import pytest
 
 from benchmarks import behaviour
 from benchmarks.behaviour import CASES
@@ -18,6 +23,48 @@ def test_a_case_gives_the_same_line_again(tmp_path):
     assert len(told["steps"]) == 20 and {"td_error", "env_steps"} <= set(told["steps"][0])
     assert not {"seconds", "memory", "env_steps_per_second"} & set(told["steps"][-1])
     assert "samples/step-000020.json" in told["seen"]
+
+
+class BusyLab(behaviour.Lab):
+    """A lab whose run is paused at step 1 only after `polls` looks at it, or has ended by then."""
+
+    def __init__(self, polls: int, then: str):
+        self.polls, self.then, self.asked, self.step = polls, then, [], 1
+        self.desk = self.ask
+        self.worker = SimpleNamespace(begin=lambda *_: 0, run_begun=lambda _: "a", finish=self.finish)
+
+    def ask(self, command: str, run: str) -> None:
+        self.asked.append(command)
+        self.step += command == "step"
+
+    def state(self, run: str) -> dict[str, object]:
+        self.polls -= 1
+        return {"state": self.then if self.polls < 0 else "running", "step": self.step}
+
+    def finish(self) -> None:
+        assert self.then != "paused", "a paused run does not end by itself"
+
+
+def test_a_run_that_pauses_late_is_held_and_one_that_ended_before_is_tried_again(monkeypatch):
+    clock = itertools.count(0, 50)
+    monkeypatch.setattr(behaviour, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)))
+    late, early = BusyLab(10, "paused"), BusyLab(2, "finished")
+    assert behaviour.hold(late, ["run"], 3) == "a" and late.asked == ["pause", "step", "step"]
+    with pytest.raises(behaviour.Failed, match="could not be paused"):
+        behaviour.hold(early, ["run"], 3)
+    assert early.asked == ["pause"] * behaviour.TRIES
+
+
+def test_the_run_that_a_command_makes_is_read_from_its_log_and_a_refusal_is_said(tmp_path):
+    (tmp_path / "labcore").mkdir()
+    (tmp_path / "labcore" / "__main__.py").write_text(
+        "import sys; sys.stderr.write(sys.argv[1]); sys.stderr.flush(); sys.exit('run' not in sys.argv[1])")
+    shell = behaviour.Shell(tmp_path, {**os.environ, "PYTHONUTF8": "1"}, tmp_path / "log")
+    for run in ("a", "b"):  # a log with letters that are two bytes long
+        assert shell.run_begun(shell.begin(f"run {run}\n·······\n")) == run and shell.finish() == ""
+    with pytest.raises(behaviour.Failed, match="no such task"):
+        shell.run_begun(shell.begin("no such task"))
+    shell.end()
 
 
 def test_lines_that_differ_are_named(tmp_path, capsys):

@@ -63,25 +63,6 @@ def test_the_return_rises_and_the_policies_play(moving: Page, server: Server) ->
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 
 
-def test_a_knob_leaves_its_marker_and_a_reload_finds_the_run(page: Page, server: Server) -> None:
-    run_id = start_run(page, server, "?steps=20000&anneal=False")
-    rate = page.get_by_role("slider", name=re.compile("^Learning rate"))
-    expect(rate).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
-    expect(rate).to_be_enabled(timeout=SLOW)
-    rate.press("ArrowLeft")
-    expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)
-    page.locator(".st-key-bar").get_by_role("button", name=re.compile("^Pause")).click()  # the players have one too
-    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
-    page.reload()
-    expect(page.get_by_role("button", name=re.compile("^Resume"))).to_be_visible(timeout=SLOW)
-    assert run_id in page.url
-    expect(page.get_by_text(re.compile("^η 0.002 → 0.0015")).first).to_be_visible(timeout=SLOW)
-    expect(page.locator(".rl-seats canvas")).to_have_count(2, timeout=SLOW)
-    page.get_by_role("button", name=re.compile("^Step")).click()
-    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
-    expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
-
-
 def test_a_world_is_typed_in_or_refused_in_a_sentence(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/cartpole")
     world = page.get_by_role("combobox", name=re.compile("World"))

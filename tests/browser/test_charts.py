@@ -142,7 +142,7 @@ def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
     store.set_state(run_id, "stopped")
 
 
-def test_names_stay_at_the_ends_of_their_lines_when_the_window_grows(
+def test_names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sideways(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(page, server, run_of(server, monkeypatch, "grpo"))
     for width in (1000, 1500):
@@ -153,11 +153,7 @@ def test_names_stay_at_the_ends_of_their_lines_when_the_window_grows(
             return Math.abs(plot._fullLayout.width - plot.clientWidth) <= 1 &&
                 [...figure.querySelectorAll('.rl-line-names > *')].every(name =>
                     Math.abs(parseFloat(name.style.left) - _offset - _length) < 6); }})""")
-
-
-def test_a_tablet_has_nothing_to_scroll_sideways(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     page.set_viewport_size({"width": 820, "height": 1180})
-    opened(page, server, run_of(server, monkeypatch, "grpo"))
     assert page.locator(".stMain").evaluate("main => main.scrollWidth <= window.innerWidth")
     columns = page.locator(".rl-story-body").evaluate("body => getComputedStyle(body).gridTemplateColumns")
     assert len(columns.split()) == 1

@@ -35,10 +35,10 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     expect(page.get_by_text("The claim holds, as you predicted")).to_be_visible(timeout=SLOW)
 
 
-def test_a_curve_is_drawn_by_pointer_and_by_keys(page: Page, server: Server) -> None:
-    page.goto(f"{server.url}/lessons?lesson=entropy")
+def test_a_curve_is_drawn_by_pointer_and_by_keys_on_a_page_that_does_not_scroll_sideways(page: Page,
+                                                                                         server: Server) -> None:
+    fits(page, f"{server.url}/lessons?lesson=entropy", ".rl-draw-curve svg")
     sheet = page.locator(".rl-draw-curve svg")
-    sheet.wait_for(timeout=SLOW)
     box = sheet.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 0.12 * box["width"], box["y"] + 0.1 * box["height"])
@@ -67,7 +67,3 @@ def test_a_chart_of_small_shares_ends_just_above_the_largest(page: Page) -> None
           axis("rate", [0, 0.09])].map(({{ range }}) => range); }}""")
     assert ranges[0][0] < 0 < 0.09 < ranges[0][1] < 0.1
     assert ranges[1] == ranges[2] and 0 < ranges[1][1] < 0.03 and ranges[3][1] > 1
-
-
-def test_the_page_does_not_scroll_sideways(page: Page, server: Server) -> None:
-    fits(page, f"{server.url}/lessons?lesson=entropy", ".rl-draw-curve svg")

@@ -1,4 +1,4 @@
-"""The Playground and one batch, as a person uses them: hover, keys, a blind vote, a batch. In a real browser."""
+"""The Playground, as a person uses them: hover, keys, a blind vote. In a real browser."""
 
 from __future__ import annotations
 
@@ -50,12 +50,3 @@ def test_two_models_answer_alike_asked_and_a_vote_becomes_a_pair(page: Page, ser
     expect(page.get_by_text("SFT, step 3").first).to_be_visible()
     row, = [json.loads(line) for line in (server.home / "votes" / "preferences.jsonl").read_text().splitlines()]
     assert {row["chosen_model"], row["rejected_model"]} == {f"{run}@3", f"base:{run}"}
-
-
-def test_a_batch_is_seen_by_all_algorithms(page: Page, server: Server, run: str) -> None:
-    page.goto(f"{server.url}/compare?runs={run}&view=batch&batch=prompts=4;group_size=4;eval_prompts=128")
-    expect(page.locator(".rl-push")).to_have_count(2, timeout=2 * SLOW)
-    expect(page.locator(".js-plotly-plot").first).to_contain_text("REINFORCE", timeout=SLOW)
-    page.get_by_text("Answers", exact=True).click()
-    expect(page.locator(".rl-answers")).to_contain_text("of 64", timeout=SLOW)
-    assert page.locator("[data-testid=stException]").count() == 0

@@ -10,8 +10,10 @@ from itertools import combinations
 
 import pytest
 
+from labcore.catalog.choice import Advantage
 from labcore.catalog.choices import FAMILIES, KL_PLACEMENTS
 from labcore.catalog.kinds import algorithm
+from labcore.catalog.knob import Knob
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.llm.probes.one_batch import as_of
@@ -23,6 +25,14 @@ FAMILY = {family.key: family for family in FAMILIES}
 OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
                **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
                                                     "uncertainty_weighted_ensemble")}}
+
+
+def test_an_advantage_with_a_critic_brings_the_knobs_that_its_step_reads():
+    own = Advantage("own", "own", "A", critic=True, knobs=(Knob("trust", "Trust", 0.5, "Higher: more. Lower: less."),))
+    assert [knob.key for knob in own.brings] == ["trust", "critic_learning_rate", "value_clip", "whiten_advantages",
+                                                 "whiten_rewards"]
+    assert [knob.key for knob in Advantage("own", "own", "A").brings] == []
+
 
 # What is refused: knob, its choices, and the rows in which they do not go together with the others.
 REFUSED_IN = (

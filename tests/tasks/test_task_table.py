@@ -186,6 +186,8 @@ def test_bad_single_completions(make, rows, words):
     ({"prompt": "", "chosen": "a", "rejected": "b"}, "Line 21 of my.jsonl has an empty prompt"),
     ({"prompt": "p", "good": "a", "bad": "b"}, "Line 21 of my.jsonl has no field 'chosen'"),
     ({"prompt": "p", "chosen": "a", "rejected": ["b"]}, "'rejected' in line 21 of my.jsonl is a list"),
+    ({"prompt": "p", "chosen": "a", "rejected": True}, "'rejected' in line 21 of my.jsonl is a true or false"),
+    ({"prompt": "p", "chosen": "a", "rejected": "\ud800"}, "Line 21 of my.jsonl .* half a character"),
     ({"prompt": "p", "chosen": "a", "rejected": "b", "chosen_truncated": "no"}, "'chosen_truncated' in line 21 of "
      "my.jsonl is 'no': write true"),
 ])

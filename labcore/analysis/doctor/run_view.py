@@ -183,7 +183,7 @@ class RunView:
         return key in self.memory
 
     def above(self, value: float, limit: float) -> bool:
-        """Whether a value is beyond an upper limit; a smaller one for what held before."""
+        """True if a value is beyond an upper limit; a smaller one for what held before."""
         return value > limit * (RELEASE if self.held else 1)
 
     def below(self, value: float, limit: float) -> bool:
@@ -197,17 +197,17 @@ class RunView:
 
     @property
     def supervised(self) -> bool:
-        """Whether it learns given answers: a base that does not answer or end yet is no fault of its own."""
+        """True if it learns given answers: a base that does not answer or end yet is no fault of its own."""
         return "mean_token_accuracy" in self.memory
 
     @property
     def solved(self) -> bool:
-        """Whether nearly all answers are right. A reward that is no share is never solved by its size alone."""
+        """True if nearly all answers are right. A reward that is no share is never solved by its size alone."""
         return self.success is not None and SOLVED <= self.success.mean() <= 1
 
     @property
     def by_group(self) -> bool:
-        """Whether completions are compared within their group; taken for granted where the knobs are not known."""
+        """True if completions are compared within their group; taken for granted where the knobs are not known."""
         advantage = self.knobs.get("advantage")
         return advantage is None or ADVANTAGE[str(advantage)].group
 
@@ -230,7 +230,7 @@ class RunView:
         return before[-1] if before else after[0] if after else None
 
     def usual(self, *keys: str) -> bool:
-        """Whether the run has the defaults of all knobs among `keys` that it has."""
+        """True if the run has the defaults of all knobs among `keys` that it has."""
         return all(self.knobs[key] == self.declared[key].default for key in keys if key in self.declared)
 
     def fix(self, key: str, value: Value) -> dict[str, Any]:

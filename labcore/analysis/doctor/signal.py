@@ -65,7 +65,7 @@ def unscored(view: RunView) -> Finding | None:
 
 
 def _compares_groups(view: RunView) -> bool:
-    """Whether a group of equal rewards gives no gradient: not where the baseline is not the group's, and not in the
+    """True if a group of equal rewards gives no gradient: not where the baseline is not the group's, and not in the
     metrics of a tool whose share is that of a whole batch, 0 or 1."""
     of_batch = not view.knobs and set(view["frac_reward_zero_std"].last(RECENT)) <= {0.0, 1.0}
     return view.by_group and not of_batch

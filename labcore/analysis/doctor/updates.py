@@ -117,7 +117,7 @@ def _seems_on_policy(view: RunView) -> bool:
 
 
 def _one_update(view: RunView) -> bool:
-    """Whether each batch gets one update, by an algorithm that has something to clip."""
+    """True if each batch gets one update, by an algorithm that has something to clip."""
     return any(key in view.declared and inactive.reason(key, view.knobs) == ONE_UPDATE
                for key in _CLIPS)
 
@@ -207,7 +207,7 @@ def critic_lags(view: RunView) -> Finding | None:
 
 
 def _at_its_best(view: RunView) -> bool:
-    """Whether episodes go about as well as they ever did."""
+    """True if episodes go about as well as they ever did."""
     if "episode_return" not in view or not view["episode_return"].blocks:
         return False
     returns = view["episode_return"]

@@ -14,18 +14,6 @@ GAMMA = Knob(
 GAE_LAMBDA = Knob(
     "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
     "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda")
-CRITIC = (  # beside those that the estimate itself asks for
-    Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
-         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
-    Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
-         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
-    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
-         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
-    Knob("whiten_rewards", "Whiten rewards", False, "On: token rewards, including the KL penalty, are scaled to "
-         "standard deviation 1 in each batch before the critic's advantages "
-         "are computed; their mean is kept. Off: no scaling.",
-         "live", advanced=True),
-)
 
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
@@ -145,7 +133,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               "the batch's rewards, not of its tokens' returns"),
         There("verl", {_VERL: "reinforce_plus_plus"}), There("OpenRLHF", name="reinforce"))),
     Advantage("gae", "generalised advantage estimate with a critic",
-              r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA), beside=CRITIC,
+              r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
 ))
 

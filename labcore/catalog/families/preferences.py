@@ -52,7 +52,7 @@ _difference = partial(_compared, differences=True)
 
 def _dpo(*takes: str, note: str = "", name: str = "", knobs: Mapping[str, str] | None = None,
          refuses: tuple[str, ...] = ()) -> There:
-    """What a loss is in TRL's DPOTrainer, whose name for it is the lab's own where none is given."""
+    """A loss in TRL's DPOTrainer, whose name for it is the lab's own where none is given."""
     return There("DPOTrainer", note=note, name=name, knobs=knobs or {}, takes=takes, refuses=refuses)
 
 

@@ -71,7 +71,7 @@ _IN_SCORE = "write it into score() below"
 
 
 def _in_code(note: str = "") -> tuple[There, ...]:
-    """What becomes of a source in scripts whose reward is the function `score`."""
+    """The settings of a source in scripts whose reward is the function `score`."""
     return (There(_TOOLS, note=note),)
 
 

@@ -25,18 +25,18 @@ def _surrogate(values: Values) -> Surrogate:
 
 
 def _scaled(values: Values) -> bool:
-    """Whether advantages are divided by a spread."""
+    """True if advantages are divided by a spread."""
     return _advantage(values).scaled or (
         _advantage(values).level == "sequence" and values["normalisation"] != "none")
 
 
 def _product(values: Values) -> bool:
-    """Whether each token has the gradient of the whole completion's ratio."""
+    """True if each token has the gradient of the whole completion's ratio."""
     return _surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product
 
 
 def _per_token(values: Values) -> bool:
-    """Whether each token has a gradient of its own, not that of the whole completion's ratio."""
+    """True if each token has a gradient of its own, not that of the whole completion's ratio."""
     surrogate = _surrogate(values)
     return not (surrogate.whole or (surrogate.through_ratio and choices.RATIO[values["ratio"]].whole))
 
@@ -102,7 +102,7 @@ CAUTIONS: Mapping[str, tuple[Caution, ...]] = {"online": ONLINE, "preference": P
 
 
 def of_run(kind: str, algorithm: str, knobs: Values, defaults: Values | None = None) -> list[str]:
-    """What is to be said of a run's knobs that is not true of its algorithm's defaults as well; those of the latter are
+    """The cautions of a run's knobs that are not true of its algorithm's defaults as well; those of the latter are
     what the algorithm is. `defaults` are those of the run's task and weights, where they are others."""
     named = kinds.algorithm(algorithm, kind)
     if not can_be_mixed(named):

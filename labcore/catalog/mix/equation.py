@@ -85,12 +85,12 @@ def _hat(values: Mapping[str, Value]) -> str:
 
 
 def _changed(values: Mapping[str, Value]) -> bool:
-    """Whether completions are compared by something else than their reward."""
+    """True if completions are compared by something else than their reward."""
     return values["shaping"] != "none" or (values["kl_placement"] == "reward" and _of_sequences(values))
 
 
 def _advantage(values: Mapping[str, Value]) -> list[str]:
-    """What the advantage is, once normalised."""
+    """The advantage, once normalised."""
     text = choices.ADVANTAGE[str(values["advantage"])].latex
     if _changed(values) and _of_sequences(values):
         text = re.sub(r"R(?![A-Za-z'])(?!_\{greedy)", "R'", text)
@@ -104,7 +104,7 @@ def _advantage(values: Mapping[str, Value]) -> list[str]:
 
 
 def _reward(values: Mapping[str, Value]) -> list[str]:
-    """What is rewarded, where that is not the verifier's reward alone."""
+    """The reward, where that is not the verifier's alone."""
     source, shaping = choices.REWARD[str(values["reward_source"])], choices.SHAPING[str(values["shaping"])]
     found = [f"R = {source.latex}"] if source.latex != "r" else []
     in_reward = values["kl_placement"] == "reward"
@@ -123,7 +123,7 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
 
 
 def _taken(values: Mapping[str, Value]) -> list[str]:
-    """Which completions and tokens count, and how they are numbered."""
+    """The completions and tokens that count, and their numbers."""
     masks = [text for key, text in _MASKS.items() if key in values and masked({key: values[key]})]
     kept = [choices.SELECTION[str(values["selection"])].kept.replace("R(y_g)", _ranked(values))]
     kept += [choices.SELECTION["not_truncated"].kept] if values["overlong_filter"] else []
@@ -133,7 +133,7 @@ def _taken(values: Mapping[str, Value]) -> list[str]:
 
 
 def _ranked(values: Mapping[str, Value]) -> str:
-    """What the best of a group is the best by: all that it earns."""
+    """The score by which the best of a group is chosen: all that it earns."""
     if values["kl_placement"] == "reward" and not _of_sequences(values):
         return r"\textstyle\sum_t " + ("r'_t(y_g)" if values.get("whiten_rewards") else "r_t(y_g)")
     return _TOTAL[_changed(values)] + "(y_g)"

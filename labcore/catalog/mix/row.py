@@ -41,7 +41,7 @@ def check_name(name: str) -> str:
 
 
 def can_be_mixed(row: Algorithm) -> bool:
-    """Whether a row is one of choices, so that others may be taken; it has all knobs that it has in the LLM lab."""
+    """True if a row is one of choices, so that others may be taken; it has all knobs that it has in the LLM lab."""
     base = kinds.kind("llm").algorithms.get(row.key)
     return base is not None and row.loop in LOOPS and {knob.key for knob in base.knobs} <= {
         knob.key for knob in row.knobs}
@@ -71,7 +71,7 @@ def with_every_knob(algorithm: str) -> Algorithm:
 
 
 def idle(algorithm: str, key: str, values: Mapping[str, Value]) -> bool:
-    """Whether the knob `key` of a mix that began from `algorithm` belongs to choices that were not taken."""
+    """True if the knob `key` of a mix that began from `algorithm` belongs to choices that were not taken."""
     own = {knob.key for knob in kinds.algorithm(algorithm).knobs}
     extra = key in {knob.key for knob in with_every_knob(algorithm).knobs} - own
     return bool(inactive.unused(key, values) or (extra and inactive.reason(key, values)))

@@ -167,7 +167,7 @@ def restore(networks: Mapping[str, nn.Module], optimizers: Mapping[str, Optimize
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Those whose names begin with `prefix`, by the rest of their names."""
+    """The tensors whose names begin with `prefix`, by the rest of their names."""
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 

@@ -40,7 +40,7 @@ EVERY = 5
 
 
 def line_due(step: int) -> bool:
-    """Whether `step` draws a line: the first one, then every fifth after it."""
+    """True if `step` draws a line: the first one, then every fifth after it."""
     return (step - 1) % EVERY == 0
 
 
@@ -99,7 +99,7 @@ def record(session: DeepSession, metrics: Mapping[str, float], data: TrainingBat
 
 def _pictures(session: DeepSession, evaluation: Evaluation, data: TrainingBatch | None,
               clip: tuple[float, float] | None) -> dict[str, Any]:
-    """What there is to see of the policy as it is: an episode of it, the critic, the ratios and the clip."""
+    """The pictures of the policy as it is: an episode of it, the critic, the ratios and the clip."""
     seen: dict[str, Any] = {"evaluation": evaluation.shown}
     if data is not None:
         seen |= {"scatter": scatter(data), "ratios": ratios(session, data)}

@@ -104,7 +104,7 @@ def _no_few_actions(env_id: str, actions: str) -> LabError:
 
 
 def _is_continuous(env_id: str) -> bool:
-    """Whether one of Gymnasium's own environments is known to have continuous actions, also where it cannot be made."""
+    """True if one of Gymnasium's own environments is known to have continuous actions, also where it cannot be made."""
     about = gym.registry[env_id]
     return bool(CONTINUOUS.search(str(about.entry_point))) or bool(about.kwargs.get("continuous"))
 

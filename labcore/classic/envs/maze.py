@@ -108,7 +108,7 @@ class Maze:
         return divmod(state, self.width)
 
     def where(self, *kinds: Kind) -> NDArray[np.bool_]:
-        """Which states have one of these kinds. -> bool (S,)"""
+        """A mask of the states of these kinds. -> bool (S,)"""
         return np.array([self.cells[row][column].kind in kinds for row, column in self._places()])
 
     @cached_property
@@ -174,7 +174,7 @@ class Maze:
                 f"find {'it' if one else 'them'}.")
 
     def reachable(self) -> NDArray[np.bool_]:
-        """Which states can be walked to from the start, whatever a slip does. -> bool (S,)"""
+        """A mask of the states that can be reached from the start, whatever a slip does. -> bool (S,)"""
         reached = np.zeros(self.states, dtype=bool)
         ends = self.where(*ENDS)
         waiting = deque([] if self.start is None else [self.start])

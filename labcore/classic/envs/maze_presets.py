@@ -67,7 +67,7 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
 
 
 def caution(spec: RunSpec) -> str:
-    """What can be started with the maze of a run but not found in it; mostly empty. Raises LabError as `build`."""
+    """A caution for a maze that can be run but not solved; mostly empty. Raises LabError as `build`."""
     return build(spec.task_row, spec.knobs).caution()
 
 

@@ -98,7 +98,7 @@ def _solve(transitions: Array, rewards: Array, terminal: np.ndarray, gamma: floa
 
 
 def _ends(transitions: Array, terminal: np.ndarray) -> bool:
-    """Whether an end can be reached from every state. P_π lacks the steps that end: there its rows sum to less."""
+    """True if an end can be reached from every state. P_π lacks the steps that end: there its rows sum to less."""
     ending = terminal | (transitions.sum(1) < 1 - 1e-12)
     while True:
         grown = ending | (transitions[:, ending] > 0).any(1)

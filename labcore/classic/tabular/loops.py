@@ -89,7 +89,7 @@ def _finite(session: TabularSession, updates: Sequence[Update | PolicyUpdate]) -
 
 
 def _walked(session: TabularSession, ended: list[Episode], moves: list[Move]) -> dict[str, float]:
-    """What the episodes of this step were like."""
+    """The metrics of this step's episodes."""
     error = float(np.mean([abs(move.update.delta) for move in moves]))
     found = {"episode_return": float(np.mean([episode.total for episode in ended])), "episodes": len(ended),
              "episode_length": float(np.mean([len(episode.steps) for episode in ended]))}

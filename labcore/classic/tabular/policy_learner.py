@@ -111,7 +111,7 @@ class PolicyLearner:
 
     @property
     def waiting(self) -> bool:
-        """Whether steps wait for an update."""
+        """True if steps wait for an update."""
         return bool(self.tables.batch)
 
     def begin(self) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labcore.classic.envs.mdp import MDP, Array
+from labcore.classic.envs.mdp import Array
 from labcore.classic.tabular.walks import Knobs, Step
 
 
@@ -37,22 +37,6 @@ def entropy_gradient(policy: Array) -> Array:
     logs = np.log(np.maximum(policy, np.finfo(float).tiny))
     entropy: Array = -(policy * logs).sum(-1, keepdims=True)
     return -policy * (logs + entropy)
-
-
-def exact_policy_gradient(mdp: MDP, theta: Array, start: int, gamma: float) -> Array:
-    """∇θ V_π(start) = d(s) π(a|s) (Q_π(s,a) − V_π(s)), with d = (I − γ P_πᵀ)⁻¹ 1_start. (S, A) -> (S, A)
-
-    In reward. What the sampled gradients are estimates of, where `discount_states` is 1.
-
-    Source: Sutton et al. 2000, "Policy gradient methods", NeurIPS, theorem 1.
-    """
-    policy = softmax(theta)
-    transitions, rewards = mdp.under(policy)
-    ahead = np.eye(len(policy)) - gamma * transitions
-    values = np.asarray(np.linalg.solve(ahead, rewards), np.float64)
-    visits = np.linalg.solve(ahead.T, np.eye(len(policy))[start])
-    gradient = visits[:, None] * policy * (mdp.action_values(values, gamma) - values[:, None])
-    return np.where(mdp.terminal[:, None], 0.0, gradient)
 
 
 class Steps(NamedTuple):

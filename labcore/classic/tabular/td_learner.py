@@ -145,7 +145,7 @@ class TDLearner:
 
     @property
     def waiting(self) -> bool:
-        """Whether steps wait for an update: never at the end of an episode."""
+        """True if steps wait for an update: never at the end of an episode."""
         return bool(self.tables.episode) and not self.tables.episode[-1].ended
 
     def begin(self) -> None:

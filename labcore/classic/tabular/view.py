@@ -35,19 +35,19 @@ SOLVED_EVERY_STEP = 150  # states: a larger maze's linear systems are solved onl
 
 
 def due(session: TabularSession) -> bool:
-    """Whether the newest step is drawn: all of a short run, of a longer one a bounded number and the last."""
+    """True if the newest step is drawn: all of a short run, of a longer one a bounded number and the last."""
     step, last = session.step, session.spec.steps
     settled = session.learner is None and session.sweep.change <= session.knobs["tolerance"]
     return step <= ALL_UP_TO or step % max(1, last // LATER) == 0 or step == last or settled
 
 
 def evaluates(session: TabularSession) -> bool:
-    """Whether the sweeps give the values of one policy and improve nothing."""
+    """True if the sweeps give the values of one policy and improve nothing."""
     return session.method is policy_evaluation
 
 
 def maximises(session: TabularSession) -> bool:
-    """Whether the sweeps take the best action's value rather than a policy's."""
+    """True if the sweeps take the best action's value rather than a policy's."""
     return session.method is value_iteration
 
 
@@ -117,7 +117,7 @@ def of_sweep(session: TabularSession, values: Array) -> dict[str, Any]:
 
 
 def _swept(session: TabularSession, state: int, actions: list[int]) -> str:
-    """What the sweep made of a state's Q."""
+    """The sweep's update of a state's Q."""
     sweep = session.sweep
     if sweep.improved:
         return f"π(s) ← the best by the last Q: {' '.join(ARROWS[action] for action in actions)}"

@@ -32,13 +32,12 @@ from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum
 from labcore.maths.preferences import likelihood, reference_point
-from labcore.tasks.task import Pair
 
 MOST_BATCHES = 20_000  # that are enumerated
 
 
 def estimate(session: LlmSession, rollout: Rollout) -> Tensor:
-    """Which way the updates of a step on `rollout` push the policy: their mean −∇L. (D,) float64
+    """The direction in which the updates of a step on `rollout` push the policy: their mean −∇L. (D,) float64
 
     Nothing is changed.
     """
@@ -210,13 +209,6 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[tu
         raise LabError("No two completions have different rewards, so there are no pairs: choose another reward.")
     weight = weight / weight.sum()
     return [(float(weight[q, i, j]), q, i, j) for q, i, j in (weight > least).nonzero().tolist()]
-
-
-def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:
-    """The pair of two completions, as the sampler would have made it."""
-    cut, problem = world.space.completions.truncated, world.problems[prompt]
-    return Pair(problem.prompt, world.texts[chosen], world.texts[rejected],
-                problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer)
 
 
 def pair_gradient(session: LlmSession, world: World) -> Tensor:

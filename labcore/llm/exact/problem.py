@@ -132,7 +132,7 @@ def enumerate_problem(session: LlmSession, task: Enumerable) -> Enumerated:
 
 
 def _mean_rewards(session: LlmSession, problems: list[Problem], generated: Generated) -> Tensor:
-    """What each completion earns on average, before shaping; where rewards are flipped, that is known too. (P·N,)"""
+    """The mean reward of each completion, before shaping; where rewards are flipped, that is known too. (P·N,)"""
     knobs: Mapping[str, Any] = session.knobs
     source = knobs.get("reward_source", VERIFIER)
     if source == "noisy_verifier":

@@ -44,7 +44,7 @@ def _of_critic(knobs: Knobs, exact: bool) -> list[str]:
 
 
 def _aggregated(knobs: Knobs, ratio: Ratio) -> str:
-    """What the aggregation does. The ratio of a whole sequence has its whole gradient at every token."""
+    """The bias that the aggregation causes. The ratio of a whole sequence has its whole gradient at every token."""
     aggregation = choices.AGGREGATION[str(knobs["aggregation"])]
     surrogate = choices.SURROGATE[str(knobs["surrogate"])]
     by_product = ratio.product and surrogate.needs_ratio and not surrogate.weighs
@@ -64,7 +64,7 @@ def _of_kl(knobs: Knobs, ratio: Ratio) -> list[str]:
 
 
 def _of_ratio(knobs: Knobs) -> list[str]:
-    """What several updates of one batch do."""
+    """The bias that several updates of one batch cause."""
     if updates(knobs) == 1:
         return []
     found = ["Direction: from the second update on the policy is no longer the one that sampled the batch."]

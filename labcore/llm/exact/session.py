@@ -175,6 +175,6 @@ class ExactSession(LlmSession):
 
 
 def _look(record: Record, shown: partial[dict[str, Any]]) -> Pictures:
-    """What the record's own `look` makes, with the picture of the exact policies."""
+    """The pictures of the record's own `look`, with the picture of the exact policies."""
     samples, line = record.look() if record.look else (None, None)
     return None if samples is None else samples | {"exact": shown()}, line

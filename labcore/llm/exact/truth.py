@@ -22,8 +22,7 @@ class Truth:
 
     `reward` J; `kl` KL(π‖π_ref), `kl_reverse` KL(π_ref‖π), `entropy` H[π] and `length` E[T] of a completion;
     `objective` J − β KL and `best`, the largest value that any policy can give it. At β = 0 no policy of full support
-    is the best, so `optimum` (P, N), log π*, `distance` KL(π‖π*) and `variation`, the total variation between both,
-    are None.
+    is the best, so `optimum` (P, N), log π*, and `distance` KL(π‖π*) are None.
     """
 
     reward: Tensor
@@ -35,7 +34,6 @@ class Truth:
     best: Tensor
     optimum: Tensor | None = None
     distance: Tensor | None = None
-    variation: Tensor | None = None
 
 
 def truth(logp: Tensor, ref_logp: Tensor, rewards: Tensor, beta: float, lengths: Tensor | None = None) -> Truth:
@@ -52,8 +50,7 @@ def truth(logp: Tensor, ref_logp: Tensor, rewards: Tensor, beta: float, lengths:
     if beta == 0:
         return Truth(**values, best=rewards.amax(-1).mean())
     star, log_z = optimum(ref_logp, rewards, beta)
-    return Truth(**values, best=beta * log_z.mean(), optimum=star, distance=divergence(logp, star),
-                 variation=(pi - star.exp()).abs().sum(-1).mean() / 2)
+    return Truth(**values, best=beta * log_z.mean(), optimum=star, distance=divergence(logp, star))
 
 
 def optimum(ref_logp: Tensor, rewards: Tensor, beta: float) -> tuple[Tensor, Tensor]:

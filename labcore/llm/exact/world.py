@@ -84,7 +84,8 @@ class World:
         return gradient(self.objective(session), session.policy.parameters())
 
     def values(self, session: LlmSession) -> Tensor:
-        """What is still to come before each token, on average: a critic without error, 0 where not counted. (Q, N, T)
+        """The mean return that is still to come before each token: a critic without error, 0 where not counted. (Q, N,
+        T)
 
         Of the rewards that the session's advantages are made from: less the KL where it is in the reward.
         """
@@ -103,7 +104,7 @@ class World:
         return found
 
     def places(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Which completion of the space each row is. (B, T'), bool (B, T') -> (B,)"""
+        """The index of each row in the space of completions. (B, T'), bool (B, T') -> (B,)"""
         known = {tuple(row[:length]): place for place, (row, length) in enumerate(
             zip(self.space.completions.ids.tolist(), self.space.lengths.tolist(), strict=True))}
         return torch.tensor([known[tuple(row[:length])] for row, length in
@@ -124,7 +125,7 @@ class World:
 
 
 def _earned(session: LlmSession, problems: list[Problem], generated: Generated, rollout: Rollout) -> Tensor:
-    """What each completion earns, after shaping. (Q·N,) Raises LabError where that is drawn at random."""
+    """The reward of each completion, after shaping. (Q·N,) Raises LabError where that is drawn at random."""
     again = judged(session, problems, generated).shaped
     if not torch.equal(rollout.shaped.nan_to_num(), again.nan_to_num()):
         raise LabError("Shaped rewards with noise in them have no mean that is known: set shaping to none, or "

@@ -49,7 +49,7 @@ def beside(session: LlmSession, records: Iterator[Record | None]) -> Iterator[Re
 
 
 def _due(session: LlmSession) -> bool:
-    """Whether the policy after this step is measured: at the end, and at the interval."""
+    """True if the policy after this step is measured: at the end, and at the interval."""
     last = session.step >= session.spec.steps or session.finished_because
     return bool(last) or session.step % interval(session) == 0
 

@@ -101,7 +101,7 @@ def updates_of(knobs: Mapping[str, Any]) -> int:
 
 
 def _begins_whole(knobs: Mapping[str, Any]) -> bool:
-    """Whether the first update of a step is on exactly what its first round of sampling gave."""
+    """True if the first update of a step is on exactly what its first round of sampling gave."""
     return int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
 
 
@@ -157,7 +157,7 @@ def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tu
 
 
 def _of_critic(rollout: Rollout, losses: Sequence[float]) -> dict[str, float]:
-    """What an update logs about the critic, which had these `losses` on the parts of `rollout`."""
+    """The metrics of the critic in an update, which had these `losses` on the parts of `rollout`."""
     explained = float(explained_variance(*rollout.of_critic, rollout.counted))
     measured = {"value_loss": sum(losses)}
     return measured | {"explained_variance": explained} if isfinite(explained) else measured  # returns may not vary

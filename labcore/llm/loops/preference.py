@@ -36,11 +36,16 @@ SHOWN = 16  # pairs in the sample view
 
 
 def run(session: LlmSession) -> Iterator[Stage]:
-    """Yield a Record per update, and the stages before it. Where the pairs are not the policy's own samples of this
-    step, it is measured by sampling every so many steps; the first record carries the measurement of the base, before
-    the update.
+    """Make the pairs that are made once, which is no part of a step; the stages of the steps, with a Record per update.
+
+    Where the pairs are not the policy's own samples of this step, it is measured by sampling every so many steps; the
+    first record carries the measurement of the base, before the update.
     """
     prepare(session)
+    return _steps(session)
+
+
+def _steps(session: LlmSession) -> Iterator[Stage]:
     while session.step < session.spec.steps:
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
         found, met = next_pairs(session), Met()
@@ -125,7 +130,8 @@ def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> d
 
 @dataclass(frozen=True)
 class Taken:
-    """What `gradients` saw on its way: the completions and their sides, without gradient; `entropy` in nats/token."""
+    """The numbers of `gradients` beside the gradient: the completions and their sides, without gradient; `entropy` in
+    nats/token."""
 
     loss: float
     completions: Completions
@@ -186,7 +192,8 @@ def _whole(session: LlmSession, prompts: Prompts, completions: Completions, labe
 
 def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labels: Tensor,
            rows: slice, same: bool, met: Met | None = None) -> tuple[Sides, Tensor]:
-    """What the loss sees of the completions in `rows`, and the sum of all their token entropies. `met` takes them down.
+    """The log-probs of the completions in `rows` that the loss reads, and the sum of all their token entropies. `met`
+    takes them down.
 
     `same`: the policy is still the reference, whose log-probs are then those of this very pass.
     """

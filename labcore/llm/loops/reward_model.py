@@ -36,8 +36,13 @@ Split = tuple[list[Pair] | None, list[Pair]]
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
-    """Yield a Record per update; held-out pairs are measured after the first and then every so many steps."""
+    """Make the pairs that are made once, which is no part of a step; a Record per update. Held-out pairs are measured
+    after the first and then every so many steps."""
     prepare(session)
+    return _steps(session)
+
+
+def _steps(session: LlmSession) -> Iterator[Record | None]:
     known, held_out = split(session)
     while session.step < session.spec.steps:
         pairs = _batch(session, known)
@@ -190,7 +195,7 @@ def _agreement(sides: Tensor) -> dict[str, float]:
 
 
 def _gold(session: LlmSession, pairs: list[Pair]) -> Tensor | None:
-    """What the task's verifier gives to both sides, (N, 2) float64; None where the task has none."""
+    """The task's own score of both sides, (N, 2) float64; None where the task has none."""
     if not session.spec.task_row.verifiable:
         return None
     return torch.tensor([[session.task.score(Problem(pair.prompt, pair.answer, pair.line), side).reward

@@ -165,7 +165,7 @@ def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def task_of(session: LlmSession) -> tuple[Any, ...]:
-    """What makes two sessions' problems the same: the task, its own knobs and its file."""
+    """The key under which two sessions have the same problems: the task, its own knobs and its file."""
     spec = session.spec
     return spec.task, spec.data, *spec.of_task.items()
 

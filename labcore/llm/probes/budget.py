@@ -56,7 +56,7 @@ class Budget:
         self._before, self._begun, self._steps = self.seconds, None, self._steps + 1
 
     def affords(self, kind: str, step: int, first: float | None = None) -> bool:
-        """Whether a probe of this kind is due at `step` and its share of the time covers its expected cost: that of the
+        """True if a probe of this kind is due at `step` and its share of the time covers its expected cost: that of the
         newest probe of the kind, or before the first one `first` seconds, or FIRST."""
         at, cost = self._looks.get(kind, (None, 0.0))
         if at is None:

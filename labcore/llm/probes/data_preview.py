@@ -208,7 +208,7 @@ def _layouts(path: Path, run: RunSpec) -> dict[int, Described]:
 
 
 def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described]) -> dict[str, Any]:
-    """What is to be known of all rows of the file."""
+    """The numbers of all rows of the file."""
     rows: Sequence[Row] = task.every.rows
     seen = statistics_of_rows(rows)
     found = misfits(reader.rendering, rows, room)
@@ -243,7 +243,7 @@ def _line(misfit: Misfit) -> int:
 
 
 def out_of_order(row: Row) -> str:
-    """Which turn of a conversation does not follow the one before it as usual; empty where all do.
+    """The first turn of a conversation that does not follow the one before it as usual; empty where all do.
 
     >>> from labcore.tasks.task import Turn
     >>> out_of_order(Problem("b", "", 1, (Turn("user", "a"), Turn("user", "b"))))

@@ -47,7 +47,7 @@ def first_answers(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _template(session: LlmSession) -> dict[str, bool]:
-    """Whether the model has a chat template, and whether the prompts are written by one."""
+    """The model has a chat template, and the prompts are written by one: each true or false."""
     return {"has_template": bool(getattr(session.tokenizer, "chat_template", None)),
             "templated": session.rendering.template is not None}
 

@@ -19,7 +19,8 @@ TEMPERATURES = (*(tenths / 10 for tenths in range(1, 16)), 1.75, 2.0, 2.5, 3.0, 
 
 
 def next_token(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What `model` would write after `prompt`: its TOP `tokens` and, of each temperature, their probabilities.
+    """The next token that `model` would write after `prompt`: its TOP `tokens` and, of each temperature, their
+    probabilities.
 
     Of each temperature also the `entropy` of the whole vocabulary, in nats, and the `rest`: the probability of all
     other tokens together. The order is the same at every temperature.

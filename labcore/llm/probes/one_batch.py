@@ -255,7 +255,7 @@ def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor
 
 
 def _gradient(session: LlmSession, rollout: Rollout, fresh: bool) -> tuple[dict[str, float], Tensor]:
-    """What an update measures, and the gradient of its policy (N,); the networks keep none."""
+    """The metrics of an update, and the gradient of its policy (N,); the networks keep none."""
     measured = retried(online.gradients)(session, rollout, fresh=fresh)
     flat = parameters_to_vector([torch.zeros_like(p) if p.grad is None else p.grad
                                  for p in session.policy.parameters()])
@@ -287,7 +287,7 @@ def cosines(gradients: Sequence[Tensor]) -> list[list[float | None]]:
 
 def _effect(trial: Trial, session: LlmSession, seen: Inspected, values: Tensor | None,
             length: float | None) -> dict[str, Any]:
-    """What one step does: of the common length along the gradient, and as the training loop would take it."""
+    """The effect of one step: of the common length along the gradient, and as the training loop would take it."""
     equal = None if length is None else trial.along(seen.gradient, length)
     return {"equal": equal, "own": trial.measure(lambda copied: take(copied, seen.spec, seen.rollout, values, 1))}
 

@@ -58,7 +58,7 @@ class Met:
 
     @property
     def ref_logprobs(self) -> Tensor | None:
-        """Those of the reference, where there is one. (b, T) nats"""
+        """The reference's log-probs, where there is one. (b, T) nats"""
         return torch.cat(self._references) if self._references else None
 
     @property
@@ -74,7 +74,7 @@ class Met:
 
 
 def given(met: Met, session: LlmSession, completions: Completions, rows: int) -> list[dict[str, Any]]:
-    """What an update met at each token of the first `rows` texts that it was given, as lists."""
+    """The numbers of an update at each token of the first `rows` texts that it was given, as lists."""
     columns = {"logprobs": (met.logprobs, 5), "entropy": (met.entropy, 5), "share": (met.shares, 7)}
     columns |= {} if met.ref_logprobs is None else {"ref_logprobs": (met.ref_logprobs, 5)}
     lists = {name: values[:rows].double().cpu().numpy().round(digits).tolist()

@@ -47,18 +47,18 @@ ALPHAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
 
 
 def samples_due(step: int) -> bool:
-    """Whether the groups of `step` are kept: the first one, then every fifth."""
+    """True if the groups of `step` are kept: the first one, then every fifth."""
     return step == 1 or step % SAMPLES_EVERY == 0
 
 
 def line_due(steps_done: int) -> bool:
-    """Whether the step after `steps_done` gets its line: the first one, then every twentieth."""
+    """True if the step after `steps_done` gets its line: the first one, then every twentieth."""
     return steps_done == 0 or (steps_done + 1) % LINE_EVERY == 0
 
 
 @dataclass(frozen=True)
 class Due:
-    """Which pictures a step gets in full."""
+    """The pictures that a step gets in full."""
 
     samples: bool
     line: bool
@@ -74,18 +74,18 @@ def due(session: LlmSession) -> Due:
 
 
 def on(session: LlmSession) -> bool:
-    """Whether the run has probes at all."""
+    """True if the run has probes at all."""
     return bool(session.knobs.get("probes", True))
 
 
 def limited(session: LlmSession) -> bool:
-    """Whether the network is so large that looks at it are limited by the time that they take."""
+    """True if the network is so large that looks at it are limited by the time that they take."""
     size: int = sum(parameter.numel() for parameter in session.policy.parameters())
     return size > BY_SCHEDULE
 
 
 def watching(session: LlmSession) -> bool:
-    """Whether the watched prompts are looked at in a step of a loop that does not sample: of a large network where the
+    """True if the watched prompts are looked at in a step of a loop that does not sample: of a large network where the
     time pays for it. A first look is expected to cost what the newest evaluation did."""
     if not on(session):
         return False
@@ -225,7 +225,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
 
 
 def _tensors(knobs: Mapping[str, Any], part: Rollout, logprobs: Tensor) -> dict[str, Any]:
-    """What a surrogate and its cut are given where the policy has these log-probs; the ratio is the algorithm's."""
+    """The arguments of a surrogate and its cut where the policy has these log-probs; the ratio is the algorithm's."""
     tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
                "completion_mask": part.completion_mask, "advantages": part.advantages}
     return tensors | {"ratio": ratio_of(knobs, tensors).expand_as(logprobs)}
@@ -248,7 +248,7 @@ def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Te
 
 
 def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, rows: list[int]) -> dict[str, Any]:
-    """What the updates met of `part`, these rows of the batch, as lists.
+    """The numbers of the updates at `part`, these rows of the batch, as lists.
 
     `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
     `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
@@ -270,7 +270,7 @@ def _listed(values: Tensor, digits: int = 5) -> list[list[float]]:
 
 
 def _credit_of(part: Rollout, earned: list[float], row: int) -> dict[str, Any]:
-    """What a completion earns in all, None where it could not be scored, and that it is left out where it is."""
+    """The total reward of a completion, None where it could not be scored, and that it is left out where it is."""
     return {"earned": None if isnan(earned[row]) else round(earned[row], 5),
             **({} if part.kept is None or part.kept[row] else {"left_out": True})}
 

@@ -54,7 +54,7 @@ class Answer:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """What makes two answers one: their text, and whether they ended; not how they were cut into tokens."""
+        """The key of equal answers: their text, and whether they ended; not how they were cut into tokens."""
         return self.text, self.ended
 
 
@@ -72,7 +72,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What the policy answered: P·G completions group by group, their rewards, and their mean advantages (B,)."""
+    """The policy's answers: P·G completions group by group, their rewards, and their mean advantages (B,)."""
 
     generated: Generated
     rewards: Rewards
@@ -124,7 +124,7 @@ def of(session: LlmSession) -> tuple[Watched, ...]:
 @torch.no_grad()
 @part_of(WATCHED)
 def before(session: LlmSession, step: int) -> Before:
-    """What the policy answers before the updates of `step`, and how likely each answer is.
+    """The policy's answers before the updates of `step`, and how likely each answer is.
 
     No random number of the session is drawn, and none of its counters moves.
     """
@@ -155,7 +155,7 @@ def timed(session: LlmSession) -> Before:
 
 
 def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
-    """What the samples of the step just made have of the watched prompts: nothing where these were not due."""
+    """The watched prompts for the samples of the step just made: nothing where these were not due."""
     if watching is None:
         return {}
     with session.probes.spend(SAMPLES_ACCOUNT, session.step):
@@ -248,7 +248,7 @@ def _samples(session: LlmSession) -> int:
 
 
 def _is_right(session: LlmSession, problem: Problem) -> bool:
-    """Whether the problem's own answer is the right one: a text that continues a file is only one of many."""
+    """True if the problem's own answer is the right one: a text that continues a file is only one of many."""
     given = bool(problem.answer)
     learnt = "advantage" not in session.knobs and not _learns_pairs(session)
     return given and (learnt or session.task.score(problem, problem.answer).exact)

@@ -147,7 +147,6 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     moments = str(knobs.get("optimizer"))
     tokens = done.prompt + min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
     micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
-    on_cpu = machine.device_kind(spec.device) == "cpu"
     recorded = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read stays where it is
     looks = bool(knobs.get("probes", True))
     recomputed = ", of each layer its input" if mode.recomputed else ""
@@ -178,10 +177,15 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
             sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
         Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]
-    found += [Part("Process", ALWAYS, PROCESS[str(knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
-              Part("Gaps between blocks", ALWAYS, int(GAPS * peak(found)) * on_cpu,
-                   f"usually {100 * GAPS:.0f} % of all tensors")]
-    return found
+    return found + _of_the_process(spec, peak(found))
+
+
+def _of_the_process(spec: RunSpec, tensors: int) -> list[Part]:
+    """What a worker on the CPU takes beside its `tensors`, in bytes."""
+    on_cpu = machine.device_kind(spec.device) == "cpu"
+    return [Part("Process", ALWAYS, PROCESS[str(spec.knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
+            Part("Gaps between blocks", ALWAYS, int(GAPS * tensors) * on_cpu,
+                 f"usually {100 * GAPS:.0f} % of all tensors")]
 
 
 def peak(found: Sequence[Part]) -> int:

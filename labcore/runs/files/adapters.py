@@ -15,7 +15,7 @@ _MADE_HERE = re.compile(r"(?:.*/)?base/(?P<sft>\w+)/model")
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether the folder holds an adapter alone, and not a whole model."""
+    """True if the folder holds an adapter alone, and not a whole model."""
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 

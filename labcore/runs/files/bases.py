@@ -25,12 +25,12 @@ def folder(name: str) -> Path:
 
 
 def shipped(name: str) -> bool:
-    """Whether the base comes with the lab."""
+    """True if the base comes with the lab."""
     return is_id(name) and (SHIPPED / name).is_dir()
 
 
 def there(name: str) -> bool:
-    """Whether a run can start from the base at once: it is in the lab's folder, published, or comes with the lab."""
+    """True if a run can start from the base at once: it is in the lab's folder, published, or comes with the lab."""
     return folder(name).exists() or shipped(name) or storage.has(folder(name))
 
 

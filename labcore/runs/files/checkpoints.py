@@ -46,7 +46,7 @@ def drop_optimizer(folder: Path) -> None:
 
 
 def is_dropped(folder: Path) -> bool:
-    """Whether the checkpoint in `folder` has lost optimizer state."""
+    """True if the checkpoint in `folder` has lost optimizer state."""
     return any(path.stat().st_size == len(DROPPED) and path.read_bytes() == DROPPED
                for path in folder.glob(OPTIMIZERS) if path.exists())
 
@@ -123,7 +123,7 @@ def steps(run_folder: Path) -> list[tuple[int, Path]]:
 
 
 def local(run_folder: Path) -> list[tuple[int, Path]]:
-    """Those of them that this machine has."""
+    """The checkpoints that this machine has."""
     folder = run_folder / CHECKPOINTS
     found = [path for path in folder.iterdir() if is_checkpoint(path.name)] if folder.is_dir() else []
     return sorted((step_of(path.name), path) for path in found)
@@ -190,7 +190,7 @@ def ladder_bytes(run_folder: Path) -> int:
 
 
 def keeps_optimizer(run_folder: Path, step: int) -> bool:
-    """Whether the checkpoint of `step` has its optimizer state, so that a continuation from it is exact."""
+    """True if the checkpoint of `step` has its optimizer state, so that a continuation from it is exact."""
     path = run_folder / CHECKPOINTS / name_of(step)
     if path.is_dir():
         return not is_dropped(path)

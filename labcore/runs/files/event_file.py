@@ -20,7 +20,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # how a field is written
 
 
 def head(begun: float) -> bytes:
-    """What a file begins with: the version of the format, and when it was begun, unix time."""
+    """The first record of a file: the version of the format, and when it was begun, unix time."""
     return _record(_field(1, _FIXED64, struct.pack("<d", begun)) + _field(3, _BYTES, _VERSION))
 
 

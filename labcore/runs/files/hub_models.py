@@ -204,7 +204,7 @@ def here(name: str) -> Path | None:
 
 
 def complete(folder: Path) -> bool:
-    """Whether a folder has all that a model is loaded from: configuration, tokenizer and all of its weights."""
+    """True if a folder has all that a model is loaded from: configuration, tokenizer and all of its weights."""
     named = (folder / CONFIG).is_file() and any((folder / name).is_file() for name in TOKENIZER_FILES)
     return (named or is_adapter(folder)) and _whole_weights(folder)
 

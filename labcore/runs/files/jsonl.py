@@ -20,14 +20,13 @@ LIMIT = 64 * 2**20  # bytes
 LINE_LIMIT = 4 * 2**20  # bytes of one line: as JSON it takes many times as much memory
 MOST_NAMED = 3  # lines whose fault is named
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
-Fields = tuple[str | tuple[str, ...], ...]
 Row = TypeVar("Row")
 Place = tuple[int, Callable[[], dict[str, Any]]]  # where an object stands, and how it is had
 Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
-    """What `read` makes of the JSON object of every line that is not blank, and of the line's number; it raises
+    """The results of `read` for the JSON object of every line that is not blank, and of the line's number; it raises
     LabError where the line cannot be used.
 
     Raises:
@@ -85,8 +84,8 @@ def _lines(name: str, content: bytes) -> Iterator[bytes]:
 
 
 def _unusable(name: str, faults: dict[int, str], bad: int, good: int) -> str:
-    """What to say of a file of so many bad and good lines, the first `faults` by their lines; without a good line that
-    of the first alone."""
+    """The sentence about a file of so many bad and good lines, the first `faults` by their lines; without a good line
+    that of the first alone."""
     first = min(faults)
     if not good:
         return faults[first]
@@ -171,30 +170,6 @@ def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
         raise LabError(f"Line {index} of {name} is a JSON {_kind(value)}, not an object: write "
                        '{"name": "value"} on each line.')
     return value
-
-
-def texts_of(value: Mapping[str, object], fields: Fields, path: Path, index: int) -> list[str]:
-    """The texts of `fields` of the object in line `index`; a tuple of names means any of them.
-
-    Raises:
-        LabError: it does not have all of them, or one is no text.
-    """
-    texts = []
-    for field in fields:
-        names = (field,) if isinstance(field, str) else field
-        name = next((name for name in names if value.get(name) is not None), None)
-        if name is None:
-            raise LabError(f"Line {index} of {path.name} has no field {' or '.join(map(repr, names))}: add it.")
-        content = value[name]
-        if isinstance(content, bool) or not isinstance(content, (str, int, float)):
-            raise LabError(f"The field {name!r} in line {index} of {path.name} is a {_kind(content)}: write it as a "
-                           "text in quotes.")
-        text = str(content)
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise LabError(f"The field {name!r} in line {index} of {path.name} has half a character (a lone \\ud800 to "
-                           "\\udfff): write the whole character.")
-        texts.append(text)
-    return texts
 
 
 def _kind(value: object) -> str:

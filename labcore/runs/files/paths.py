@@ -43,7 +43,7 @@ def path_of(word: str | Path, folder: Path | None = None) -> Path:
 
 
 def can_be_path(word: str | Path) -> bool:
-    """Whether the usual disks take a file of that name."""
+    """True if the usual disks take a file of that name."""
     try:
         parts = [part.encode() for part in Path(word).parts]
     except UnicodeEncodeError:  # half a character, or bytes that are no UTF-8: neither a spec nor the store holds them
@@ -53,7 +53,7 @@ def can_be_path(word: str | Path) -> bool:
 
 
 def is_id(name: object) -> bool:
-    """Whether `name` can be an id, which is the name of one folder: letters, digits, `_`, `-`, and dots inside, as long
+    """True if `name` can be an id, which is the name of one folder: letters, digits, `_`, `-`, and dots inside, as long
     as disks allow.
 
     Every id is checked by this function before it becomes a path. So an id cannot lead out of its folder, whether it
@@ -79,12 +79,12 @@ def run_folder(run_id: str) -> Path:
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether the folder of a checkpoint may have this name."""
+    """True if the folder of a checkpoint may have this name."""
     return re.fullmatch(STEP, name) is not None
 
 
 def is_run_id(name: object) -> bool:
-    """Whether a run may be called `name`: an id that nothing else in the lab's folder has, also on a disk that ignores
+    """True if a run may be called `name`: an id that nothing else in the lab's folder has, also on a disk that ignores
     case. Labs of before took a few others in capsules: those runs are listed, and their folders stay."""
     return isinstance(name, str) and is_id(name) and (plain := name.casefold()) not in RESERVED and (
         not plain.startswith(RESERVED_PREFIXES))
@@ -96,7 +96,7 @@ def imports() -> Path:
 
 
 def is_import(name: object) -> bool:
-    """Whether imported metrics may be called `name`."""
+    """True if imported metrics may be called `name`."""
     return isinstance(name, str) and is_id(name) and name.startswith(IMPORT_PREFIX)
 
 
@@ -106,7 +106,7 @@ def log_file(run_id: str) -> Path:
 
 
 def read_only() -> bool:
-    """Whether this lab is shared for reading: `RL_LAB_READ_ONLY` is 1. It then shows everything and changes nothing.
+    """True if this lab is shared for reading: `RL_LAB_READ_ONLY` is 1. It then shows everything and changes nothing.
 
     Raises:
         LabError: the variable is neither 1 nor 0.

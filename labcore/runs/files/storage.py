@@ -31,7 +31,7 @@ class Away(LabError):
 
 
 class Damaged(LabError):
-    """What the object store holds is not what was published."""
+    """The object store's content differs from what was published."""
 
 
 class Publishing:
@@ -107,7 +107,7 @@ def fetch(path: Path | str) -> Path:
 
 @_answered_by("fetch:there")
 def has(path: Path | str, *, sure: bool = False) -> bool:
-    """Whether a file or folder exists here or is published. Fetches nothing. An object store that is away has nothing;
+    """True if a file or folder exists here or is published. Fetches nothing. An object store that is away has nothing;
     with `sure` that is a LabError."""
     return Path(path).exists()
 
@@ -136,7 +136,7 @@ def names(run: str, kind: str) -> list[str]:
 
 @_answered_by("fetch:holds")
 def holds(checkpoint: Path, content: bytes) -> bool:
-    """Whether a file of a published checkpoint has this content."""
+    """True if a file of a published checkpoint has this content."""
     return False
 
 
@@ -153,7 +153,7 @@ def changed(path: Path, marked: Container[int] = ()) -> None:
 
 @_answered_by("deletion:deleted")
 def deleted(path: Path) -> None:
-    """What was at `path` is deleted for good. Raises LabError where the setting cannot be used."""
+    """Say that `path` is deleted for good. Raises LabError where the setting cannot be used."""
 
 
 @_answered_by("publish:now")

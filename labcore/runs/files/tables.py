@@ -32,7 +32,7 @@ def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> N
 
 
 def written(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    """What `write` would write."""
+    """The bytes that `write` would write."""
     text = io.StringIO(newline="")
     _write(text, header, rows)
     return text.getvalue().encode()
@@ -56,7 +56,7 @@ def shown(cell: Any) -> Any:
 
 
 def plain(cell: str) -> str:
-    """What `shown` was given.
+    """The text that `shown` was given.
 
     >>> plain("'=1+1"), plain("'tis")
     ('=1+1', "'tis")
@@ -65,7 +65,7 @@ def plain(cell: str) -> str:
 
 
 def _formula(cell: str) -> bool:
-    """Whether a formula comes first, apostrophes passed over: so one that a text had before comes back too."""
+    """True if a formula comes first, apostrophes passed over: so one that a text had before comes back too."""
     return cell.startswith((QUOTE, *FORMULA)) and cell.lstrip(QUOTE).startswith(FORMULA)
 
 

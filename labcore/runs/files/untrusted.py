@@ -113,7 +113,8 @@ def unzipped(name: str, content: bytes, limit: int) -> bytes:
 
 
 def json_of(content: str | bytes, *, constants: bool = False) -> Any:
-    """What a text of JSON says. `constants`: NaN and Infinity, which programs in Python write beside JSON, are numbers.
+    """The value of a text of JSON. `constants`: NaN and Infinity, which programs in Python write beside JSON, are
+    numbers.
 
     Raises:
         NotJSON: it is none, nests deeper than `DEEPEST`, or has half a character or a number beyond any float.
@@ -140,12 +141,12 @@ def json_of(content: str | bytes, *, constants: bool = False) -> Any:
 
 
 def read_json(path: Path, limit: int = TEXT_LIMIT, *, constants: bool = False) -> Any:
-    """What a file of JSON says. Raises LabError as `read`, and NotJSON."""
+    """The value of a file of JSON. Raises LabError as `read`, and NotJSON."""
     return json_of(read(path, limit), constants=constants)
 
 
 def toml_of(text: str) -> dict[str, Any]:
-    """What a text of TOML says.
+    """The value of a text of TOML.
 
     Raises:
         NotTOML: it is none, or a key or a value nests deeper than `DEEPEST`.

@@ -56,7 +56,7 @@ def keep(name: str, content: bytes) -> Path:
 
 
 def _file_name(name: str) -> str:
-    """What an upload is called on the disk: the last part of its name, of which a long one keeps its end."""
+    """The name of an upload on the disk: the last part of its name, of which a long one keeps its end."""
     last = re.sub(r"[\x00-\x1f\x7f]", "_", re.split(r"[/\\]", untrusted.whole(name).rstrip("/\\"))[-1])
     return last.encode()[-MOST_NAME:].decode("utf-8", "ignore").lstrip(".") or "upload"
 
@@ -76,7 +76,7 @@ def file_at(place: str) -> Path | None:
 
 
 def is_kept(place: str) -> bool:
-    """Whether a file is kept at a place, here or published. Fetches nothing."""
+    """True if a file is kept at a place, here or published. Fetches nothing."""
     folder = root() / place
     return is_place(place) and (any(folder.glob("[!.]*")) if folder.is_dir() else storage.has(folder))
 
@@ -91,7 +91,7 @@ def of_spec(fields: Mapping[str, Any]) -> list[str]:
 
 
 def is_place(name: str) -> bool:
-    """Whether a place can be called so."""
+    """True if a place can be called so."""
     return re.fullmatch(r"[0-9a-f]{16}", name) is not None
 
 
@@ -111,7 +111,7 @@ def check(paths: Iterable[str]) -> list[str]:
 
 
 def names(place: str) -> list[str]:
-    """What is kept at a place: the names of its files, or "model" for weights that came with a capsule."""
+    """The names of the files at a place: the names of its files, or "model" for weights that came with a capsule."""
     return sorted(path.name for path in (root() / place).glob("*"))
 
 

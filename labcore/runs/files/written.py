@@ -16,7 +16,7 @@ class Damaged(LabError):
 
 
 def read(path: Path, form: type[Form], what_then: str) -> Form:
-    """What a file holds, which is a `form`; `what_then` ends the sentence where it is damaged.
+    """The content of a file, which is a `form`; `what_then` ends the sentence where it is damaged.
 
     Raises:
         FileNotFoundError: it is not there.

@@ -120,7 +120,7 @@ def _kept(name: str, content: bytes, runs: Sequence[Foreign]) -> list[str]:
 
 
 def _is_of_before(run_id: str) -> bool:
-    """Whether the rows of an imported run were read by an earlier version, which understood less of its file."""
+    """True if the rows of an imported run were read by an earlier version, which understood less of its file."""
     try:
         return _OLD in json_of(_read(run_id, "about.json"), constants=True)
     except (LabError, ValueError, TypeError):
@@ -173,12 +173,12 @@ def _names() -> list[str]:
 
 
 def there(run_id: str) -> bool:
-    """Whether an imported run has this name, in the trash or not."""
+    """True if an imported run has this name, in the trash or not."""
     return is_import(run_id) and place(run_id).is_dir()
 
 
 def known(store: Store, run_id: str) -> bool:
-    """Whether an imported run has this name, and is not in the trash."""
+    """True if an imported run has this name, and is not in the trash."""
     return there(run_id) and store.marks_of(run_id).deleted is None
 
 
@@ -248,7 +248,7 @@ def place(run_id: str) -> Path:
 
 
 def _about_or_fault(run_id: str) -> Imported:
-    """What is kept of an imported run; of one that is damaged a note that says so."""
+    """The entry of an imported run; of one that is damaged a note that says so."""
     try:
         return _about(run_id)
     except LabError as error:

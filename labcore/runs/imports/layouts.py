@@ -138,7 +138,7 @@ def plain(column: str) -> str:
 
 
 def is_axis(axis: Axis, column: str) -> bool:
-    """Whether a column is called as this axis."""
+    """True if a column is called as this axis."""
     return plain(column) in (axis.column, f"train/{axis.column}")
 
 

@@ -41,7 +41,7 @@ def table(name: str, content: bytes) -> Table:
 
 
 def _objects(name: str, content: bytes, notes: list[str]) -> tuple[Objects, dict[str, str]]:
-    """What gives (line, row) of each object, as often as it is called; and what stands beside them."""
+    """A function that gives (line, row) of each object, and the values that stand beside them."""
     lines = list(itertools.islice(filter(bytes.strip, io.BytesIO(content)), 2))
     try:
         first = untrusted.json_of(lines[0].decode(), constants=True) if len(lines[0]) <= LINE_LIMIT else None

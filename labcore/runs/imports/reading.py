@@ -216,7 +216,7 @@ def _with_value(name: str, stem: str, header: Sequence[str], layout: Layout) -> 
 
 
 def _spelled(tag: str) -> Iterator[str]:
-    """What a tag may be called, since "/" stands as "_" in the name of a file: at no place, at one, at two."""
+    """The names that a tag may have had, since "/" stands as "_" in the name of a file: at no place, at one, at two."""
     places = [place for place, letter in enumerate(tag) if letter == "_"]
     yield tag
     for first in places:
@@ -263,7 +263,7 @@ def _of_a_chart(column: str) -> tuple[str, str]:
 
 
 def _places(layout: Layout, title: str) -> bool:
-    """Whether a column places or counts rows."""
+    """True if a column places or counts rows."""
     return any(is_axis(axis, title) for axis in layout.axes) or any(
         key in _COUNTS for key, _ in known(layout, title))
 
@@ -282,8 +282,8 @@ def _fill(source: Source, layout: Layout) -> None:
 
 
 def _placed(name: str, header: Sequence[str], layout: Layout, source: Source, read: Numbers) -> Placed:
-    """What places the rows: the first column that places all of those which have a metric, else that which places
-    most of them."""
+    """The column that places the rows: the first column that places all of those which have a metric, else that which
+    places most of them."""
     if layout.row:  # rows are counted from 1, and again where another header stands
         begins = np.flatnonzero(np.diff(read.parts, prepend=-1))
         return Placed(np.arange(1.0, read.parts.size + 1) - begins[read.parts])

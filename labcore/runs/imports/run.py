@@ -24,7 +24,7 @@ Columns = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Foreign:
-    """What a file holds of one run, under our keys: `columns` of N numbers, (N,) each, in the order of their steps; all
+    """One run in a file, under our keys: `columns` of N numbers, (N,) each, in the order of their steps; all
     of COUNTERS, then metrics.
 
     `there[key]` (N,) says of a metric which rows have it: there its number may be NaN or infinite, elsewhere it is NaN.
@@ -184,7 +184,7 @@ class Builder:
 
 
 def _not_finite(columns: Columns, there: Columns) -> Iterator[str]:
-    """What to say of metrics that are NaN or infinite in some rows."""
+    """The sentence about metrics that are NaN or infinite in some rows."""
     broken = {key: ~np.isfinite(columns[key][has]) for key, has in there.items()}
     said = [f"{key} in {wrong.sum():,} of {wrong.size:,} rows, first at step "
             f"{columns['step'][there[key]][wrong][0]:,.0f}" for key, wrong in broken.items() if wrong.any()]

@@ -21,7 +21,8 @@ from labcore.runs.spec.run_spec import RunSpec
 
 
 def precision_caution(spec: RunSpec) -> str:
-    """That the run's device has no bf16 arithmetic though the run asks for it; empty where it has, or nobody knows."""
+    """A caution where the run asks for bf16, of which its device has no arithmetic; empty where it has, or nobody
+    knows."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:
         return ""
     return (f"dtype is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
@@ -36,7 +37,7 @@ CONFIG = "tokenizer_config.json"  # which may hold the template as a text
 
 
 def template_caution(spec: RunSpec) -> str:
-    """That a model which was trained with a chat template would get plain text; mostly empty."""
+    """A caution where a model that was trained with a chat template would get plain text; mostly empty."""
     if spec.knobs.get("template") != "off" or not has_template(spec.model):
         return ""
     return ("The model has a chat template, but template is off, so it reads plain text, unlike its training: set "

@@ -15,12 +15,12 @@ MISSING = (f"The optimizer adamw_8bit needs the package bitsandbytes: install it
 
 
 def missing() -> bool:
-    """Whether the package still has to be installed."""
+    """True if the package still has to be installed."""
     return find_spec("bitsandbytes") is None
 
 
 def serves(device: str) -> bool:
-    """Whether it works on a device, by its name in a spec, once the package is there."""
+    """True if it works on a device, by its name in a spec, once the package is there."""
     kind = machine.device_kind(device)
     return not kind or kind in DEVICES
 

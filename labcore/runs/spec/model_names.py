@@ -118,7 +118,7 @@ def model_of_name(name: str) -> str:
 
 
 def may_be_hub_id(name: str) -> bool:
-    """Whether a text that is no folder here may be the id of a model on the hub.
+    """True if a text that is no folder here may be the id of a model on the hub.
 
     >>> [may_be_hub_id(name) for name in ("Qwen/Qwen2.5-0.5B", "/no/such/model", "./mine", "~/mine", "a/b/c")]
     [True, False, False, False, False]
@@ -152,7 +152,7 @@ def members(names: str) -> list[str]:
 
 
 def is_published(name: str) -> bool:
-    """Whether a reward model is a Hugging Face folder or a hub id, and no run's.
+    """True if a reward model is a Hugging Face folder or a hub id, and no run's.
 
     >>> is_published("Skywork/Skywork-Reward-V2-Qwen3-0.6B"), is_published("judge@60")
     (True, False)
@@ -264,7 +264,7 @@ def _policies(run: str) -> dict[int, Path]:
 
 
 def _left_anything(run: str) -> bool:
-    """Whether a run can be called so, and has files here or published."""
+    """True if a run can be called so, and has files here or published."""
     return is_run_id(run) and (run_folder(run).is_dir() or storage.has(run_folder(run) / "spec.json"))
 
 
@@ -282,7 +282,7 @@ def kind_of(model: str, knobs: Mapping[str, Any]) -> str:
 
 
 def pretrained(model: str) -> bool:
-    """Whether `model` is none of the lab's own sizes: a hub id, or a folder whose configuration has another shape.
+    """True if `model` is none of the lab's own sizes: a hub id, or a folder whose configuration has another shape.
 
     A folder that cannot be read counts as pretrained: too small a learning rate breaks nothing. One that another
     machine has is what its run began with.

@@ -109,7 +109,7 @@ class Keeps(Protocol):
 
 
 class Device(Protocol):
-    """What is asked of a torch device."""
+    """The part of a torch device that is used."""
 
     @property
     def type(self) -> str: ...
@@ -123,7 +123,7 @@ class OnDevice(Protocol):
 
 
 def takes_back(session: Session) -> TypeGuard[Recorded]:
-    """Whether the session can be saved as it was at its last record."""
+    """True if the session can be saved as it was at its last record."""
     return isinstance(session, Recorded) and not session.moved
 
 

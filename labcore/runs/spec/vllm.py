@@ -13,7 +13,7 @@ DEVICES = ("cuda",)  # kinds of device that vLLM is started on
 
 
 def by_vllm(knobs: Mapping[str, Value]) -> bool:
-    """Whether vLLM samples the completions of a run with these knobs."""
+    """True if vLLM samples the completions of a run with these knobs."""
     return knobs.get("rollouts") == "vllm"
 
 

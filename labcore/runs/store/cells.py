@@ -29,7 +29,7 @@ class Cell(sa.TypeDecorator[Any]):
     cache_ok = True
 
     def fits(self, value: Any) -> bool:
-        """Whether the lab can have written a value that is there."""
+        """True if the lab can have written a value that is there."""
         raise NotImplementedError
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
@@ -103,7 +103,7 @@ class Seconds(Cell):
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number; a whole one may be as large as floats count exactly."""
+    """True if it is a finite number; a whole one may be as large as floats count exactly."""
     return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
 
 
@@ -122,7 +122,7 @@ _HOLDS = ("rule", "holds", "verdict", "evidence", "fix")
 
 
 def sound(kind: str, payload: Any) -> bool:
-    """Whether an event of this kind can have this payload: the parts that the lab reads are there, each of its kind."""
+    """True if an event of this kind can have this payload: the parts that the lab reads are there, each of its kind."""
     if not isinstance(payload, Mapping):
         return False
     needed = {"knob": (*_REFUSED, "to"), "refused": _REFUSED if "update" in payload else (),

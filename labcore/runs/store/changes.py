@@ -155,7 +155,7 @@ def trash(connection: sa.Connection, name: str) -> None:
 
 
 def trashed_since(connection: sa.Connection, before: float) -> list[str]:
-    """What was put into the trash at `before` or earlier."""
+    """The runs that were put into the trash at `before` or earlier."""
     return list(connection.scalars(sa.select(marks.c.id).where(marks.c.deleted <= before).order_by(marks.c.id)))
 
 
@@ -253,7 +253,7 @@ def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
 
 
 def lacking(connection: sa.Connection, steps: Mapping[str, Sequence[int]]) -> bool:
-    """Whether any of these runs, whose rows have `steps`, has a gap between them or is further than the last."""
+    """True if any of these runs, whose rows have `steps`, has a gap between them or is further than the last."""
     rows = connection.execute(sa.select(runs.c.id, runs.c.step).where(runs.c.id.in_(steps))).all() if steps else ()
     return any((found[-1] - found[0] >= len(found) or found[-1] < row.step) if (found := steps[row.id]) else row.step
                for row in rows)

@@ -79,7 +79,7 @@ class Database:
 
 
 def _inode(path: str) -> int | None:
-    """Which file is at `path`; None where there is none."""
+    """The inode of the file at `path`; None where there is none."""
     try:
         return os.stat(path).st_ino
     except OSError:

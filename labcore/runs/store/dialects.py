@@ -47,7 +47,7 @@ class Dialect:
         return None
 
     def damage(self, connection: sa.Connection) -> str | None:
-        """What is wrong with the database, looked for in all of it; None where it looks after that by itself."""
+        """The damage of the database, looked for in all of it; None where it looks after that by itself."""
         return None
 
     def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement[Any]] | None:

@@ -36,7 +36,7 @@ def prepare(connection: sa.Connection, url: str) -> None:
 
 
 def check(connection: sa.Connection, url: str) -> None:
-    """That a store which is only to be read has the tables of this version.
+    """Check that a store which is only to be read has the tables of this version.
 
     Raises:
         LabError: as `prepare`; or it is empty, or of an earlier version.

@@ -33,7 +33,7 @@ class Owner:
 
 
 def gone(owner: Owner, heartbeat: float | None) -> bool:
-    """Whether the process has ended. On another machine: whether it was silent for ten minutes."""
+    """True if the process has ended. On another machine: if it was silent for ten minutes."""
     if owner.host != platform.node():
         return heartbeat is None or time.time() - heartbeat > STALE_SECONDS
     try:

@@ -92,17 +92,17 @@ class RunRow:
 
     @property
     def pending(self) -> str:
-        """What a live run does once its step ends: "stopping" or "pausing"; empty for nothing."""
+        """The state that a live run takes once its step ends: "stopping" or "pausing"; empty for nothing."""
         return PENDING.get(self.asked or "", "") if self.state in GOING else ""
 
     @property
     def crowded_out(self) -> bool:
-        """Whether it waits since as many runs as may are going or paused."""
+        """True if it waits since as many runs as may are going or paused."""
         return self.state == "queued" and self.places is not None
 
     @property
     def early(self) -> bool:
-        """Whether the early stopping of its sweep has stopped it."""
+        """True if the early stopping of its sweep has stopped it."""
         return self.state == "stopped" and self.stops_early
 
 

@@ -118,7 +118,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             return [run_row(row) for row in connection.execute(query)]
 
     def runs_named(self, run_ids: Sequence[str], in_trash: bool = False) -> dict[str, RunRow]:
-        """Those of these runs that are there, by their ids: one query for all. `in_trash`: also deleted ones."""
+        """The runs with these ids, as far as they are there: one query for all. `in_trash`: also deleted ones."""
         query = (RUNS if in_trash else _LISTED).where(runs.c.id.in_(run_ids))
         with self._reading() as connection:
             rows = connection.execute(query) if run_ids else ()
@@ -160,7 +160,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             return changes.claim(connection, run_id, owner)
 
     def owns(self, run_id: str) -> bool:
-        """Whether this process has the run."""
+        """True if this process has the run."""
         row = self.run(run_id)
         return row.state in GOING and row.pid == os.getpid() and row.host == platform.node()
 

@@ -58,7 +58,7 @@ def connect(address: str) -> Any:
 
 
 def _in_short(error: BaseException) -> str:
-    """What an error says, to stand within a sentence."""
+    """The text of an error, to stand within a sentence."""
     words = " ".join(str(getattr(error, "strerror", None) or error).split())
     return words[:SAID].rstrip(".") if isinstance(error, Exception) and words else type(error).__name__
 
@@ -139,7 +139,7 @@ class Driver:
             run.actor.cut.remote(KILL_SECONDS)
 
     def _was_lost(self, error: BaseException) -> bool:
-        """Whether the machine that was to begin a run is gone, or Ray's process there: no fault of the run's."""
+        """True if the machine that was to begin a run is gone, or Ray's process there: no fault of the run's."""
         return isinstance(error, self._ray.exceptions.ActorDiedError) and not error.actor_init_failed
 
     def _ended(self, run_id: str, done: Future[Any]) -> None:
@@ -194,7 +194,7 @@ class Driver:
 
 
 def _sender() -> Callable[..., None]:
-    """What writes lines to the supervisor. Whatever Ray and others print goes where errors go."""
+    """A function that writes lines to the supervisor. Whatever Ray and others print goes where errors go."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -52,7 +52,7 @@ class Executor(Protocol):
         """
 
     def ended(self) -> Iterator[Ended]:
-        """Those that have ended; it lets go of each as it tells of it."""
+        """The runs that have ended; it lets go of each as it tells of it."""
 
     def waiting(self) -> Mapping[str, str]:
         """Why runs that were started have no process yet: of each what is new since this was last asked."""

@@ -15,7 +15,7 @@ NEEDED = ("torch", "transformers")
 
 
 def wanted(run_id: str, lab: str) -> bool:
-    """Whether the run still waits for a process; `lab` is the machine of the lab that sent it.
+    """True if the run still waits for a process; `lab` is the machine of the lab that sent it.
 
     Raises:
         LabError: this machine cannot take it.

@@ -81,7 +81,7 @@ class OnRay:
             self._lose(self._driver)
 
     def _take(self, said: dict[str, Any]) -> None:
-        """What the driver says of a `run`: that it is `waiting`, `began` or `ended`."""
+        """Take the driver's message on a `run`: that it is `waiting`, `began` or `ended`."""
         run_id = str(said.get("run", ""))
         if "waiting" in said:  # without a run: all of them
             self._waiting |= dict.fromkeys([run_id] if run_id else self._owners, said["waiting"])

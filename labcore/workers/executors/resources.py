@@ -28,7 +28,7 @@ class Resources:
     memory: int
 
     def fit(self, totals: Mapping[str, float]) -> bool:
-        """Whether a machine has as much, by Ray's names."""
+        """True if a machine has as much, by Ray's names."""
         return (self.cores <= totals.get("CPU", 0) and self.memory <= totals.get("memory", 0)
                 and (self.gpu != "must" or totals.get("GPU", 0) >= 1))
 

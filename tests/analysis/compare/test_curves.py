@@ -62,30 +62,28 @@ def test_smoothing_starts_anew_after_a_change_of_a_knob():
     assert curves.smoothed(tools.trace([0, 0, 0, 10, 10]), "reward", smoothing=0.9)[2][3] < 5
 
 
-def test_aligned_by_hand_and_never_beyond_a_run():
-    short, long = tools.trace([0, 1, 2], [10, 20, 30]), tools.trace([5, 9], [20, 60])
-    places, values = curves.aligned([short, long], "reward", "tokens")
+def test_runs_on_one_axis_by_hand_and_never_beyond_a_run():
+    short, long = (run.column("reward", "tokens")[:2] for run in (tools.trace([0, 1, 2], [10, 20, 30]),
+                                                                  tools.trace([5, 9], [20, 60])))
+    places = curves.places_of([short[0], long[0]])
     assert places.tolist() == [10, 20, 30, 60]
-    assert values[0] == pytest.approx([0, 1, 2, NAN], nan_ok=True)
-    assert values[1] == pytest.approx([NAN, 5, 6, 9], nan_ok=True)
+    assert curves.interpolate(*short, places) == pytest.approx([0, 1, 2, NAN], nan_ok=True)
+    assert curves.interpolate(*long, places) == pytest.approx([NAN, 5, 6, 9], nan_ok=True)
+    assert np.isnan(curves.interpolate(np.empty(0), np.empty(0), places)).all() and curves.places_of([]).size == 0
 
 
 def test_rows_without_the_metric_are_bridged_and_equal_places_count_once():
     run = tools.trace([1, NAN, 3, 7], [10, 20, 30, 30])
     x, y, steps = run.column("reward", "tokens")
     assert x.tolist() == [10, 30] and y.tolist() == [1, 7] and steps.tolist() == [1, 4]
-    assert curves.aligned([run], "reward", "tokens")[1].tolist() == [[1, 7]]
     assert [part.size for part in run.column("kl", "tokens")] == [0, 0, 0]
     assert [part.size for part in run.column("reward", "seconds")] == [0, 0, 0]
-    places, values = curves.aligned([run], "reward", "seconds")
-    assert places.size == 0 and values.shape == (1, 0)
 
 
 def test_a_grid_has_both_ends_and_no_more_places_than_asked():
-    run = tools.trace(np.arange(1000.0), np.arange(1000.0) ** 2)
-    places, values = curves.aligned([run], "reward", "tokens", most=50)
+    places = curves.places_of([np.arange(1000.0) ** 2], most=50)
     assert places.size == 50 and places[0] == 0 and places[-1] == 999**2
-    assert values[0] == pytest.approx(np.sqrt(places))  # the rows themselves: nothing is interpolated
+    assert np.sqrt(places).tolist() == np.sqrt(places).round().tolist()  # the rows themselves, nothing between
 
 
 def test_a_thinned_curve_keeps_every_peak():
@@ -146,6 +144,5 @@ def test_eight_long_runs_are_ready_at_once():
     moved = Event(1, 500, "knob", {"knob": "beta", "to": 1.0, "update": 499, "between": 1}, 0.0)
     traces = [trace(row, rows[index % 2], [moved]) for index in range(8)]
     drawn = [curves.curve(each, "reward", "tokens") for each in traces]
-    curves.aligned(traces, "reward", "tokens")
     assert time.process_time() - begun < 1.5  # about 0.4 s here
     assert max(each.x.size for each in drawn) <= curves.MOST

@@ -16,7 +16,6 @@ from labcore.classic.tabular.policy_maths import (
     Steps,
     clipped_score,
     entropy_gradient,
-    exact_policy_gradient,
     gae,
     reward_to_go,
     score,
@@ -44,6 +43,19 @@ def tables(maze, seed=0):
     """θ, and a V that is 0 where nothing follows, both at random."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(maze.states, 4)), np.where(maze.mdp.terminal, 0, rng.normal(size=maze.states))
+
+
+def exact_policy_gradient(mdp, theta, start, gamma):
+    """∇θ V_π(start) = d(s) π(a|s) (Q_π(s,a) − V_π(s)), with d = (I − γ P_πᵀ)⁻¹ 1_start. (S, A) -> (S, A)
+
+    Source: Sutton et al. 2000, "Policy gradient methods", NeurIPS, theorem 1.
+    """
+    policy = softmax(theta)
+    transitions, rewards = mdp.under(policy)
+    ahead = np.eye(len(policy)) - gamma * transitions
+    values, visits = np.linalg.solve(ahead, rewards), np.linalg.solve(ahead.T, np.eye(len(policy))[start])
+    gradient = visits[:, None] * policy * (mdp.action_values(values, gamma) - values[:, None])
+    return np.where(mdp.terminal[:, None], 0.0, gradient)
 
 
 def difference(function, theta, width=1e-5):

@@ -20,7 +20,6 @@ from labcore.llm.exact.draws import (
     every,
     expectation,
     pair_gradient,
-    pair_of,
     population,
     valued,
 )
@@ -34,6 +33,7 @@ from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, sample_once
 from labcore.llm.preference_objective import asks
 from labcore.llm.rollout import credit
+from labcore.tasks.task import Pair
 from tests.llm.exact.small import off, session
 from tests.llm.tools import weights
 
@@ -220,6 +220,13 @@ def test_the_exact_critic_of_flipped_rewards_has_their_mean():
 
 # What a batch of a single pair is off by where the loss is one of the whole batch.
 OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412}
+
+
+def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:
+    """The pair of two completions, as the sampler would have made it."""
+    cut, problem = world.space.completions.truncated, world.problems[prompt]
+    return Pair(problem.prompt, world.texts[chosen], world.texts[rejected],
+                problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer)
 
 
 @pytest.mark.parametrize("algorithm", PREFERENCE)

@@ -27,7 +27,7 @@ def test_numbers_by_hand():
     assert float(found.entropy) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
     assert float(found.objective) == pytest.approx(float(found.reward - beta * found.kl))
     assert found.optimum.exp().tolist()[0] == pytest.approx([0.75, 0.25])
-    assert float(found.distance) == pytest.approx(0) and float(found.variation) == pytest.approx(0)
+    assert float(found.distance) == pytest.approx(0)
     assert float(found.best) == pytest.approx(float(found.objective)) == pytest.approx(beta * math.log(2))
 
 
@@ -42,7 +42,7 @@ def test_the_values_are_those_of_a_slow_loop():
     theta, ref, rewards = random_problem()
     logp, beta = theta.detach().log_softmax(-1), 0.3
     found = truth(logp, ref, rewards, beta, torch.arange(5))
-    sums = dict.fromkeys(("reward", "kl", "kl_reverse", "entropy", "length", "best", "distance", "variation"), 0.0)
+    sums = dict.fromkeys(("reward", "kl", "kl_reverse", "entropy", "length", "best", "distance"), 0.0)
     for row in range(2):
         z = sum(math.exp(ref[row, y]) * math.exp(rewards[row, y] / beta) for y in range(5))
         sums["best"] += beta * math.log(z) / 2
@@ -50,8 +50,7 @@ def test_the_values_are_those_of_a_slow_loop():
             p, q, r = math.exp(logp[row, y]), math.exp(ref[row, y]), float(rewards[row, y])
             star = q * math.exp(r / beta) / z
             for name, value in (("reward", p * r), ("kl", p * math.log(p / q)), ("kl_reverse", q * math.log(q / p)),
-                                ("entropy", -p * math.log(p)), ("length", p * y), ("distance", p * math.log(p / star)),
-                                ("variation", abs(p - star) / 2)):
+                                ("entropy", -p * math.log(p)), ("length", p * y), ("distance", p * math.log(p / star))):
                 sums[name] += value / 2
     assert {name: float(getattr(found, name)) for name in sums} == pytest.approx(sums)
     # What is missing to the best value is β times the distance: the identity behind RLHF's optimum.
@@ -76,7 +75,7 @@ def test_the_gradient_is_that_of_small_differences_and_vanishes_at_the_optimum()
 def test_without_beta_there_is_no_optimum_of_full_support():
     _, ref, rewards = random_problem()
     found = truth(ref, ref, rewards, 0.0)
-    assert found.optimum is found.distance is found.variation is None
+    assert found.optimum is found.distance is None
     assert float(found.best) == pytest.approx(float(rewards.amax(-1).mean())) and math.isnan(float(found.length))
 
 

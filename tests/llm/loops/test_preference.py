@@ -20,6 +20,7 @@ from labcore.llm.generation import Generated
 from labcore.llm.loops import preference
 from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
+from labcore.llm.probes.budget import Budget
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.tasks.task import Pair, Score, Single
 from tests.llm.tools import SOMETIMES, records, session, shake, weights
@@ -161,6 +162,15 @@ def test_without_a_verifier_only_the_charts_that_are_filled_are_announced(key, p
     machine = {panel for panel in row.panels if METRICS[PANELS[panel].metrics[0]].about == "machine"}
     assert set(row.charts(started.spec.task_row)) == filled | machine
     assert row.charts(task("sort")) == row.panels
+
+
+def test_pairs_that_are_made_once_are_no_part_of_a_step(monkeypatch):
+    now, sample = [0.0], pairs.sample_once
+    monkeypatch.setattr(pairs, "sample_once", lambda started: (now.__setitem__(0, 100.0), sample(started))[1])
+    started = session("dpo", steps=1)
+    started.probes = Budget(lambda: now[0])
+    assert records(started, pictures=True) and now == [100.0]
+    assert started.probes.seconds == 0
 
 
 def test_the_same_spec_twice_is_the_same_run():

@@ -85,7 +85,7 @@ def _trim(store: ObjectStore, most: float, going: Callable[[], Container[str]]) 
 
 
 def _published(store: ObjectStore, unit: str) -> bool:
-    """Whether the store has a unit. A base or an upload may have been deleted there by another home, in which nothing
+    """True if the store has a unit. A base or an upload may have been deleted there by another home, in which nothing
     named it: what may be the last copy stays, and is published again."""
     if not changes.is_published(unit, store.begin()):
         return False
@@ -108,7 +108,7 @@ def _drop(path: Path) -> bool:
 
 
 def _kept() -> Iterator[_Kept]:
-    """What may go: bases, uploads, checkpoints and pictures. A run's other files are small."""
+    """The units that may be deleted: bases, uploads, checkpoints and pictures. A run's other files are small."""
     units = [path for name in ("base", "uploads") for path in (home() / name).glob("[!.]*") if path.is_dir()]
     runs = [path for path in home().glob("[!.]*") if things.unit_with(path) and path.is_dir()]
     parts = [part for run in runs for part in (*(run / CHECKPOINTS).glob("[!.]*"),

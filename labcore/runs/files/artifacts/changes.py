@@ -23,7 +23,7 @@ _LOCKS = 64
 
 
 def is_published(unit: str, store_id: str) -> bool:
-    """Whether all of a unit was in that store when it last changed here."""
+    """True if all of a unit was in that store when it last changed here."""
     try:
         return _published(unit).read_text(encoding="utf-8") == store_id
     except FileNotFoundError:

@@ -169,7 +169,7 @@ def _bring_loose(store: ObjectStore, thing: str) -> None:
 
 
 def _continued(store: ObjectStore, path: Path, published: File) -> bool:
-    """Whether a worker elsewhere may have added to a file that is here."""
+    """True if a worker elsewhere may have added to a file that is here."""
     if path.name not in (VERSIONS, LOG) or manifest.of_file(path) == published:
         return False
     unit = units.unit_with(path)
@@ -249,7 +249,7 @@ def _checkpoints(store: ObjectStore, run: str) -> list[str]:
 
 
 def _asked(store: ObjectStore, question: str, thing: str, ask: Callable[[], Answer]) -> Answer:
-    """What the store answers, or answered just now. A store that is away is not asked again at once."""
+    """The store's answer, or its answer of just now. A store that is away is not asked again at once."""
     key, now = (store.url, question, thing), time.monotonic()
     with _lock:
         when, fault = _away.get(store.url, (0.0, None))

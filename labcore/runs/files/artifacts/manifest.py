@@ -34,7 +34,7 @@ Manifest = dict[str, File]  # by the file's name within the thing
 
 
 def of_file(path: Path) -> File:
-    """What a manifest says of the file at `path`."""
+    """The entry of a manifest for the file at `path`."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -68,7 +68,7 @@ def read(store: ObjectStore, thing: str) -> Manifest | None:
 
 
 def _possible(file: File) -> bool:
-    """Whether the hash is one: it names an object, which is fetched, copied and deleted."""
+    """True if the hash is one: it names an object, which is fetched, copied and deleted."""
     return file.size >= 0 and re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
 
 

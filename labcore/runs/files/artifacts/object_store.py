@@ -129,7 +129,7 @@ class ObjectStore:
                            "place, or update the lab.") from error
 
     def _check_root(self) -> None:
-        """That the folder or the bucket is there: neither is made here."""
+        """Check that the folder or the bucket is there: neither is made here."""
         root = self._root if self._folder else self._root.partition("/")[0]
         try:
             there = self._files.isdir(root) if self._folder else bool(self._files.exists(root))
@@ -264,7 +264,7 @@ class ObjectStore:
                 os.rmdir(folder)
 
     def _present(self) -> None:
-        """That the store is what it was: a folder may have been unmounted since."""
+        """Check that the store is the same one: a folder may have been unmounted since."""
         self.begin()
         if self._folder and not self._asked(Path(self._path(MARKER)).exists):
             raise self._gone()
@@ -274,7 +274,7 @@ class ObjectStore:
                     f"one, delete {_notes()}.")
 
     def _asked(self, ask: Callable[[], Result], missing: bool = False) -> Result:
-        """What the store answers; every fault of it as a LabError; with `missing` but for FileNotFoundError."""
+        """The store's answer; every fault of it as a LabError; with `missing` but for FileNotFoundError."""
         try:
             return ask()
         except FileNotFoundError as error:
@@ -301,7 +301,7 @@ class ObjectStore:
 
 
 def each(do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """What `do` makes of each, several at once: a bucket takes longer to answer than to send a small object."""
+    """The results of `do` for each, several at once: a bucket takes longer to answer than to send a small object."""
     wanted = list(items)
     if len(wanted) < 2:
         return [do(item) for item in wanted]

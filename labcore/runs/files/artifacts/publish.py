@@ -31,7 +31,7 @@ from labcore.runs.files.storage import Away, Damaged, Publishing
 
 @dataclass
 class Sent:
-    """What the one process that publishes a run knows of it in the store: it need not ask again."""
+    """The state of a run in the store, as the one process that publishes it knows it: it need not ask again."""
 
     checkpoints: dict[str, int] | None = None  # and their bytes
     loose: dict[str, Manifest] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def _manifest(store: ObjectStore, thing: str) -> Manifest | None:
 
 
 def _file(path: Path, sent: Sent) -> File:
-    """What a manifest says of a loose file: hashed again only where it was written since."""
+    """The entry of a manifest for a loose file: hashed again only where it was written since."""
     found = path.stat()
     stamp = found.st_mtime_ns, found.st_size
     kept = sent.hashed.get(path)
@@ -205,7 +205,7 @@ def _delete(store: ObjectStore, thing: str) -> None:
 
 
 def _stamp(unit: str) -> tuple[int, ...]:
-    """What is another one when a file of the unit was written or deleted meanwhile."""
+    """A stamp that changes when a file of the unit is written or deleted."""
     root = units.folder(unit)
     folders = [root, *(root / name for name in (CHECKPOINTS, *PICTURES) if units.is_run(unit))]
     files = [root / name for name in units.LOOSE] if units.is_run(unit) else []

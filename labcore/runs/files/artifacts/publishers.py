@@ -48,7 +48,7 @@ class OfWorker(Publisher):
             self.partial.remove(run_id)
 
     def complete(self, run_id: str, cut: Callable[[], bool]) -> None:
-        """What cannot be published now, an event says. No fault of this keeps the end from being said."""
+        """Publish all; an event names what cannot be published now. No fault of this keeps the end from being said."""
         self.live.discard(run_id)
         try:
             changed(run_folder(run_id))
@@ -60,7 +60,7 @@ class OfWorker(Publisher):
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
 
     def _flushed(self, run_id: str, cut: Callable[[], bool]) -> bool:
-        """Whether all of the run was sent before it was asked to stop, or the lab ended."""
+        """True if all of the run was sent before it was asked to stop, or the lab ended."""
         begun = looked = time.monotonic()
 
         def wait() -> bool:

@@ -36,7 +36,7 @@ def folder(thing: str) -> Path:
 
 
 def can_be(thing: str) -> bool:
-    """Whether a thing or a unit may be called so: ids with slashes between them."""
+    """True if a thing or a unit may be called so: ids with slashes between them."""
     return all(map(is_id, thing.split("/")))
 
 
@@ -83,12 +83,12 @@ def unit_with(path: Path) -> str | None:
 
 
 def is_run(unit: str) -> bool:
-    """Whether a unit is a run."""
+    """True if a unit is a run."""
     return "/" not in unit
 
 
 def safe(name: str) -> bool:
-    """Whether a name in a manifest, or of an object, stays within its folder and is not that folder itself."""
+    """True if a name in a manifest, or of an object, stays within its folder and is not that folder itself."""
     return not {"", ".", ".."} & {*name.split("/")} and not set(name) & set("\\\0:")
 
 
