@@ -17,6 +17,13 @@ from labcore.errors import ECHO, LabError, listed, quoted
 
 Value = bool | int | float | str
 Effect = Literal["live", "next batch", "restart"]
+Group = Literal["task", "model", "sampling", "reward", "advantage", "clip", "kl", "loss", "optimisation", "memory",
+                "evaluation", "other"]
+# The groups of a form, in their order.
+GROUPS: dict[Group, str] = {
+    "task": "Task and data", "model": "Model and prompt", "sampling": "Sampling", "reward": "Reward",
+    "advantage": "Advantage and critic", "clip": "Ratio and clip", "kl": "KL and entropy", "loss": "Loss and pairs",
+    "optimisation": "Optimisation", "memory": "Memory and speed", "evaluation": "Evaluation", "other": "Other"}
 
 LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
@@ -37,7 +44,8 @@ class Knob:
     ("module:function") says in a sentence what this machine has to do with it. `before` is the value of runs that were
     written before the knob came, where that is not the default. `source` says in a phrase where the default is from,
     where that is not the algorithm's row. `pick` ("module:function") lists the texts of which the value has some,
-    joined by " + ".
+    joined by " + ". `group` is where a form lists it. `aliases` are other words by which it is searched for: what other
+    tools call it.
     """
 
     key: str
@@ -59,6 +67,8 @@ class Knob:
     before: Value | None = None
     source: str = ""
     pick: str = ""
+    group: Group = "other"
+    aliases: str = ""
 
     @property
     def type(self) -> type:
@@ -82,6 +92,16 @@ class Knob:
     def title(self) -> str:
         """How the knob is called where it stands for itself, as on a slider or in a table: "KL coefficient β"."""
         return self.label if not self.sign or self.label.endswith(self.sign) else f"{self.label} {self.sign}"
+
+    def matches(self, words: str) -> bool:
+        """Search its names, its aliases and its help for each of `words`.
+
+        >>> Knob("group_size", "Group size", 8, "Completions per prompt.", symbol="G", aliases="num_generations"
+        ...      ).matches("GROUP prompt")
+        True
+        """
+        text = f"{self.key} {self.label} {self.sign} {self.symbol} {self.aliases} {self.help}".casefold()
+        return all(word in text for word in words.casefold().split())
 
     @property
     def bounds(self) -> str:

@@ -10,21 +10,22 @@ from labcore.catalog.worked import Worked
 
 GAMMA = Knob(
     "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
-    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma")
+    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma", group="advantage")
 GAE_LAMBDA = Knob(
     "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
-    "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda")
+    "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda", group="advantage")
 CRITIC = (  # beside those that the estimate itself asks for
     Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
-         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
+         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log", group="advantage"),
     Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
-         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
+         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True, group="advantage"),
     Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
-         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True,
+         group="advantage"),
     Knob("whiten_rewards", "Whiten rewards", False, "On: token rewards, including the KL penalty, are scaled to "
          "standard deviation 1 in each batch before the critic's advantages "
          "are computed; their mean is kept. Off: no scaling.",
-         "live", advanced=True),
+         "live", advanced=True, group="advantage"),
 )
 
 # What the other tools call their settings.
