@@ -180,6 +180,11 @@ class Draft:
         return kept
 
     @property
+    def usual_values(self) -> dict[str, Value]:
+        """Every knob's value where nothing is chosen."""
+        return {knob.key: knob.default for knob in self.declared}
+
+    @property
     def steps(self) -> int:
         steps: int = self.fields["steps"].get(self.fields["algorithm"], self.usual_steps)
         return steps

@@ -12,7 +12,7 @@ from app import algorithms, memory, naming, number_boxes
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
-from app.training import base_line, controls, data_preview, mix, pretrained_models, step_time
+from app.training import base_line, controls, data_preview, mix, more_knobs, pretrained_models, step_time
 from app.training.feed import Feed
 from app.training.uploads import uploader
 from app.widget_state import widget_state
@@ -121,7 +121,7 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
 
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
-    target = controls.Target(draft.knob_scope, draft.values, draft.moved)
+    target = controls.Target(draft.knob_scope, draft.values, draft.moved, usual=draft.usual_values)
     used = mix.in_use(draft.row, draft.declared, draft.values, draft.fields["mix"])
     shown = [knob for knob in used if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
@@ -170,7 +170,8 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
 
     if base_line.waits_for_sft(run, lab().store):
         st.caption(f":material/hourglass_top: They take effect once {spec.row.label} starts.")
-    target = controls.Target(run.id, values, send, going=True, refused=show_error)
+    usual = {knob.key: knob.default for knob in spec.declared}
+    target = controls.Target(run.id, values, send, going=True, refused=show_error, usual=usual)
     _draw(target, mix.in_use(spec.row, spec.declared, values, spec.mix), first=set())
 
 
@@ -195,10 +196,8 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts
     controls.widgets(target, plain)
     numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
     with st.popover("Type exact values", icon=":material/keyboard:", width="stretch"):
-        st.caption("Any value within the bounds, beyond the sliders' usual range too.")
+        st.caption("Any value within the bounds, beyond the sliders' range too.")
         for knob in numeric:
             controls.number(target, knob)
-    more = st.expander("More knobs", key="more_knobs", on_change="rerun")
-    if more.open:  # there are dozens of them, and most people never look
-        with more:
-            controls.widgets(target, (knob for knob in knobs if knob.advanced and knob.key not in parts))
+    controls.reset_all(target, knobs)
+    more_knobs.show(target, plain, [knob for knob in knobs if knob.advanced and knob.key not in parts])

@@ -33,22 +33,23 @@ class DeepAlgorithm(Algorithm):
 
 _ALL = {knob.key: knob for knob in (
     Knob("learning_rate", "Learning rate", 1e-3, "Higher: faster, until the policy breaks; lower: slow but steady.",
-         "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log", annealed=True, group="optimisation"),
+         "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log", annealed=True, group="optimisation",
+         reach=(1e-5, 0.1), aliases="lr"),
     Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the values follow the policy faster; lower: "
          "they are smoother.", "live", 0, 1, (1e-5, 1e-2), r"\eta_V", scale="log", annealed=True, group="advantage"),
     Knob("anneal", "Anneal to zero", True, "On: learning rates, clip range and TRPO's δ fall linearly to 0 at the last "
          "step, which keeps a good policy; off: they stay constant, so the run can be extended.", "live",
          advanced=True, group="optimisation"),
     Knob("gamma", "Discount", 0.98, "Higher: later rewards count, with more noise; lower: only the near future.",
-         "next batch", 0, 1, (0.9, 1), r"\gamma", group="advantage"),
+         "next batch", 0, 1, (0.9, 1), r"\gamma", group="advantage", reach=(0, 1)),
     Knob("gae_lambda", "GAE λ", 0.8, "Higher: less bias, more noise; lower: trusts the critic.", "next batch", 0, 1,
-         (0.8, 1), r"\lambda", group="advantage"),
+         (0.8, 1), r"\lambda", group="advantage", reach=(0, 1)),
     Knob("environments", "Environments", 8, "Higher: more experience per second; lower: fresher experience.",
-         "restart", 1, 65536, (1, 64), "E", group="sampling"),
+         "restart", 1, 65536, (1, 64), "E", group="sampling", aliases="n_envs"),
     Knob("rollout_steps", "Steps per rollout", 32, "Higher: better advantages and rarer updates; lower: the reverse.",
-         "next batch", 1, 100_000, (5, 512), "T", group="sampling"),
+         "next batch", 1, 100_000, (5, 512), "T", group="sampling", aliases="n_steps horizon"),
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: the policy stays random longer; lower: it commits sooner.",
-         "live", 0, 1, (0, 0.02), "c_H", "reward/nat", group="kl"),
+         "live", 0, 1, (0, 0.02), "c_H", "reward/nat", group="kl", reach=(0, 0.5), aliases="ent_coef"),
     Knob("max_grad_norm", "Gradient clip", 0.5, "Higher: rare large gradients pass; lower: every update is small.",
          "live", 0, 1e9, (0.1, 10), advanced=True, group="optimisation"),
     Knob("normalise", "Normalise advantages", True, "On: mean 0 and standard deviation 1 in every batch, so one "
@@ -58,7 +59,7 @@ _ALL = {knob.key: knob for knob in (
     Knob("eval_episodes", "Evaluation episodes", 20, "Higher: a more precise mean; lower: quicker.", "live", 1, 1000,
          (5, 50), advanced=True, group="evaluation"),
     Knob("epochs", "Epochs", 20, "Higher: each batch is used more often, and the policy moves further from it; "
-         "lower: safer.", "live", 1, 1000, (1, 20), "K", group="optimisation"),
+         "lower: safer.", "live", 1, 1000, (1, 20), "K", group="optimisation", reach=(1, 80), aliases="n_epochs"),
     Knob("mini_batches", "Mini-batches", 1, "Higher: more and noisier updates per epoch; lower: fewer and smoother.",
          "live", 1, 10_000, (1, 16), group="optimisation"),
     Knob("critic_epochs", "Critic's epochs", 20, "Higher: values fit the batch better; lower: less time.", "live", 1,
@@ -66,9 +67,10 @@ _ALL = {knob.key: knob for knob in (
     Knob("objective", "Objective", "clip", "clip: gains beyond the clip range give no gradient; kl_penalty: leaving "
          "the old policy costs β per nat.", "live", choices=("clip", "kl_penalty"), group="clip"),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0,
-         1, (0.05, 0.4), r"\varepsilon_{low}", annealed=True, group="clip"),
+         1, (0.05, 0.4), r"\varepsilon_{low}", annealed=True, group="clip", reach=(0, 1), aliases="epsilon cliprange"),
     Knob("clip_high", "Clip, high side", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live",
-         0, 10, (0.05, 0.4), r"\varepsilon_{high}", annealed=True, group="clip"),
+         0, 10, (0.05, 0.4), r"\varepsilon_{high}", annealed=True, group="clip",
+         reach=(0, 5), aliases="epsilon cliprange"),
     Knob("beta", "KL coefficient", 1.0, "Higher: smaller updates; lower: larger ones. With a KL target it is scaled "
          "by the adaptive factor.", "live", 0, 1e6, (0, 10), r"\beta", "reward/nat", group="kl"),
     Knob("kl_target", "KL target", 0.01, "Higher: the adaptive β allows larger updates; lower: smaller ones; 0 "
@@ -79,7 +81,7 @@ _ALL = {knob.key: knob for knob in (
          0, 1e6, (0.1, 10), r"\varepsilon_V", "reward", advanced=True, group="advantage"),
     Knob("delta", "Trust region", 0.01, "Higher: larger updates, until the quadratic model of the KL no longer "
          "holds; lower: slower learning.", "live", 0, 10, (0.001, 0.05), r"\delta", "nats", annealed=True,
-         group="clip"),
+         group="clip", reach=(0.001, 1)),
     Knob("cg_iterations", "CG iterations", 10, "Higher: a direction nearer to the natural gradient; lower: quicker.",
          "live", 1, 1000, (5, 20), advanced=True, group="clip"),
     Knob("damping", "Damping", 0.1, "Higher: safer where the Fisher matrix is nearly singular, nearer the plain "

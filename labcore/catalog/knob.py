@@ -37,15 +37,15 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8, and so JSON and the st
 class Knob:
     """One setting of a run.
 
-    `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the
-    next batch is sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that
-    validation enforces; `safe` is the range that usually works, shown on the slider. `forkable`: a fork may have
-    another value although a run cannot change it. `annealed`: it falls linearly to 0 where the run anneals. `here`
-    ("module:function") says in a sentence what this machine has to do with it. `before` is the value of runs that were
-    written before the knob came, where that is not the default. `source` says in a phrase where the default is from,
-    where that is not the algorithm's row. `pick` ("module:function") lists the texts of which the value has some,
-    joined by " + ". `group` is where a form lists it. `aliases` are other words by which it is searched for: what other
-    tools call it.
+    `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the next batch is
+    sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that validation enforces.
+    `safe` is the range that usually works. `reach` are the ends of the slider where it goes beyond that, to values that
+    do harm. `forkable`: a fork may have another value although a run cannot change it. `annealed`: it falls linearly to
+    0 where the run anneals. `here` ("module:function") says in a sentence what this machine has to do with it. `before`
+    is the value of runs that were written before the knob came, where that is not the default. `source` says in a
+    phrase where the default is from, where that is not the algorithm's row. `pick` ("module:function") lists the texts
+    of which the value has some, joined by " + ". `group` is where a form lists it. `aliases` are further words to
+    search for it, such as its names in other tools.
     """
 
     key: str
@@ -69,6 +69,7 @@ class Knob:
     pick: str = ""
     group: Group = "other"
     aliases: str = ""
+    reach: tuple[float, float] | None = None
 
     @property
     def type(self) -> type:
@@ -113,7 +114,7 @@ class Knob:
 
     def with_default(self, default: Value, source: str = "", safe: tuple[float, float] | None = None) -> Knob:
         """The same knob with another default: how an algorithm's row sets its own. `source` and `safe` go with it."""
-        return replace(self, default=default, source=source, safe=safe or self.safe)
+        return replace(self, default=default, source=source, safe=safe or self.safe, reach=None if safe else self.reach)
 
     def check(self, value: object) -> Value:
         """Return `value` in the knob's type.

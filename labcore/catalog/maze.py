@@ -26,12 +26,13 @@ class TabularAlgorithm(Algorithm):
 
 
 _GAMMA = Knob("gamma", "Discount", 0.9, "Higher: far rewards count, values spread further. Lower: only the near future "
-              "counts.", "live", 0.0, 1.0, (0.5, 1.0), r"\gamma", group="advantage")
+              "counts.", "live", 0.0, 1.0, (0.5, 1.0), r"\gamma", group="advantage", reach=(0.0, 1.0))
 _PACE = Knob("pace", "Pace", 20.0, "Higher: finishes sooner. Lower: slow enough to watch it learn. 0: as fast as the "
              "machine can.",
              "live", 0.0, 1000.0, (0.0, 60.0), unit="steps/s", group="sampling")
 _ALPHA = Knob("alpha", "Step size", 0.5, "Higher: learns more from each step, and forgets faster. Lower: averages "
-              "over more steps, slowly.", "live", 0.0, 100.0, (0.0, 1.0), r"\alpha", group="optimisation")
+              "over more steps, slowly.", "live", 0.0, 100.0, (0.0, 1.0), r"\alpha", group="optimisation",
+              reach=(0.0, 2.0), aliases="learning rate lr")
 _STEP_LIMIT = Knob("step_limit", "Longest episode", 1000, "Higher: a lost agent gets more time. Lower: it starts "
                    "again sooner.", "next batch", 1, 100_000, unit="moves", advanced=True, group="task")
 _RANDOM_START = Knob("random_start", "Start anywhere", False, "On: episodes begin in any free cell, so every state is "
@@ -70,7 +71,7 @@ _TRACES = Knob("lambda", "Trace decay", 0.8, "Higher: a reward is credited far b
 _GRADIENT = (
     _ALPHA, _GAMMA,
     Knob("entropy_coef", "Entropy bonus", 0.02, "Higher: stays random for longer. Lower: commits sooner, perhaps too "
-         "early.", "live", 0.0, 10.0, (0.0, 0.2), "c_H", "reward/nat", group="kl"),
+         "early.", "live", 0.0, 10.0, (0.0, 0.2), "c_H", "reward/nat", group="kl", reach=(0.0, 2.0)),
     Knob("value_alpha", "Step size of V", 0.2, "Higher: V follows the policy quickly, with noise. Lower: smoothly and "
          "late.",
          "live", 0.0, 1.0, (0.01, 1.0), r"\alpha_V", group="advantage"),
@@ -185,11 +186,12 @@ _ROWS = (
     _row("ppo", "PPO", "tabular_policy_gradient", f"{_PG}:ppo",
          extra=(_EPISODES,
                 Knob("gae_lambda", "GAE λ", 0.95, "Higher: less bias, more noise. Lower: trusts V.", "next batch", 0.0,
-                     1.0, (0.8, 1.0), r"\lambda", group="advantage"),
+                     1.0, (0.8, 1.0), r"\lambda", group="advantage", reach=(0.0, 1.0)),
                 Knob("clip_range", "Clip range", 0.2, "Higher: a move's probability may change more per batch. "
-                     "Lower: safer.", "next batch", 0.0, 10.0, (0.05, 0.4), r"\varepsilon", group="clip"),
+                     "Lower: safer.", "next batch", 0.0, 10.0, (0.05, 0.4), r"\varepsilon", group="clip",
+                     reach=(0.0, 2.0)),
                 Knob("epochs", "Epochs", 10, "Higher: each batch is used more often, until the clip stops it. Lower: "
-                     "slower, safer.", "next batch", 1, 1000, (1, 20), "K", group="optimisation"),
+                     "slower, safer.", "next batch", 1, 1000, (1, 20), "K", group="optimisation", reach=(1, 60)),
                 Knob("standardise", "Standardise advantages", True, "On: their root mean square is 1 in every batch, "
                      "so the update does not depend on the reward's scale. Off: it does.", "next batch",
                      advanced=True, group="advantage")),

@@ -46,7 +46,7 @@ NAMED_WEIGHTS = (
 REWARD_NOISE = Knob(
     "reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to learn "
     "from. Lower: closer to the true reward.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True,
-    group="reward")
+    group="reward", reach=(0.0, 0.5))
 OVERLONG = (
     Knob("overlong_buffer", "Overlong buffer", 1, "Number of tokens before the length limit at which the overlong "
          "penalty begins. Higher: begins earlier. Lower: only the longest "

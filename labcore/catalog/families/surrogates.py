@@ -51,10 +51,12 @@ RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logpr
 
 CLIP_LOW = Knob(
     "clip_low", "Clip, low side", 0.2, "Higher: tokens with negative advantage may lose more probability per batch. "
-    "Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}", group="clip")
+    "Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}", group="clip",
+    reach=(0.0, 1.0), aliases="epsilon cliprange")
 CLIP_HIGH = Knob(
     "clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy lasts "
-    "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}", group="clip")
+    "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}", group="clip",
+    reach=(0.0, 5.0), aliases="epsilon_high cliprange")
 DUAL_CLIP = Knob(
     "dual_clip", "Dual clip c", 3.0, "Upper bound of the ratio in bounded_clip for tokens with negative advantage, "
     "where clip has none. Lower: one such token cannot dominate an update. Higher: "

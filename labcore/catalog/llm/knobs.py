@@ -10,14 +10,15 @@ from labcore.catalog.llm.optimizer import OPTIMIZER
 
 LEARNING_RATE = Knob(
     "learning_rate", "Learning rate", 1e-3, "Higher: learns faster, until an update overshoots and the policy breaks. "
-    "Lower: slow and steady.", "live", 0.0, 1.0, (1e-5, 3e-3), r"\eta", scale="log", group="optimisation")
+    "Lower: slow and steady.", "live", 0.0, 1.0, (1e-5, 3e-3), r"\eta", scale="log", group="optimisation",
+    reach=(1e-5, 1e-2), aliases="lr")
 MAX_GRAD_NORM = Knob(
     "max_grad_norm", "Gradient clip", 1.0, "Longer gradients are scaled down to this norm. Higher: lets rare large "
     "steps through; lower: damps all steps.", "live", 1e-6, 1e6, (0.1, 10), scale="log", advanced=True,
-    group="optimisation")
+    group="optimisation", aliases="gradient clipping")
 TEMPERATURE = Knob(
     "temperature", "Temperature", 1.0, "Higher: more varied completions, more exploration, more mistakes. Lower: "
-    "repeats what it is sure of.", "next batch", 0.05, 5.0, (0.5, 1.5), r"\tau", group="sampling")
+    "repeats what it is sure of.", "next batch", 0.05, 5.0, (0.5, 1.5), r"\tau", group="sampling", reach=(0.1, 2.0))
 TOP_K = Knob(
     "top_k", "Top-k", 0, "Sample among the k likeliest tokens only; 0: all. Lower: fewer slips, less exploration.",
     "next batch", 0, 100_000, advanced=True, group="sampling")
@@ -27,7 +28,7 @@ TOP_P = Knob(
 MAX_NEW_TOKENS = Knob(
     "max_new_tokens", "Length limit", 8, "Longest completion. Higher: nothing is cut, each step costs more. Lower: "
     "less compute; cut completions get no reward for their end.", "next batch", 1, 4096, unit="tokens", advanced=True,
-    group="sampling")
+    group="sampling", aliases="max_completion_length response_length")
 DTYPE = Knob(
     "dtype", "Precision", "fp32", "bf16 runs matrix products in bfloat16: faster on processors and GPUs that have it, "
     "with fewer digits. fp32: exact and repeatable.", choices=("fp32", "bf16"), advanced=True,
@@ -44,7 +45,8 @@ EVAL_PROMPTS = Knob(
 ROLLOUTS = ("engine", "vllm")
 SFT_STEPS = Knob(
     "sft_steps", "SFT steps", 400, "Most supervised steps that a built-in model gets before this run; 0: none. "
-    "Higher: a better base; lower: more is left to RL.", low=0, high=1_000_000, advanced=True, group="model")
+    "Higher: a better base; lower: more is left to RL.", low=0, high=1_000_000, advanced=True, group="model",
+    aliases="warm-up pretraining")
 
 LORA = (
     Knob("lora_rank", "LoRA rank", 0, "Rank of the adapters that are learnt in place of all weights, on the attention "
@@ -83,23 +85,25 @@ SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
          "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat",
-         group="kl"),
+         group="kl", reach=(0.0, 1.0), aliases="kl_coef"),
     LEARNING_RATE.with_default(7e-4),
     surrogates.CLIP_LOW, surrogates.CLIP_HIGH,
     Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer zero-variance "
          "groups, more compute per step. Lower: less compute, noisier.", "next batch", 1, 1024, (4, 16), "G",
-         group="sampling"),
+         group="sampling", reach=(2, 64), aliases="num_generations"),
     Knob("prompts_per_step", "Prompts per step", 32, "Different prompts in a batch. Higher: a steadier gradient, "
-         "more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P", group="sampling"),
+         "more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P", group="sampling",
+         reach=(1, 128), aliases="batch size"),
     Knob("updates_per_batch", "Updates per batch", 2, "Passes over each batch. Higher: more learning per sample, but "
          "off-policy: ratios leave 1 and the clip takes effect. 1: always on policy.", "next batch", 1, 64,
-         (1, 4), r"\mu", group="optimisation"),
+         (1, 4), r"\mu", group="optimisation", reach=(1, 16), aliases="num_iterations ppo_epochs off-policy"),
     Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
          "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
-         "ones.", "next batch", 1, 4096, advanced=True, group="optimisation"),
+         "ones.", "next batch", 1, 4096, advanced=True, group="optimisation", aliases="ppo_mini_batch_size"),
     *SAMPLING,
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
-         "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl"),
+         "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
+         reach=(0.0, 0.2), aliases="entropy_coeff"),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Source of the rewards. noisy_verifier: the verifier with a "
          "share of its rewards flipped, as from an unreliable grader; correct_and_format: two named rewards, the "
@@ -127,7 +131,7 @@ ONLINE = (
     rewards.RESAMPLE_ROUNDS,
     Knob("advantage", "Advantage", "group_standardised", "Baseline that is subtracted from a completion's reward: the "
          "better it is, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True,
-         group="advantage"),
+         group="advantage", aliases="baseline scale_rewards"),
     Knob("normalisation", "Normalisation of advantages", "none", "Normalisation of the batch's advantages: over its "
          "completions (sequences), or over its tokens, where "
          "long completions weigh more.", choices=choices.NORMALISATION.names, advanced=True, group="advantage"),
@@ -142,7 +146,7 @@ ONLINE = (
          "to the loss; off: nowhere, it is only measured.", choices=choices.KL_PLACEMENTS, advanced=True, group="kl"),
     Knob("aggregation", "Aggregation", "sequence_mean_token_mean", "How the terms of tokens are averaged: decides "
          "whether long completions weigh more.", choices=choices.AGGREGATION.names, advanced=True,
-         group="optimisation"),
+         group="optimisation", aliases="loss_type loss_agg_mode length bias"),
     surrogates.DUAL_CLIP, surrogates.CLIP_DELTA,
     Knob("top_entropy_share", "Share of high-entropy tokens", 1.0, "Only this share of an update's tokens, those "
          "where the policy is least sure, has a policy gradient. Lower: only the forking tokens (highest entropy) "
@@ -155,7 +159,7 @@ ONLINE = (
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
          "probability, at most this; the trainer's is computed anew. It matters where the two round differently, as in "
          "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
-         100.0, (0.0, 5.0), advanced=True, group="clip"),
+         100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis"),
     Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
          "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
@@ -179,7 +183,7 @@ ONLINE = (
 PREFERENCE = (
     Knob("beta", "Inverse temperature", 1.0, "Higher: stays closer to the reference. Lower: separates the pairs "
          "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
-         (0.05, 5), r"\beta", "per nat", scale="log", group="kl"),
+         (0.05, 5), r"\beta", "per nat", scale="log", group="kl", reach=(0.01, 10.0)),
     LEARNING_RATE,
     Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, more compute per "
          "step. Lower: less compute, noisier.", "next batch", 1, 4096, (8, 128), "B", group="loss"),
