@@ -88,16 +88,18 @@ def _pick(draft: Draft, field: str, title: str, options: list[str],
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, MixSummary | None, str, dict[str, Value]]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, MixSummary | None, str, dict[str, Value], str]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
     """What the page shows of the knobs away from them: the mix's name, the task, why it cannot run, and before a run
-    the equation, what speaks against it, and its memory."""
+    the equation, what speaks against it, its memory, and its preset."""
     if not draft.new:
-        return draft.identity, draft.of_task(), draft.fault(), None, "", {}
+        return draft.identity, draft.of_task(), draft.fault(), None, "", {}, ""
+    preset = draft.preset
     return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
-            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else data_preview.follows(draft))
+            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else data_preview.follows(draft),
+            preset.key if preset else "")
 
 
 @st.fragment
