@@ -146,27 +146,32 @@ def card(preset: Preset, chosen: bool = False) -> str:
 
 
 def picture(preset: Preset) -> str:
-    """The recorded curves of a preset as SVG; behind them, pale, that of the preset beside it."""
-    curves = recorded().get(preset.key, {})
-    first = preset.drawn[0]
-    behind = recorded().get(preset.beside, {}).get(first, [])
-    lines = [*((behind, "currentColor", 0.38) for _ in behind[:1]),
-             *((curves[metric], _hue(metric) if place == 0 else SECOND, 1.0)
-               for place, metric in enumerate(preset.drawn) if metric in curves)]
-    every = [value for values, _, _ in lines for value in values]
-    low, high = (min(0.0, *every), max(1.0, *every)) if METRICS[first].scale == "rate" or _share(every) else (
-        min(every), max(every))
+    """The recorded curves of a preset as SVG; behind them, pale, that of the preset beside it. Empty where none is
+    recorded."""
+    curves = recorded().get(preset.key)
+    if not curves:
+        return ""
+    first, *more = preset.drawn
+    lines = [(curves[first], _hue(first), 1.0), *((curves[metric], SECOND, 1.0) for metric in more)]
+    if behind := recorded().get(preset.beside, {}).get(first):
+        lines.insert(0, (behind, "currentColor", 0.38))
+    low, high = _range([value for values, _, _ in lines for value in values])
     drawn = "".join(f'<polyline points="{_points(values, low, high)}" stroke="{colour}" opacity="{opacity}"/>'
                     for values, colour, opacity in lines)
-    values = curves[first]
-    label = f"{METRICS[first].label} of a recorded run: {values[0]:g} at the start, {values[-1]:g} at the end"
+    label = (f"{METRICS[first].label} of a recorded run: {curves[first][0]:g} at the start, "
+             f"{curves[first][-1]:g} at the end")
     return (f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" '
             f'aria-label="{html.escape(label)}">{drawn}</svg>')
 
 
-def _share(values: Sequence[float]) -> bool:
-    """Whether values are rewards from 0 to 1, to be drawn on that whole range."""
-    return min(values) >= 0 and 0.3 < max(values) <= 1
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of the vertical axis: of shares 0 and 1, else those of the values.
+
+    >>> _range([0.2, 0.9]), _range([-3.0, 40.0])
+    ((0.0, 1.0), (-3.0, 40.0))
+    """
+    low, high = min(values), max(values)
+    return (0.0, 1.0) if low >= 0 and 0.3 < high <= 1 else (low, high)
 
 
 def _hue(metric: str) -> str:

@@ -91,7 +91,7 @@ _LLM = (
         knobs=_K1, beside="kl_runs_away", **_SORT),
     Preset("reward_hacking", "Reward hacking", "A reward for the order alone, β = 0", (
         "The reward rises to almost 1, while the gold reward falls to 0.",
-        "Completions become short: two letters in order are enough for the flawed verifier.",
+        "Completions shrink to one letter, which is always in order.",
         "The curve of the reward alone looks better than that of an honest run."),
         "reward", 'last(run, "reward") > 0.95 and last(run, "reward/gold") < 0.1', steps=20,
         knobs=_HOLE | {"beta": 0.0}, beside="hacking_held", lines=("reward", "reward/gold"), **_SORT),

@@ -15,10 +15,10 @@ from typing import Any
 
 from labcore.catalog import kinds
 from labcore.catalog.kinds import Kind, kind, task
-from labcore.catalog.presets import of_kind, preset
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
+from labcore.catalog.presets import of_kind, preset
 from labcore.classic.envs.maze_text import from_json, to_text
 from labcore.cli import models as defaults
 from labcore.cli import rewarding
