@@ -34,6 +34,8 @@ CSS = """
 .st-key-side [data-testid=stSliderTickBar]{display:none}
 .st-key-side label p{font-size:14px}
 .st-key-side .stColumn{min-width:0}
+.st-key-side button[kind=tertiary]{min-height:1.4rem;padding-block:0}
+.st-key-side button[kind=tertiary]:enabled p{color:light-dark(#0072B2,#4FA8E0);font-size:13px}
 .st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
 @container (max-width:300px){.st-key-setup [data-testid=stNumberInputContainer] button{display:none}}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from urllib.parse import quote
 
 import streamlit as st
 
 from app import link, session
 from app.lab import errors_shown, lab
 from app.session import PRESET, Draft
-from app.theme import FAMILY
+from app.theme import FAMILY, NEGATIVE, ground
 from app.tokens import literal
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
@@ -25,23 +26,22 @@ from labcore.runs.presets import preset_of, spec_of
 from labcore.runs.store.rows import RunRow
 
 WIDE, HIGH, EDGE = 128, 34, 2.5  # of a picture, in pixels
-SECOND = "light-dark(#B85C00,#F2B84B)"  # the second line of a picture
+BEHIND = "#9AA4AF"  # the curve of the preset beside it
 CSS = """
 <style>
 .st-key-presets{display:grid!important;grid-template-columns:repeat(auto-fill,minmax(138px,1fr));gap:8px!important}
 .st-key-presets>div{position:relative;width:auto!important;min-width:0;border-radius:8px;
   border:1px solid color-mix(in srgb,currentColor 16%,transparent)}
-.st-key-presets>div:hover{border-color:var(--st-primary-color)}
-.st-key-presets>div:has(.rl-chosen){border-color:var(--st-primary-color);
-  background:color-mix(in srgb,var(--st-primary-color) 8%,transparent)}
+.st-key-presets>div:hover{border-color:light-dark(#0072B2,#4FA8E0)}
+.st-key-presets>div:has(.rl-chosen){border-color:light-dark(#0072B2,#4FA8E0);
+  background:light-dark(#0072B212,#4FA8E01F)}
 .st-key-presets .stVerticalBlock{gap:0!important}
 .rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3;
   white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.rl-preset svg{display:block;width:100%;height:34px;margin-top:4px;overflow:visible}
-.rl-preset polyline{fill:none;stroke-width:1.75;stroke-linejoin:round;vector-effect:non-scaling-stroke}
+.rl-preset img{display:block;width:100%;height:34px;margin-top:4px}
 .st-key-presets .stElementContainer:has(.stButton){position:absolute!important;inset:0;width:100%!important}
 .st-key-presets .stButton,.st-key-presets .stButton button{position:absolute;inset:0;width:100%;height:100%;opacity:0}
-.st-key-presets>div:has(button:focus-visible){outline:2px solid var(--st-primary-color);outline-offset:1px}
+.st-key-presets>div:has(button:focus-visible){outline:2px solid light-dark(#0072B2,#4FA8E0);outline-offset:1px}
 .rl-look{font-size:15px;line-height:1.45}.rl-look ol{margin:.3rem 0 0;padding-left:1.3rem}.rl-look li{margin:0 0 2px}
 .rl-look small{font-size:13px;opacity:.75}.rl-look summary{cursor:pointer}
 @media (max-width:640px){.st-key-presets{grid-template-columns:none!important;grid-auto-flow:column;
@@ -146,22 +146,25 @@ def card(preset: Preset, chosen: bool = False) -> str:
 
 
 def picture(preset: Preset) -> str:
-    """The recorded curves of a preset as SVG; behind them, pale, that of the preset beside it. Empty where none is
+    """The recorded curves of a preset as an image; behind them, pale, that of the preset beside it. Empty where none is
     recorded."""
     curves = recorded().get(preset.key)
     if not curves:
         return ""
     first, *more = preset.drawn
-    lines = [(curves[first], _hue(first), 1.0), *((curves[metric], SECOND, 1.0) for metric in more)]
+    dark = ground() == "dark"
+    lines = [(curves[first], _hue(first, dark)), *((curves[metric], NEGATIVE[ground()]) for metric in more)]
     if behind := recorded().get(preset.beside, {}).get(first):
-        lines.insert(0, (behind, "currentColor", 0.38))
-    low, high = _range([value for values, _, _ in lines for value in values])
-    drawn = "".join(f'<polyline points="{_points(values, low, high)}" stroke="{colour}" opacity="{opacity}"/>'
-                    for values, colour, opacity in lines)
+        lines.insert(0, (behind, BEHIND))
+    low, high = _range([value for values, _ in lines for value in values])
+    drawn = "".join(f'<polyline points="{_points(values, low, high)}" stroke="{colour}" vector-effect='
+                    '"non-scaling-stroke"/>' for values, colour in lines)
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" fill="none" '
+           f'stroke-width="1.75" stroke-linejoin="round">{drawn}</svg>')
     label = (f"{METRICS[first].label} of a recorded run: {curves[first][0]:g} at the start, "
              f"{curves[first][-1]:g} at the end")
-    return (f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" '
-            f'aria-label="{html.escape(label)}">{drawn}</svg>')
+    # An element svg would be taken out of the page's HTML; an image of one is not.
+    return f'<img alt="{html.escape(label)}" src="data:image/svg+xml,{quote(svg)}">'
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -174,10 +177,9 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return (0.0, 1.0) if low >= 0 and 0.3 < high <= 1 else (low, high)
 
 
-def _hue(metric: str) -> str:
+def _hue(metric: str, dark: bool) -> str:
     family = next(panel.family for panel in PANELS.values() if metric in panel.metrics)
-    light, dark = FAMILY[family]
-    return f"light-dark({light},{dark})"
+    return FAMILY[family][dark]
 
 
 def _points(values: Sequence[float], low: float, high: float) -> str:

@@ -52,11 +52,11 @@ class Preset:
 
 _SORT = {"task": "sort", "algorithm": "grpo"}
 # Small batches, used eight times each at a rate that only the clip makes safe.
-_EIGHT: Mapping[str, Value] = {"updates_per_batch": 8, "prompts_per_step": 16, "learning_rate": 1.2e-3, "beta": 0.0}
+_EIGHT: Mapping[str, Value] = {"updates_per_batch": 8, "prompts_per_step": 16, "learning_rate": 1.2e-3}
 _NO_CLIP: Mapping[str, Value] = {"clip_low": 1.0, "clip_high": 100.0}
 _HOLE: Mapping[str, Value] = {"reward_source": "order_only", "updates_per_batch": 4}
 _K1: Mapping[str, Value] = {"beta": 1.0, "updates_per_batch": 4}
-_LONG: Mapping[str, Value] = {"temperature": 1.4, "max_new_tokens": 24, "prompts_per_step": 16}
+_LONG: Mapping[str, Value] = {"temperature": 1.4, "max_new_tokens": 24}
 _CLIFF: Mapping[str, Value] = {"epsilon": 0.1, "epsilon_steps": 0}
 
 _LLM = (
@@ -126,18 +126,18 @@ _LLM = (
         "The gradient is 0: the policy at temperature 1 stays as it was."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") > 0.9 and first(run, "reward") > 0.8', steps=12,
         knobs={"temperature": 0.1}, lines=("frac_reward_zero_std",), **_SORT),
-    Preset("length_bias", "Length bias", "GRPO, long completions, temperature 1.4", (
+    Preset("length_bias", "Length bias", "Long completions at temperature 1.4", (
         "Completions stay long, although seven tokens are a right answer.",
         "Each completion's loss is divided by its own length, so a long wrong answer is penalised less per token.",
-        "Run it beside Dr. GRPO, which divides by a constant: completions shrink there at about the same reward."),
-        "length", 'last(run, "completions/mean_length") > last(beside, "completions/mean_length") + 1.5', steps=30,
-        knobs=_LONG | {"beta": 0.0}, beside="no_length_bias", **_SORT),
-    Preset("no_length_bias", "No length bias", "Dr. GRPO, long completions, temperature 1.4", (
+        "Run it beside No length bias: completions shrink there at about the same reward."),
+        "length", 'last(run, "completions/mean_length") > last(beside, "completions/mean_length") + 1', steps=30,
+        knobs=_LONG, beside="no_length_bias", **_SORT),
+    Preset("no_length_bias", "No length bias", "The same, with the loss divided by a constant length", (
         "Completions shrink towards the seven tokens of a right answer.",
-        "Fewer completions are truncated, which costs no reward.",
-        "Run it beside GRPO, where the loss of each completion is divided by its own length."),
-        "length", 'last(run, "completions/mean_length") < first(run, "completions/mean_length") - 3', steps=30,
-        knobs=_LONG, beside="length_bias", task="sort", algorithm="dr_grpo"),
+        "Fewer completions are truncated at the limit of 24 tokens.",
+        "Dr. GRPO divides by a constant length for this reason; only this choice differs from Length bias."),
+        "length", 'last(run, "completions/mean_length") < first(run, "completions/mean_length", 3) - 2', steps=30,
+        knobs=_LONG | {"aggregation": "constant_length"}, beside="length_bias", **_SORT),
     Preset("dpo_displacement", "DPO displacement", "DPO with β = 0.1", (
         "The margin between chosen and rejected grows, while the log-probability of the chosen side falls.",
         "The share of right answers falls below that of the reference.",
@@ -155,13 +155,13 @@ _LLM = (
         "The reward ends higher than with stale samples at the same number of updates.",
         "It sampled eight times as many completions for that: compare per token as well."),
         "reward", 'max(run, "ratio/max") < 1.001 and last(run, "reward", 2) > last(beside, "reward", 2)', steps=64,
-        knobs={"updates_per_batch": 1, "beta": 0.0}, beside="stale", **_SORT),
+        knobs={"updates_per_batch": 1}, beside="stale", **_SORT),
     Preset("stale", "Stale samples", "8 batches, 8 updates of each", (
         "The largest ratio is far above 1: the last updates of a batch use samples of an older policy.",
         "The clip cuts off a part of the tokens, and with them a part of the gradient.",
         "At the same number of updates the reward is lower than on-policy, per token it is higher."),
         "clip", 'mean(run, "ratio/max") > 1.5 and mean(run, "clip_frac/region") > 0.01', steps=8,
-        knobs={"updates_per_batch": 8, "beta": 0.0}, beside="on_policy", lines=("reward",), **_SORT),
+        knobs={"updates_per_batch": 8}, beside="on_policy", lines=("reward",), **_SORT),
 )
 
 _MAZE = (
