@@ -35,6 +35,8 @@ CSS = """
 .st-key-side label p{font-size:14px}
 .st-key-side .stColumn{min-width:0}
 .st-key-side button[kind=tertiary]{min-height:1.4rem;padding-block:0}
+.st-key-more_knobs .stExpander details{border:none}.st-key-more_knobs .stExpander summary{padding-inline:0}
+.st-key-more_knobs .stExpander [data-testid=stExpanderDetails]{padding:0 0 .6rem}
 .st-key-side button[kind=tertiary]:enabled p{color:light-dark(#0072B2,#4FA8E0);font-size:13px}
 .st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}

@@ -17,6 +17,7 @@ from app.lab import errors_shown, lab
 from app.session import PRESET, Draft
 from app.theme import FAMILY, NEGATIVE, ground
 from app.tokens import literal
+from labcore.catalog import kinds
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.catalog.presets import PRESETS, Preset, of_kind, recorded
@@ -25,6 +26,7 @@ from labcore.runs.files.paths import read_only
 from labcore.runs.presets import preset_of, spec_of
 from labcore.runs.store.rows import RunRow
 
+UPDATES = "updates"
 WIDE, HIGH, EDGE = 128, 34, 2.5  # of a picture, in pixels
 BEHIND = "#9AA4AF"  # the curve of the preset beside it
 CSS = """
@@ -76,9 +78,9 @@ def leads(presets: Sequence[Preset]) -> list[Preset]:
 
 
 def _of_both(preset: Preset) -> str:
-    """The change, and beside which preset it stands."""
-    beside = f". Beside it: {PRESETS[preset.beside].label}" if preset.beside else ""
-    return literal(f"{preset.change}{beside}")
+    """The change, and what its picture shows."""
+    grey = f"; grey: {PRESETS[preset.beside].label}" if preset.beside else ""
+    return literal(f"{preset.change}. Recorded: {METRICS[preset.drawn[0]].inline}{grey}")
 
 
 @errors_shown()
@@ -108,8 +110,13 @@ def _looks(preset: Preset) -> str:
 
 
 def _start_both(seed: int, *presets: Preset) -> None:
-    ids = [lab().launcher.start(spec_of(preset, seed)) for preset in presets]
-    st.switch_page("../pages/compare.py", query_params={"runs": ",".join(ids)})
+    _compare(presets[0].kind, *(lab().launcher.start(spec_of(preset, seed)) for preset in presets))
+
+
+def _compare(kind: str, *runs: str) -> None:
+    """Compare runs at equal numbers of updates, where their kind counts them."""
+    equal = {"by": UPDATES} if UPDATES in kinds.kind(kind).axes else {}
+    st.switch_page("../pages/compare.py", query_params={"runs": ",".join(runs), **equal})
 
 
 def beside(run: RunRow) -> None:
@@ -133,7 +140,7 @@ def _start_beside(run: RunRow, other: Preset) -> None:
     except LabError as error:
         session.show_error(str(error))
         st.rerun()
-    st.switch_page("../pages/compare.py", query_params={"runs": f"{run.id},{started}"})
+    _compare(run.spec.kind, run.id, started)
 
 
 # ---- pictures -----------------------------------------------------------------------------------------------------
@@ -159,8 +166,8 @@ def picture(preset: Preset) -> str:
     low, high = _range([value for values, _ in lines for value in values])
     drawn = "".join(f'<polyline points="{_points(values, low, high)}" stroke="{colour}" vector-effect='
                     '"non-scaling-stroke"/>' for values, colour in lines)
-    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" fill="none" '
-           f'stroke-width="1.75" stroke-linejoin="round">{drawn}</svg>')
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
+           f'fill="none" stroke-width="1.75" stroke-linejoin="round">{drawn}</svg>')
     label = (f"{METRICS[first].label} of a recorded run: {curves[first][0]:g} at the start, "
              f"{curves[first][-1]:g} at the end")
     # An element svg would be taken out of the page's HTML; an image of one is not.

@@ -63,7 +63,7 @@ def test_both_of_a_pair_are_started_with_one_seed_and_compared(page, lab):
     test.run()
     runs = lab.store.runs()
     assert {run.spec.to_json() for run in runs} == {spec_of(PRESETS[key], 5).to_json() for key in ("no_clip", "clip")}
-    assert set(link(test)["runs"].split(",")) == {run.id for run in runs}
+    assert set(link(test)["runs"].split(",")) == {run.id for run in runs} and link(test)["by"] == "updates"
 
 
 def test_a_run_with_a_preset_s_settings_says_what_to_look_at_and_offers_the_other_one(page, lab):
