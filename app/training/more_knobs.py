@@ -7,6 +7,7 @@ draft and not in the widgets, so folding, searching and regrouping lose none.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ def key_of(group: str) -> str:
 
 def show(target: controls.Target, plain: Sequence[Knob], advanced: Sequence[Knob]) -> None:
     """The fold over the `advanced` knobs; the search also names `plain` ones, which stand above it."""
-    more = st.expander(_titled("More knobs", target, advanced), key=KEY, on_change="rerun")
+    more = _fold(KEY, "More knobs", _changed(target, advanced))
     if not more.open:  # most people never look
         return
     with more:
@@ -71,19 +72,26 @@ def _groups(target: controls.Target, knobs: Sequence[Knob]) -> None:
     active = [knob for knob in knobs if not reasons[knob.key]]
     for group, title in GROUPS.items():
         if own := [knob for knob in active if knob.group == group]:
-            _fold(key_of(group), _titled(title, target, own), target, own)
+            _group(group, title, _changed(target, own), target, own)
     if idle := sorted((knob for knob in knobs if reasons[knob.key]), key=lambda knob: reasons[knob.key]):
-        _fold(key_of(NO_EFFECT), f"No effect now · {len(idle)}", target, idle)
+        _group(NO_EFFECT, "No effect now", str(len(idle)), target, idle)
 
 
-def _fold(key: str, title: str, target: controls.Target, knobs: Sequence[Knob]) -> None:
-    fold: Any = st.expander(title, key=key, on_change="rerun")
+def _group(name: str, title: str, note: str, target: controls.Target, knobs: Sequence[Knob]) -> None:
+    fold = _fold(key_of(name), title, note)
     if fold.open:
         with fold:
             controls.widgets(target, knobs)
 
 
-def _titled(title: str, target: controls.Target, knobs: Sequence[Knob]) -> str:
-    """The title with how many of its knobs are not at their defaults."""
+def _fold(key: str, title: str, note: str) -> Any:
+    """A fold with a `note` at the right of its title. The note is no part of the title: with another title it would be
+    another fold, which is closed, and a slider in it would be lost while it is dragged."""
+    st.html(f'<div class="rl-fold-note">{html.escape(note)}</div>')
+    return st.expander(title, key=key, on_change="rerun")
+
+
+def _changed(target: controls.Target, knobs: Sequence[Knob]) -> str:
+    """How many knobs are not at their defaults, in words; empty where all are."""
     count = len(controls.changed(target, knobs))
-    return f"{title} · {count} changed" if count else title
+    return f"{count} changed" if count else ""
