@@ -49,6 +49,11 @@ class Plan(Draft):
                 kept.setdefault(key, value)
         return super().values
 
+    @property
+    def usual_values(self) -> dict[str, Value]:
+        usual = super().usual_values
+        return usual | {key: value for key, value in self.kind.unwatched.items() if key in usual}
+
     def moved(self, knob: Knob, value: Value) -> None:
         """A knob of the task counts for every algorithm, also where it was moved among the knobs of another one."""
         if knob.key in self.of_task():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import streamlit as st
@@ -17,9 +18,11 @@ from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.pretrained import of_length
 from labcore.catalog.llm.tasks import MEASURED
 from labcore.catalog.mix import row as mixed
+from labcore.catalog.presets import Preset, of_kind
 from labcore.catalog.task import Task
 from labcore.errors import LabError, cut
 from labcore.runs.mixes import Mix
+from labcore.runs.presets import preset_of
 from labcore.runs.spec.model_names import model_of_name, name_of_model
 from labcore.runs.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make, steps_of, weights_of
 from labcore.runs.store.rows import ACTIVE, RunRow
@@ -27,6 +30,7 @@ from labcore.runs.store.rows import ACTIVE, RunRow
 SMOOTHEST = 0.99
 RUN = Param("run", "")
 WARM_UP = Param("warm_up", False, link.switch)
+PRESET, BEFORE = "preset", "before"  # the parameter of a link, and the field that keeps the settings from before
 X, SMOOTH = Param("x", ""), Param("smooth", 0.0, link.number(0, SMOOTHEST))
 # How runs are looked at, kept from run to run: the view, the charts' axis and smoothing, the open tab, the maze's
 # board, and whether pairs are labelled.
@@ -180,6 +184,11 @@ class Draft:
         return kept
 
     @property
+    def usual_values(self) -> dict[str, Value]:
+        """Every knob's value where nothing is chosen."""
+        return {knob.key: knob.default for knob in self.declared}
+
+    @property
     def steps(self) -> int:
         steps: int = self.fields["steps"].get(self.fields["algorithm"], self.usual_steps)
         return steps
@@ -215,6 +224,37 @@ class Draft:
         known = {knob.key for knob in mixed.with_every_knob(mix.algorithm).knobs}
         self.fields |= {"algorithm": mix.algorithm, "mix": mix.name}
         self.fields["knobs"].setdefault(self.place, {key: mix.knobs[key] for key in mix.knobs if key in known})
+
+    @property
+    def preset(self) -> Preset | None:
+        """The preset that has these settings, whatever the steps and the seed."""
+        return None if self.fault() else preset_of(self.spec())
+
+    @property
+    def asked(self) -> bool:
+        """Whether a preset was chosen, and not only the settings that happen to be one's."""
+        return bool(self.fields.get(PRESET))
+
+    @property
+    def before(self) -> dict[str, Any] | None:
+        """The fields as they were before a preset was taken; None where nothing was chosen before."""
+        kept: dict[str, Any] | None = self.fields.get(BEFORE)
+        return kept
+
+    def take(self, preset: Preset) -> None:
+        """Take the settings of a preset. The present ones are kept, to go back to."""
+        before = self.before
+        if not (self.asked and self.preset):
+            before = {key: deepcopy(value) for key, value in self.fields.items() if key != BEFORE}
+        taken = of_preset(self.kind, preset)
+        kept = {name: {**self.fields[name], **taken[name]} for name in ("steps", "knobs")}  # other algorithms' stay
+        self.fields |= {**taken, **kept, BEFORE: before}
+
+    def go_back(self) -> None:
+        """Take the settings again that were there before a preset."""
+        if before := self.before:
+            self.fields.clear()
+            self.fields |= before
 
     def begun(self) -> dict[str, Mix]:
         """The mixes that this draft has spoken of, saved or not, by name."""
@@ -265,6 +305,9 @@ class Draft:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
         if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away
             return
+        if (same := self.preset) and self.asked and (self.steps, self.fields["seed"]) == (same.steps, 0):
+            link.replace_all({PRESET: same.key, **_view()})
+            return
         values = {**self.fields, "steps": self.steps, **self.values}
         declared = (*_choices(self.kind, self.usual_steps), *_knobs(self.declared))
         link.replace_all({**link.texts({each: values[each.key] for each in declared}), **_view()})
@@ -302,18 +345,31 @@ def defaults(kind: Kind) -> dict[str, Any]:
     return {"algorithm": kind.algorithm, "mix": "", "task": kind.task, "model": kind.model, "seed": 0, "warm_up": False}
 
 
+def of_preset(kind: Kind, preset: Preset) -> dict[str, Any]:
+    """The fields of a draft with the settings of a preset."""
+    place = algorithms.place(preset.algorithm, "", preset.task)
+    return {**defaults(kind), "algorithm": preset.algorithm, "task": preset.task, PRESET: preset.key,
+            "steps": {preset.algorithm: preset.steps}, "knobs": {place: dict(preset.knobs)}}
+
+
 def _of_url(kind: Kind) -> dict[str, Any]:
     """The draft that a link describes; what does not fit is left at its default and said."""
     said = link.query()
-    values, wrong = link.parsed(_choices(kind), said)
+    there = {preset.key: preset for preset in of_kind(kind.key)}
+    named, wrong = link.parsed([Param(PRESET, "", link.one_of(there))], said)
+    begun = of_preset(kind, there[named[PRESET]]) if named else {**defaults(kind), "steps": {}, "knobs": {}}
+    values, unfit = link.parsed(_choices(kind), said)
+    wrong += unfit
     steps = values.pop("steps", None)
-    fields: dict[str, Any] = {**defaults(kind), **values, "data": {}}
+    fields: dict[str, Any] = {**begun, **values, "data": {}}
     if fields["mix"] and not mixed.can_be_mixed(kinds.algorithm(fields["algorithm"], kind.key)):
         wrong.append(link.Fault("mix", fields["mix"], "this algorithm has no choices to mix"))
         fields["mix"] = ""
     algorithm, task, mix = fields["algorithm"], fields["task"], fields["mix"]
-    knobs, refused = link.parsed(_knobs(algorithms.knobs_at(algorithms.place(algorithm, mix, task), kind)), said)
-    fields |= {"steps": {algorithm: steps} if steps else {}, "knobs": {algorithms.place(algorithm, mix, task): knobs}}
+    place = algorithms.place(algorithm, mix, task)
+    knobs, refused = link.parsed(_knobs(algorithms.knobs_at(place, kind)), said)
+    fields |= {"steps": {algorithm: steps} if steps else begun["steps"],
+               "knobs": {place: {**begun["knobs"].get(place, {}), **knobs}}}
     if problems := [f"{each.key}={cut(each.said)}" for each in wrong] + [each.why.rstrip(".") for each in refused]:
         st.session_state[PROBLEM] = f"Settings of the link that do not fit were ignored: {'; '.join(problems)}"
     return fields

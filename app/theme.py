@@ -34,6 +34,13 @@ CSS = """
 .st-key-side [data-testid=stSliderTickBar]{display:none}
 .st-key-side label p{font-size:14px}
 .st-key-side .stColumn{min-width:0}
+.stElementContainer:has(.rl-fold-note){position:relative;z-index:1;height:0;margin-bottom:-.3rem}
+.rl-fold-note{position:absolute;right:12px;top:8px;font-size:12.5px;color:light-dark(#0072B2,#4FA8E0);
+  pointer-events:none}
+.st-key-side button[kind=tertiary]{min-height:1.4rem;padding-block:0}
+.st-key-more_knobs .stExpander details{border:none}.st-key-more_knobs .stExpander summary{padding-inline:0}
+.st-key-more_knobs .stExpander [data-testid=stExpanderDetails]{padding:0 0 .6rem}
+.st-key-side button[kind=tertiary]:enabled p{color:light-dark(#0072B2,#4FA8E0);font-size:13px}
 .st-key-setup{padding-bottom:.75rem;margin-bottom:.3rem;
   border-bottom:1px solid color-mix(in srgb,currentColor 12%,transparent);container-type:inline-size}
 @container (max-width:300px){.st-key-setup [data-testid=stNumberInputContainer] button{display:none}}

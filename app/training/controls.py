@@ -8,8 +8,8 @@ widget's own `on_change`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from pkgutil import resolve_name
 from typing import Any
@@ -28,17 +28,24 @@ from labcore.runs.files.paths import read_only
 
 WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
 MANTISSAS = (1, 1.5, 2, 3, 5, 7)
+LONGEST = 28  # characters of a value on a button
 
 
 @dataclass
 class Target:
-    """What the knobs steer. `send` is called with a change (None for a draft); `going` locks what needs a new run."""
+    """What the knobs steer. `send` is called with a change (None for a draft); `going` locks what needs a new run.
+    `usual` are the values to which knobs can be reset; a knob that has another one is marked."""
 
     scope: str
     values: dict[str, Value]
     send: Callable[[Knob, Value], None] | None = None
     going: bool = False
     refused: Callable[[str], object] = st.warning
+    usual: Mapping[str, Value] = field(default_factory=dict)
+
+    def locked(self, knob: Knob) -> bool:
+        """Whether the knob cannot be moved."""
+        return read_only() or (self.going and knob.effect == "restart")
 
 
 def widgets(target: Target, knobs: Iterable[Knob]) -> None:
@@ -53,9 +60,12 @@ def widgets(target: Target, knobs: Iterable[Knob]) -> None:
 
 
 def _widget(target: Target, knob: Knob) -> None:
-    """Draw `knob` with the widget that its declaration asks for; below it, before a run, where its default is from and
-    what this machine has to do with it."""
+    """Draw `knob` with the widget that its declaration asks for; below it the way back to its default, and before a run
+    where its default is from and what this machine has to do with it."""
     WIDGETS[kind(knob)](target, knob)
+    if changed(target, [knob]):
+        st.button(f"Back to {_brief(target.usual[knob.key])}", icon=":material/undo:", type="tertiary",
+                  key=f"reset:{target.scope}:{knob.key}", on_click=reset, args=(target, [knob]))
     if knob.source and not target.going:
         st.caption(literal(f"Default {shown(knob.default)}: {knob.source}."))
     if knob.here and not target.going and (said := resolve_name(knob.here)()):
@@ -94,30 +104,30 @@ def words(knob: Knob, going: bool) -> str:
 
 
 def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:
-    """Round stops over the safe range, and those of `also`.
+    """Round stops over the range of the slider, and those of `also`.
 
     >>> from labcore.catalog.llm.knobs import LEARNING_RATE
     >>> log_grid(LEARNING_RATE, [0.0011])[-5:]
-    [0.001, 0.0011, 0.0015, 0.002, 0.003]
+    [0.002, 0.003, 0.005, 0.007, 0.01]
     """
-    low, high = _safe(knob)
+    low, high = _reach(knob)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     stops = {float(f"{m * 10.0 ** d:.6g}") for d in decades for m in MANTISSAS}
     inside = {stop for stop in stops if low <= stop <= high} | {float(low), float(high)}
     return sorted(inside | {float(value) for value in also})
 
 
-def _safe(knob: Knob) -> tuple[float, float]:
+def _reach(knob: Knob) -> tuple[float, float]:
     """The range of a slider."""
     assert knob.safe is not None, "without one a knob has a box"
-    return knob.safe
+    return knob.reach or knob.safe
 
 
 def _seen(target: Target, knob: Knob) -> set[float]:
     """The slider's edges, the default, and every value the knob had outside them: a slider that shrank while it is
     moved would be a new one, and dragging would be interrupted."""
     reached: dict[str, set[float]] = st.session_state.setdefault(f"reach:{target.scope}", {})
-    seen = reached.setdefault(knob.key, {*_safe(knob), float(knob.default)})
+    seen = reached.setdefault(knob.key, {*_reach(knob), float(knob.default)})
     value = float(target.values[knob.key])
     on_grid = knob.scale == "log" and value in log_grid(knob, seen)
     if not on_grid and (knob.scale == "log" or not min(seen) <= value <= max(seen)):
@@ -132,8 +142,7 @@ def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict[st
     """
     shown = widget_state(f"knob:{target.scope}:{knob.key}:{name}", target.values[knob.key])
     return {"label": label(knob, target.going, unit), "key": shown.key, "help": words(knob, target.going),
-            "disabled": read_only() or (target.going and knob.effect == "restart"), "on_change": _changed,
-            "args": (target, knob, shown)}
+            "disabled": target.locked(knob), "on_change": _changed, "args": (target, knob, shown)}
 
 
 def _changed(target: Target, knob: Knob, shown: WidgetState) -> None:
@@ -141,17 +150,59 @@ def _changed(target: Target, knob: Knob, shown: WidgetState) -> None:
     if number_boxes.is_box(target.scope, knob, shown.key) and number_boxes.fault(target.scope, knob):
         return  # it is said below the box; it keeps a draft from being started, and no run hears of it
     try:
-        value = knob.check(_joined(st.session_state[shown.key]))
-        number_boxes.moved(target.scope, knob)
-        if value == target.values[knob.key]:
-            return
-        if target.send:
-            target.send(knob, value)
+        shown.value = _taken(target, knob, knob.check(_joined(st.session_state[shown.key])))
     except LabError as error:
         target.refused(worded(str(error), [knob]))
         shown.back()
-        return
-    target.values[knob.key] = shown.value = value
+
+
+def _taken(target: Target, knob: Knob, value: Value) -> Value:
+    """Give the knob a value that it can have; return it. Raises LabError where it does not go with the others."""
+    number_boxes.moved(target.scope, knob)
+    if value != target.values[knob.key]:
+        if target.send:
+            target.send(knob, value)
+        target.values[knob.key] = value
+    return value
+
+
+# ---- the way back to the defaults ---------------------------------------------------------------------------------
+
+
+def changed(target: Target, knobs: Iterable[Knob]) -> list[Knob]:
+    """Those of `knobs` that could be reset: they can be moved, and are not at their usual values."""
+    return [knob for knob in knobs if knob.key in target.usual and not target.locked(knob)
+            and target.values[knob.key] != target.usual[knob.key]]
+
+
+def reset(target: Target, knobs: Iterable[Knob]) -> None:
+    """Give knobs their usual values. One that does not go with another one yet is tried again after that."""
+    left = list(knobs)
+    for last in (False, True):
+        failed = []
+        for knob in left:
+            try:
+                _taken(target, knob, target.usual[knob.key])
+            except LabError as error:
+                failed.append(knob)
+                if last:
+                    target.refused(worded(str(error), [knob]))
+        left = failed
+
+
+def reset_all(target: Target, knobs: Iterable[Knob]) -> None:
+    """The button that resets all `knobs`. It is always there, so that nothing moves when a first knob is changed."""
+    moved = changed(target, knobs)
+    count = f"{len(moved)} knob{'' if len(moved) == 1 else 's'}"
+    st.button(f"Reset {count}" if moved else "All knobs at their defaults", icon=":material/restart_alt:",
+              type="tertiary", key=f"reset:{target.scope}", disabled=not moved, on_click=reset, args=(target, moved),
+              help=literal(f"Changed: {listed([knob.title for knob in moved])}") if moved else None)
+
+
+def _brief(value: Value) -> str:
+    """A value as a button can name it."""
+    text = shown(value).replace("_", " ")
+    return (text if len(text) <= LONGEST else f"{text[:LONGEST - 1]}…") or "empty"
 
 
 def nice_step(span: float) -> float:
@@ -168,7 +219,8 @@ def _slider(target: Target, knob: Knob) -> None:
     value = target.values[knob.key]
     seen = _seen(target, knob)
     low, high = knob.type(min(seen)), knob.type(max(seen))
-    step = 1 if knob.type is int else nice_step(_safe(knob)[1] - _safe(knob)[0])
+    assert knob.safe is not None, "without one a knob has a box"
+    step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
     counted = knob.type is int  # "1 steps" would be wrong: the label says the unit
     st.slider(**_common(target, knob, f"slider {low} {high}", unit=counted), min_value=low, max_value=high, value=value,
               step=step, format=None if counted else f"%g{_unit(knob)}")

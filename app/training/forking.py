@@ -112,7 +112,8 @@ def _form(run: RunRow, found: Wish) -> None:
     if base is None:
         return
     values = _values(f"{scope}:{step}:{algorithm}", base, marked, found)
-    _knobs(controls.Target(f"{scope}:{step}:{algorithm}", values), fork.movable(run.spec, algorithm), step,
+    target = controls.Target(f"{scope}:{step}:{algorithm}", values, usual=base.knobs)
+    _knobs(target, fork.movable(run.spec, algorithm), step,
            marked.knob if marked else found.knob)
     left, right = st.columns(2)
     twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.__getitem__, default=True,

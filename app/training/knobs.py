@@ -12,7 +12,7 @@ from app import algorithms, memory, naming, number_boxes
 from app.lab import errors_shown, lab
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
-from app.training import base_line, controls, data_preview, mix, pretrained_models, step_time
+from app.training import base_line, controls, data_preview, mix, more_knobs, pretrained_models, step_time
 from app.training.feed import Feed
 from app.training.uploads import uploader
 from app.widget_state import widget_state
@@ -88,16 +88,18 @@ def _pick(draft: Draft, field: str, title: str, options: list[str],
     st.selectbox(title, options, options.index(value), format_func=words, key=shown.key, on_change=changed, **more)
 
 
-Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, MixSummary | None, str, dict[str, Value]]
+Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, MixSummary | None, str, dict[str, Value], str]
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
     """What the page shows of the knobs away from them: the mix's name, the task, why it cannot run, and before a run
-    the equation, what speaks against it, and its memory."""
+    the equation, what speaks against it, its memory, and its preset."""
     if not draft.new:
-        return draft.identity, draft.of_task(), draft.fault(), None, "", {}
+        return draft.identity, draft.of_task(), draft.fault(), None, "", {}, ""
+    preset = draft.preset
     return (draft.identity, draft.of_task(), draft.fault(), mix.look_of(draft), draft.caution() + mix.of_numbers(draft),
-            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else data_preview.follows(draft))
+            dict(draft.values) if memory.follows(draft) or step_time.follows(draft) else data_preview.follows(draft),
+            preset.key if preset else "")
 
 
 @st.fragment
@@ -121,7 +123,7 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
 
 def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
     """The knobs of the draft, its task's first."""
-    target = controls.Target(draft.knob_scope, draft.values, draft.moved)
+    target = controls.Target(draft.knob_scope, draft.values, draft.moved, usual=draft.usual_values)
     used = mix.in_use(draft.row, draft.declared, draft.values, draft.fields["mix"])
     shown = [knob for knob in used if knob.key not in without]
     _draw(target, shown, first={knob.key for knob in draft.task_row.knobs}, parts=mix.parts(draft))
@@ -170,7 +172,8 @@ def while_going(run: RunRow, values: dict[str, Value]) -> None:
 
     if base_line.waits_for_sft(run, lab().store):
         st.caption(f":material/hourglass_top: They take effect once {spec.row.label} starts.")
-    target = controls.Target(run.id, values, send, going=True, refused=show_error)
+    usual = {knob.key: knob.default for knob in spec.declared}
+    target = controls.Target(run.id, values, send, going=True, refused=show_error, usual=usual)
     _draw(target, mix.in_use(spec.row, spec.declared, values, spec.mix), first=set())
 
 
@@ -195,10 +198,8 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts
     controls.widgets(target, plain)
     numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
     with st.popover("Type exact values", icon=":material/keyboard:", width="stretch"):
-        st.caption("Any value within the bounds, beyond the sliders' usual range too.")
+        st.caption("Any value within the bounds, beyond the sliders' range too.")
         for knob in numeric:
             controls.number(target, knob)
-    more = st.expander("More knobs", key="more_knobs", on_change="rerun")
-    if more.open:  # there are dozens of them, and most people never look
-        with more:
-            controls.widgets(target, (knob for knob in knobs if knob.advanced and knob.key not in parts))
+    controls.reset_all(target, knobs)
+    more_knobs.show(target, plain, [knob for knob in knobs if knob.advanced and knob.key not in parts])

@@ -151,15 +151,15 @@ class Selection(Choice):
 # The knobs of a critic and of the advantages that are computed with it.
 CRITIC = (
     Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
-         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log"),
+         "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log", group="advantage"),
     Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
-         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True),
+         "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True, group="advantage"),
     Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
-         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True),
+         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True,
+         group="advantage"),
     Knob("whiten_rewards", "Whiten rewards", False, "On: token rewards, including the KL penalty, are scaled to "
-         "standard deviation 1 in each batch before the critic's advantages "
-         "are computed; their mean is kept. Off: no scaling.",
-         "live", advanced=True),
+         "standard deviation 1 in each batch before the critic's advantages are computed; their mean is kept. Off: no "
+         "scaling.", "live", advanced=True, group="advantage"),
 )
 
 

@@ -60,10 +60,10 @@ def _task(key: str, label: str, help: str, name: str, example: str, letters: int
           defaults: Mapping[str, Value] | None = None, right: str = "Exact match") -> Task:
     return Task(key, label, help, f"labcore.tasks.enumerable:{name}", ("online", "preference"), (
         Knob("vocabulary", "Letters", letters, "Letters of the vocabulary, in addition to the end token. More: many "
-             "more completions. Fewer: a smaller problem.", low=2, high=6),
+             "more completions. Fewer: a smaller problem.", low=2, high=6, group="task"),
         Knob("prompt_count", "Prompts", prompts, "Number of prompts, each a different letter. More: more to learn. "
              "Fewer: less noise between prompts. Exact values are means over all "
-             "prompts.", low=1, high=4),
+             "prompts.", low=1, high=4, group="task"),
     ), pairs=True, example=example, right=right,
         # A step is cheap, and a table's entry moves only where its prefix was sampled.
         defaults={"max_new_tokens": 3, "learning_rate": 3e-3, "max_grad_norm": 10.0, **(defaults or {})})

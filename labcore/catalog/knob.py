@@ -17,6 +17,13 @@ from labcore.errors import ECHO, LabError, listed, quoted
 
 Value = bool | int | float | str
 Effect = Literal["live", "next batch", "restart"]
+Group = Literal["task", "model", "sampling", "reward", "advantage", "clip", "kl", "loss", "optimisation", "memory",
+                "evaluation", "other"]
+# The groups of a form, in their order.
+GROUPS: dict[Group, str] = {
+    "task": "Task and data", "model": "Model and prompt", "sampling": "Sampling", "reward": "Reward",
+    "advantage": "Advantage and critic", "clip": "Ratio and clip", "kl": "KL and entropy", "loss": "Loss and pairs",
+    "optimisation": "Optimisation", "memory": "Memory and speed", "evaluation": "Evaluation", "other": "Other"}
 
 LETTERS = {r"\alpha": "α", r"\beta": "β", r"\gamma": "γ", r"\delta": "δ", r"\varepsilon": "ε", r"\epsilon": "ε",
            r"\eta": "η", r"\lambda": "λ", r"\mu": "μ", r"\pi": "π", r"\rho": "ρ", r"\sigma": "σ", r"\tau": "τ",
@@ -30,14 +37,15 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # UTF-8, and so JSON and the st
 class Knob:
     """One setting of a run.
 
-    `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the
-    next batch is sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that
-    validation enforces; `safe` is the range that usually works, shown on the slider. `forkable`: a fork may have
-    another value although a run cannot change it. `annealed`: it falls linearly to 0 where the run anneals. `here`
-    ("module:function") says in a sentence what this machine has to do with it. `before` is the value of runs that were
-    written before the knob came, where that is not the default. `source` says in a phrase where the default is from,
-    where that is not the algorithm's row. `pick` ("module:function") lists the texts of which the value has some,
-    joined by " + ".
+    `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the next batch is
+    sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that validation enforces.
+    `safe` is the range that usually works. `reach` are the ends of the slider where it goes beyond that, to values that
+    do harm. `forkable`: a fork may have another value although a run cannot change it. `annealed`: it falls linearly to
+    0 where the run anneals. `here` ("module:function") says in a sentence what this machine has to do with it. `before`
+    is the value of runs that were written before the knob came, where that is not the default. `source` says in a
+    phrase where the default is from, where that is not the algorithm's row. `pick` ("module:function") lists the texts
+    of which the value has some, joined by " + ". `group` is where a form lists it. `aliases` are further words to
+    search for it, such as its names in other tools.
     """
 
     key: str
@@ -59,6 +67,9 @@ class Knob:
     before: Value | None = None
     source: str = ""
     pick: str = ""
+    group: Group = "other"
+    aliases: str = ""
+    reach: tuple[float, float] | None = None
 
     @property
     def type(self) -> type:
@@ -83,6 +94,16 @@ class Knob:
         """How the knob is called where it stands for itself, as on a slider or in a table: "KL coefficient β"."""
         return self.label if not self.sign or self.label.endswith(self.sign) else f"{self.label} {self.sign}"
 
+    def matches(self, words: str) -> bool:
+        """Search its names, its aliases and its help for each of `words`.
+
+        >>> Knob("group_size", "Group size", 8, "Completions per prompt.", symbol="G", aliases="num_generations"
+        ...      ).matches("GROUP prompt")
+        True
+        """
+        text = f"{self.key} {self.label} {self.sign} {self.symbol} {self.aliases} {self.help}".casefold()
+        return all(word in text for word in words.casefold().split())
+
     @property
     def bounds(self) -> str:
         """The bounds of the value, "from 0 to 1"; empty where it has none."""
@@ -93,7 +114,7 @@ class Knob:
 
     def with_default(self, default: Value, source: str = "", safe: tuple[float, float] | None = None) -> Knob:
         """The same knob with another default: how an algorithm's row sets its own. `source` and `safe` go with it."""
-        return replace(self, default=default, source=source, safe=safe or self.safe)
+        return replace(self, default=default, source=source, safe=safe or self.safe, reach=None if safe else self.reach)
 
     def check(self, value: object) -> Value:
         """Return `value` in the knob's type.

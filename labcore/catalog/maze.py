@@ -26,58 +26,63 @@ class TabularAlgorithm(Algorithm):
 
 
 _GAMMA = Knob("gamma", "Discount", 0.9, "Higher: far rewards count, values spread further. Lower: only the near future "
-              "counts.", "live", 0.0, 1.0, (0.5, 1.0), r"\gamma")
+              "counts.", "live", 0.0, 1.0, (0.5, 1.0), r"\gamma", group="advantage", reach=(0.0, 1.0))
 _PACE = Knob("pace", "Pace", 20.0, "Higher: finishes sooner. Lower: slow enough to watch it learn. 0: as fast as the "
              "machine can.",
-             "live", 0.0, 1000.0, (0.0, 60.0), unit="steps/s")
+             "live", 0.0, 1000.0, (0.0, 60.0), unit="steps/s", group="sampling")
 _ALPHA = Knob("alpha", "Step size", 0.5, "Higher: learns more from each step, and forgets faster. Lower: averages "
-              "over more steps, slowly.", "live", 0.0, 100.0, (0.0, 1.0), r"\alpha")
+              "over more steps, slowly.", "live", 0.0, 100.0, (0.0, 1.0), r"\alpha", group="optimisation",
+              reach=(0.0, 2.0), aliases="learning rate lr")
 _STEP_LIMIT = Knob("step_limit", "Longest episode", 1000, "Higher: a lost agent gets more time. Lower: it starts "
-                   "again sooner.", "next batch", 1, 100_000, unit="moves", advanced=True)
+                   "again sooner.", "next batch", 1, 100_000, unit="moves", advanced=True, group="task")
 _RANDOM_START = Knob("random_start", "Start anywhere", False, "On: episodes begin in any free cell, so every state is "
-                     "visited. Off: at the start, so only the states on the way are learnt.", advanced=True)
+                     "visited. Off: at the start, so only the states on the way are learnt.", advanced=True,
+                     group="task")
 _WALKING = (_STEP_LIMIT, _RANDOM_START)
 
 _PLANNING = (
     _GAMMA,
     Knob("tolerance", "Tolerance", 1e-4, "The sweeps end when no value changes by more than this. Lower: more exact, "
          "more sweeps. Higher: fewer sweeps, less exact.", "live", 1e-12, 1.0, (1e-9, 1e-1), r"\theta", "reward",
-         scale="log"),
+         scale="log", group="optimisation"),
     _PACE.with_default(8.0),
 )
 
 _LEARNING = (
     _ALPHA, _GAMMA,
     Knob("epsilon", "Exploration", 0.3, "Share of random moves. Higher: finds more, with lower returns during "
-         "training. Lower: keeps to the first path that works.", "live", 0.0, 1.0, (0.0, 1.0), r"\varepsilon"),
+         "training. Lower: keeps to the first path that works.", "live", 0.0, 1.0, (0.0, 1.0), r"\varepsilon",
+         group="sampling"),
     Knob("epsilon_end", "Exploration at the end", 0.05, "Final share of random moves. Higher: keeps "
-         "exploring. Lower: higher returns in the end.", "live", 0.0, 1.0, (0.0, 0.5), r"\varepsilon_{end}"),
+         "exploring. Lower: higher returns in the end.", "live", 0.0, 1.0, (0.0, 0.5), r"\varepsilon_{end}",
+         group="sampling"),
     Knob("epsilon_steps", "Moves until ε_end", 2000, "Moves until the share of random moves reaches ε_end; 0: it stays "
          "constant. Higher: explores for longer. Lower: commits sooner.",
          "live", 0, 10_000_000, (0, 20_000),
-         unit="moves"),
+         unit="moves", group="sampling"),
     Knob("alpha_decay", "Step size decay", 0.0, "The step size is α/n^ω after n visits of a cell. Higher: converges "
-         "in a noisy maze. 0: constant.", "live", 0.0, 1.0, (0.0, 1.0), r"\omega", advanced=True),
+         "in a noisy maze. 0: constant.", "live", 0.0, 1.0, (0.0, 1.0), r"\omega", advanced=True, group="optimisation"),
     _PACE, *_WALKING,
 )
 
 _TRACES = Knob("lambda", "Trace decay", 0.8, "Higher: a reward is credited far back along the path at once. Lower: one "
-               "cell at a time.", "live", 0.0, 1.0, (0.0, 1.0), r"\lambda")
+               "cell at a time.", "live", 0.0, 1.0, (0.0, 1.0), r"\lambda", group="advantage")
 
 _GRADIENT = (
     _ALPHA, _GAMMA,
     Knob("entropy_coef", "Entropy bonus", 0.02, "Higher: stays random for longer. Lower: commits sooner, perhaps too "
-         "early.", "live", 0.0, 10.0, (0.0, 0.2), "c_H", "reward/nat"),
+         "early.", "live", 0.0, 10.0, (0.0, 0.2), "c_H", "reward/nat", group="kl", reach=(0.0, 2.0)),
     Knob("value_alpha", "Step size of V", 0.2, "Higher: V follows the policy quickly, with noise. Lower: smoothly and "
          "late.",
-         "live", 0.0, 1.0, (0.01, 1.0), r"\alpha_V"),
+         "live", 0.0, 1.0, (0.01, 1.0), r"\alpha_V", group="advantage"),
     _PACE,
     Knob("discount_states", "Discount the states", False, "On: a state at time t is weighted by γ^t, as the policy "
-         "gradient theorem says. Off: all states count equally, as in most code.", "live", advanced=True),
+         "gradient theorem says. Off: all states count equally, as in most code.", "live", advanced=True,
+         group="advantage"),
     *_WALKING,
 )
 _EPISODES = Knob("episodes_per_update", "Episodes per update", 4, "Higher: a steadier gradient, fewer updates. Lower: "
-                 "noisier and more often.", "next batch", 1, 10_000, (1, 32), "N")
+                 "noisier and more often.", "next batch", 1, 10_000, (1, 32), "N", group="sampling")
 
 _KNOBS = {"planning": _PLANNING, "temporal_difference": _LEARNING, "tabular_policy_gradient": _GRADIENT}
 _PANELS = {
@@ -163,7 +168,7 @@ _ROWS = (
              "psi", "Weight", "baseline", "Weight of log π. total_return: the return of the whole episode; "
              "reward_to_go: the return from the move on; baseline: reward_to_go minus V(s). Each has less variance "
              "than the one before.", "next batch", choices=("total_return", "reward_to_go", "baseline"),
-             symbol=r"\Psi_t")),
+             symbol=r"\Psi_t", group="advantage")),
          summary="Makes moves that were followed by a high return more likely: the score function, by whole episodes.",
          latex=r"\begin{gathered}\theta\leftarrow\theta+\frac{\alpha}{N}\sum_t\big[\Psi_t\,\nabla_\theta\log\pi_\theta"
                r"(a_t\mid s_t)+c_H\nabla_\theta H\big]\\ \Psi_t=G_t-V(s_t),\quad G_t=r_{t+1}+\gamma\,G_{t+1},\quad "
@@ -181,14 +186,15 @@ _ROWS = (
     _row("ppo", "PPO", "tabular_policy_gradient", f"{_PG}:ppo",
          extra=(_EPISODES,
                 Knob("gae_lambda", "GAE λ", 0.95, "Higher: less bias, more noise. Lower: trusts V.", "next batch", 0.0,
-                     1.0, (0.8, 1.0), r"\lambda"),
+                     1.0, (0.8, 1.0), r"\lambda", group="advantage", reach=(0.0, 1.0)),
                 Knob("clip_range", "Clip range", 0.2, "Higher: a move's probability may change more per batch. "
-                     "Lower: safer.", "next batch", 0.0, 10.0, (0.05, 0.4), r"\varepsilon"),
+                     "Lower: safer.", "next batch", 0.0, 10.0, (0.05, 0.4), r"\varepsilon", group="clip",
+                     reach=(0.0, 2.0)),
                 Knob("epochs", "Epochs", 10, "Higher: each batch is used more often, until the clip stops it. Lower: "
-                     "slower, safer.", "next batch", 1, 1000, (1, 20), "K"),
+                     "slower, safer.", "next batch", 1, 1000, (1, 20), "K", group="optimisation", reach=(1, 60)),
                 Knob("standardise", "Standardise advantages", True, "On: their root mean square is 1 in every batch, "
                      "so the update does not depend on the reward's scale. Off: it does.", "next batch",
-                     advanced=True)),
+                     advanced=True, group="advantage")),
          summary="Several clipped epochs on each batch of episodes, with advantages from V.",
          latex=r"\begin{gathered}\theta\leftarrow\theta+\alpha\nabla_\theta\operatorname{mean}_t\Big[\min\big("
                r"\rho_tA_t,\ \operatorname{clip}(\rho_t,1-\varepsilon,1+\varepsilon)A_t\big)+c_H H\Big],\quad "
@@ -222,17 +228,19 @@ TASKS: dict[str, Task] = {task.key: task for task in (
             gamma=0.9, random_start=True),
     Task("random", "Random maze", "Walls and traps at random; the goal stays within reach.", f"{_PRESETS}:random_maze",
          LOOPS, (
-             Knob("maze_seed", "Maze number", 0, "Another number: another maze.", low=0, high=2**31 - 1),
-             Knob("height", "Rows", 10, "More: a longer way, more to learn.", low=2, high=30, safe=(4, 30)),
-             Knob("width", "Columns", 10, "More: a longer way, more to learn.", low=2, high=30, safe=(4, 30)),
+             Knob("maze_seed", "Maze number", 0, "Another number: another maze.", low=0, high=2**31 - 1, group="task"),
+             Knob("height", "Rows", 10, "More: a longer way, more to learn.", low=2, high=30, safe=(4, 30),
+                  group="task"),
+             Knob("width", "Columns", 10, "More: a longer way, more to learn.", low=2, high=30, safe=(4, 30),
+                  group="task"),
              Knob("wall_frac", "Walls", 0.3, "Share of cells that are walls. Higher: narrower paths. Lower: open.",
-                  low=0.0, high=0.9, safe=(0.0, 0.5), unit="share"),
+                  low=0.0, high=0.9, safe=(0.0, 0.5), unit="share", group="task"),
              Knob("trap_frac", "Traps", 0.03, "Share of cells that are traps. Higher: more dangerous. Lower: safer.",
-                  low=0.0, high=0.9, safe=(0.0, 0.2), unit="share"),
+                  low=0.0, high=0.9, safe=(0.0, 0.2), unit="share", group="task"),
          ), defaults={"gamma": 0.98}),
     Task("own", "Your own maze", "A maze that you draw, or load from a file.", f"{_PRESETS}:own", LOOPS, (
         Knob("maze", "Maze", "S2.~.TG_-10~10_0_0_0.9", "The maze as a short text, as in the page's address.",
-             advanced=True),)),
+             advanced=True, group="task"),)),
 )}
 
 SHARED = frozenset(key for task in TASKS.values() for key in task.defaults)

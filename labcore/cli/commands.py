@@ -18,6 +18,7 @@ from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
+from labcore.catalog.presets import of_kind, preset
 from labcore.classic.envs.maze_text import from_json, to_text
 from labcore.cli import models as defaults
 from labcore.cli import rewarding
@@ -52,6 +53,7 @@ def list_catalog(options: argparse.Namespace) -> int:
     if options.json:
         found = {name: {key: asdict(row) for key, row in table.items()} for name, table in (
             ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))}
+        found["presets"] = {each.key: asdict(each) for each in of_kind(row_of_kind.key)}
         for key, row in row_of_kind.algorithms.items():
             others = defaults.by_weights(row, row_of_kind)
             found["algorithms"][key]["knobs"] = [defaults.as_json(knob, others.get(knob.key, {})) for knob in row.knobs]
@@ -76,7 +78,18 @@ def list_catalog(options: argparse.Namespace) -> int:
             print(f"    {key:<14} {models[key].label if key in models else 'a softmax table: a logit for each prefix'}")
         print("    or a Hugging Face folder, a hub id (python -m labcore models lists some), or an earlier run: RUN or "
               "RUN@STEP")
+    _list_presets(row_of_kind.key)
     return 0
+
+
+def _list_presets(kind_key: str) -> None:
+    """Print the presets of a kind of run, and what to look at in each."""
+    if found := of_kind(kind_key):
+        print("\nPresets (run --preset PRESET)")
+    for each in found:
+        beside = f"   beside it: {each.beside}" if each.beside else ""
+        print(f"    {each.key:<22} {each.change}{beside}")
+        print("".join(f"        {sentence}\n" for sentence in each.look), end="")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,6 +128,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     Raises:
         LabError: they do not go together, or something named is not there.
     """
+    _take_preset(options)
     files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")
              if getattr(options, key) is not None}
     if len(files) > 1:
@@ -149,6 +163,16 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         check_data(spec.task_row, spec.data, spec.knobs)
     rewarding.check(spec)
     return spec
+
+
+def _take_preset(options: argparse.Namespace) -> None:
+    """Put the settings of `--preset` into the options; those that are given stand."""
+    if options.preset is None:
+        return
+    chosen = preset(options.preset)
+    options.kind, options.algorithm = chosen.kind, chosen.algorithm
+    options.task, options.steps = options.task or chosen.task, options.steps or chosen.steps
+    options.knobs = [*(f"{key}={value}" for key, value in chosen.knobs.items()), *options.knobs]
 
 
 def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str, knobs: Mapping[str, Any]) -> str:

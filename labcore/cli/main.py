@@ -16,6 +16,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.knobs import ROLLOUTS
 from labcore.catalog.llm.tasks import VERIFIERS
+from labcore.catalog.presets import PRESETS
 from labcore.cli import (
     asking,
     benching,
@@ -171,8 +172,11 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
                      "or cartpole (any Gymnasium environment with "
                      "discrete "
                      "actions)")
-    sub.add_argument("--algorithm", required=True, help="see: python -m labcore list; or the name of a saved mix, see: "
-                     "python -m labcore mixes")
+    learnt = sub.add_mutually_exclusive_group(required=True)
+    learnt.add_argument("--algorithm", help="see: python -m labcore list; or the name of a saved mix, see: "
+                        "python -m labcore mixes")
+    learnt.add_argument("--preset", choices=list(PRESETS), metavar="PRESET", help="settings that show one effect: see "
+                        "python -m labcore list; --task, --steps and --set change them")
     sub.add_argument("--mix", metavar="NAME", help="name of a mix of your own, which has every knob of the algorithm's "
                      "loop for --set")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "

@@ -4,6 +4,8 @@ import json
 
 from streamlit.testing.v1 import AppTest
 
+from app.training import more_knobs
+from labcore.catalog.knob import GROUPS
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
@@ -96,3 +98,11 @@ def saved_as(test) -> dict[str, str]:
 def link(test) -> dict[str, str]:
     """What the address says."""
     return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
+
+
+def unfolded(test):
+    """The page with "More knobs" and all of its groups open."""
+    test.session_state[more_knobs.KEY] = True
+    for group in (*GROUPS, more_knobs.NO_EFFECT):
+        test.session_state[more_knobs.key_of(group)] = True
+    return ran(test)

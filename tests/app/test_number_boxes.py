@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.tokens import literal
 from labcore.runs.spec.run_spec import every_knob
-from tests.app.seeding import html, ran, seed
+from tests.app.seeding import html, ran, seed, unfolded
 from tests.app.test_forking import button, checkpointed, marker, opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,8 +97,7 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
     """From a fragment, which the message is no part of."""
     run = seed(lab.store)
     test = page("llm", run=run)
-    test.session_state["more_knobs"] = True
-    box(ran(test), "Mini-batches").set_value(5)
+    box(unfolded(test), "Mini-batches").set_value(5)
     assert "mini_batches" in ran(test).error[0].value.replace("Mini-batches", "mini_batches")
     assert not lab.store.controls(run)
 
@@ -106,8 +105,7 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
 def test_what_was_changed_elsewhere_counts_for_the_next_value_and_what_waits_for_an_answer_stays(page, lab):
     run = seed(lab.store)
     test = page("llm", run=run)
-    test.session_state["more_knobs"] = True
-    box(ran(test), "Group size").set_value(6)
+    box(unfolded(test), "Group size").set_value(6)
     ran(test)
     lab.store.log(run, "knob", {"knob": "prompts_per_step", "from": 32, "to": 30, "update": 9, "between": 1,
                                 "text": "prompts 32 → 30"}, 7)
@@ -164,8 +162,7 @@ def of_a_comparison(test):
     ("compare", None, "Start"), ("compare", of_a_comparison, "Start")])
 def test_no_number_of_a_form_is_lost_or_replaced_in_silence(page, lab, name, opened, start):
     test = page(name)
-    test.session_state["more_knobs"] = True
-    ran(test)
+    unfolded(test)
     test = opened(test) if opened else test
     boxes = {each.key: each for each in test.number_input if each.label != "Reward"}  # of the brush of mazes: no run's
     assert len(boxes) >= 3

@@ -18,7 +18,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.files.paths import log_file, run_folder
 from labcore.runs.store.rows import ACTIVE, RESUMABLE
-from tests.app.seeding import html, link, ran, seed
+from tests.app.seeding import html, link, ran, seed, unfolded
 
 MOVABLE = [state for state in STATES if state not in ("queued", "starting")]
 
@@ -163,20 +163,14 @@ def test_a_knob_without_effect_says_so_beside_it_and_only_while_it_is_so(page, l
     hint = "one update per batch, so every ratio is 1."
     test = unfolded(page("llm", updates_per_batch="1"))
     assert f"No effect of ε_low, ε_high: {hint}" in captions(test)
-    assert captions(test).count(hint) == 3, "once for neighbours: the clip, its bounds, off-policy sequences"
+    assert captions(test).count(hint) == 2, "once for neighbours: the clip in its place, the others in their fold"
     assert "the reward shaping is none." in captions(test)
     move(test, "Updates per batch", 2)
     assert hint not in captions(test)
     test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})))
     assert hint not in captions(test)
     move(test, "Updates per batch", 1)
-    assert captions(test).count(hint) == 3, "in a run it follows the live value"
-
-
-def unfolded(test):
-    """The page with "More knobs" open."""
-    test.session_state["more_knobs"] = True
-    return ran(test)
+    assert captions(test).count(hint) == 2, "in a run it follows the live value"
 
 
 def test_the_knobs_of_a_fold_are_drawn_once_it_is_open_and_keep_their_values(page):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import algorithms, session
-from tests.app.seeding import ran
+from tests.app.seeding import ran, unfolded
 
 MODEL = "org/model"  # a hub id: nothing is fetched before a run
 LOOKED_AT = ("learning_rate", "beta", "clip_low", "prompts_per_step", "schedule")
@@ -89,8 +89,7 @@ def test_a_default_that_follows_from_another_knob_follows_it(page, tmp_path, mon
     kept = test.session_state["draft:new-llm"]["knobs"][algorithms.place("grpo", "", "prompts")]
     assert (kept["max_new_tokens"], kept["overlong_buffer"]) == (256, 51)
     kept["max_new_tokens"] = 8
-    test.session_state["more_knobs"] = True
-    ran(test)
+    unfolded(test)
     assert kept["overlong_buffer"] == 1 and "Default 51" not in words(test)
     assert "Default 1: a fifth of the length limit" in words(test)
     kept["overlong_buffer"] = 4

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from labcore import machine
+from labcore.catalog.presets import PRESETS
 from labcore.cli import commands, sweeping
 from labcore.cli.main import main, parser
 from labcore.runs.files import jsonl
@@ -172,10 +173,23 @@ def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_tho
 
 
 def test_listing(capsys):
-    assert main(["list"]) == 0 and "grpo" in capsys.readouterr().out
+    said = (main(["list"]), capsys.readouterr().out)[1]
+    assert "grpo" in said and PRESETS["no_clip"].look[0] in said
     assert main(["list", "--json"]) == 0 and set(json.loads(capsys.readouterr().out)) == {"algorithms", "tasks",
-                                                                                          "models"}
+                                                                                          "models", "presets"}
     assert main(["runs"]) == 0 and "No runs yet" in capsys.readouterr().out
+
+
+def test_a_preset_is_run_with_what_is_given_on_top(capsys):
+    spec = commands.spec_of(parser().parse_args(["run", "--preset", "cliff_safe", "--seed", "3"]))
+    assert (spec.kind, spec.algorithm, spec.task, spec.steps, spec.seed) == ("maze", "sarsa", "cliff", 300, 3)
+    assert spec.knobs["epsilon"] == 0.1
+    spec = commands.spec_of(parser().parse_args(["run", "--preset", "clip", "--steps", "2", "--set", "clip_low=0.1"]))
+    assert (spec.steps, spec.knobs["clip_low"], spec.knobs["updates_per_batch"]) == (2, 0.1, 8)
+    for wrong in (["run"], ["run", "--preset", "clipp"], ["run", "--preset", "clip", "--algorithm", "grpo"]):
+        with pytest.raises(SystemExit):
+            parser().parse_args(wrong)
+    assert "did you mean 'clip'" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_reading_is_no_fault():

@@ -10,10 +10,10 @@ from labcore.catalog.worked import Worked
 
 GAMMA = Knob(
     "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
-    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma")
+    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma", group="advantage")
 GAE_LAMBDA = Knob(
     "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
-    "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda")
+    "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda", group="advantage")
 
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",

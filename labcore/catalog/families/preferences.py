@@ -14,29 +14,30 @@ from labcore.catalog.worked import Worked
 LABEL_SMOOTHING = Knob(
     "label_smoothing", "Label smoothing", 0.1, "Assumed share of pairs with flipped labels. Higher: "
     "margins stay smaller, wrong labels do less harm. Lower: trusts every label.", "next batch", 0.0, 0.49,
-    (0.0, 0.3), r"\varepsilon", "share", advanced=True)
+    (0.0, 0.3), r"\varepsilon", "share", advanced=True, group="loss")
 EXO_EPSILON = Knob(
     "exo_epsilon", "EXO smoothing", 1e-3, "The rejected side's share of the preference that EXO fits. Higher: "
     "margins stay smaller. Lower: separates the pairs more strongly.", "next batch", 1e-6, 0.49, (1e-4, 0.1),
-    r"\varepsilon_l", "share", scale="log", advanced=True)
+    r"\varepsilon_l", "share", scale="log", advanced=True, group="loss")
 DISCOPOP_TAU = Knob(
     "discopop_tau", "DiscoPOP temperature", 0.05, "Range of margins over which DiscoPOP changes from the logistic to "
     "the exponential loss. Higher: a smooth change. Lower: a sudden one.", "next batch", 1e-3, 10.0, (0.02, 0.5),
-    r"\tau_w", scale="log", advanced=True)
+    r"\tau_w", scale="log", advanced=True, group="loss")
 TARGET_MARGIN = Knob(
     "target_margin", "Target margin", 0.5, "Margin by which the chosen side has to win. Higher: separates the pairs "
-    "more strongly. Lower: a smaller lead is enough.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma", advanced=True)
+    "more strongly. Lower: a smaller lead is enough.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma", advanced=True,
+    group="loss")
 SIDE_WEIGHTS = (
     Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
          "strongly. Lower: undesired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_D",
-         advanced=True),
+         advanced=True, group="loss"),
     Knob("undesirable_weight", "Weight of undesired completions", 1.0, "Higher: undesired completions are lowered more "
          "strongly. Lower: desired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_U",
-         advanced=True),
+         advanced=True, group="loss"),
 )
 DIVERGENCE_ALPHA = Knob(
     "divergence_alpha", "Order of the α-divergence", 0.5, "Higher: nearer to the reverse KL, which is 1. Lower: "
-    "nearer to the forward KL, which is 0.", "next batch", 0.0, 4.0, (0.0, 1.0), advanced=True)
+    "nearer to the forward KL, which is 0.", "next batch", 0.0, 4.0, (0.0, 1.0), advanced=True, group="loss")
 
 # Letters that several losses share: how they are found in LaTeX, and their definitions.
 SHARED_LETTERS = (

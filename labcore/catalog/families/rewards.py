@@ -8,63 +8,67 @@ from labcore.catalog.knob import Knob
 SCORER = Knob(
     "reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
     "checkpoints; or the folder or hub id of a Hugging Face model with one score. For an ensemble several of them, "
-    "with commas between.", advanced=True, forkable=True)
+    "with commas between.", advanced=True, forkable=True, group="reward")
 UNCERTAINTY_WEIGHT = Knob(
     "uncertainty_weight", "Weight of the uncertainty", 2.0, "Weight of the variance among the reward models in "
     "uncertainty_weighted_ensemble. Higher: prefers "
     "completions on which they agree. Lower: closer to their "
     "mean.",
-    "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True)
+    "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True, group="reward")
 OWN_FUNCTION = (
     Knob("reward_function", "Your rewards", "", "Rewards that own_function sums: Python functions from the "
          "lab's folder rewards or from --reward on the command line, and also the task's verifier, the reward model "
-         "and the judge.", advanced=True, forkable=True, pick="labcore.tasks.own_reward:offered"),
+         "and the judge.", advanced=True, forkable=True, pick="labcore.tasks.own_reward:offered", group="reward"),
     Knob("reward_weights", "Weights of your rewards", "", "A number for each of your rewards, in their order, for "
          "example 1 0.5. Higher: that reward counts for more. 0: it is only logged. Empty: 1 each.", "next batch",
-         advanced=True),
+         advanced=True, group="reward"),
 )
 JUDGE = (
     Knob("judge_url", "Judge URL", "", "The address of a language model that grades answers, in the form of OpenAI's "
          "API, for example http://localhost:8000/v1. The lab sends requests to it only if RL_LAB_JUDGE_URL or --judge "
-         "names it. Its key is read from RL_LAB_JUDGE_KEY.", advanced=True, forkable=True),
-    Knob("judge_model", "Judge model", "", "The name of the model at that address.", advanced=True, forkable=True),
+         "names it. Its key is read from RL_LAB_JUDGE_KEY.", advanced=True, forkable=True, group="reward"),
+    Knob("judge_model", "Judge model", "", "The name of the model at that address.", advanced=True, forkable=True,
+         group="reward"),
     Knob("judge_instruction", "Instruction of the judge", "", "Instruction for the judge. It replies with a grade from "
          "0 to 10; the reward is a tenth of the grade. Empty: how correct and helpful the answer is.", advanced=True,
-         forkable=True),
+         forkable=True, group="reward"),
 )
 NAMED_WEIGHTS = (
     Knob("correct_weight", "Weight of correct", 1.0, "Weight of the verifier's reward in correct_and_format. Higher: "
          "correctness counts more. Lower: format counts more.",
          "next batch", 0.0, 100.0, (0.0, 2.0),
-         advanced=True),
+         advanced=True, group="reward"),
     Knob("format_weight", "Weight of format", 1.0, "Weight of the format reward in correct_and_format: 1 where the "
          "answer ended by itself and is as long as the right one, else 0. "
          "Higher: format counts more. Lower: correctness counts more.",
-         "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True),
+         "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True, group="reward"),
 )
 REWARD_NOISE = Knob(
     "reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to learn "
-    "from. Lower: closer to the true reward.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True)
+    "from. Lower: closer to the true reward.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True,
+    group="reward", reach=(0.0, 0.5))
 OVERLONG = (
     Knob("overlong_buffer", "Overlong buffer", 1, "Number of tokens before the length limit at which the overlong "
          "penalty begins. Higher: begins earlier. Lower: only the longest "
          "answers are penalised.", "next batch", 0, 4096,
-         (0, 4), unit="tokens", advanced=True),
+         (0, 4), unit="tokens", advanced=True, group="reward"),
     Knob("overlong_penalty", "Overlong penalty", 1.0, "The largest overlong penalty. Higher: shorter answers, even "
-         "wrong ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True),
+         "wrong ones. Lower: length matters less.", "next batch", 0.0, 100.0, (0.0, 1.0), unit="reward", advanced=True,
+         group="reward"),
 )
 LENGTH_COST = Knob(
     "length_cost", "Length cost", 0.01, "Reward that length_cost subtracts per token. Higher: shorter "
     "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
-    unit="reward/token", advanced=True)
+    unit="reward/token", advanced=True, group="reward")
 REWARD_CLIP = Knob(
     "reward_clip", "Reward clip", 1.0, "Largest absolute reward after the shaping clipped. Higher: rare large rewards "
-    "count in full. Lower: no reward stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward", advanced=True)
+    "count in full. Lower: no reward stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward", advanced=True,
+    group="reward")
 RESAMPLE_ROUNDS = Knob(
     "resample_rounds", "Resampling rounds", 0, "Maximum number of further batches that are sampled to replace the "
     "groups that informative leaves out. Higher: full batches of signal, "
     "more compute per step. 0: none.", "next batch", 0, 64,
-    (0, 4), unit="rounds", advanced=True)
+    (0, 4), unit="rounds", advanced=True, group="sampling")
 
 _TOOLS = "GRPOTrainer GMPOTrainer RLOOTrainer verl OpenRLHF"
 _IN_SCORE = "write it into score() below"

@@ -51,42 +51,46 @@ RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logpr
 
 CLIP_LOW = Knob(
     "clip_low", "Clip, low side", 0.2, "Higher: tokens with negative advantage may lose more probability per batch. "
-    "Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}")
+    "Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}", group="clip",
+    reach=(0.0, 1.0), aliases="epsilon cliprange")
 CLIP_HIGH = Knob(
     "clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy lasts "
-    "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}")
+    "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}", group="clip",
+    reach=(0.0, 5.0), aliases="epsilon_high cliprange")
 DUAL_CLIP = Knob(
     "dual_clip", "Dual clip c", 3.0, "Upper bound of the ratio in bounded_clip for tokens with negative advantage, "
     "where clip has none. Lower: one such token cannot dominate an update. Higher: "
     "only extreme ratios are bounded. "
-    "0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True)
+    "0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True, group="clip")
 CLIP_DELTA = Knob(
     "clip_delta", "Two-sided clip δ", 0.0, "The same bound in TRL's form: on the unclipped ratio. Use more than "
     "1 + ε_high. Lower: one token with negative advantage cannot dominate an update. Higher: only extreme ratios are "
-    "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True)
+    "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True, group="clip")
 RATIO_CAP = Knob(
     "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
-    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}")
+    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}",
+    group="clip")
 GATES = (
     Knob("gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for tokens with positive "
          "advantage as their ratio leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0,
-         (0.5, 2.0), r"\tau_{+}"),
+         (0.5, 2.0), r"\tau_{+}", group="clip"),
     Knob("gate_negative", "Gate, negative advantages", 1.05, "The same for tokens with negative advantage. Higher: "
          "steadier, they fall more slowly; usually a little above the gate for positive advantages. Lower: they may "
          "fall further per batch.",
-         "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}"),
+         "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}", group="clip"),
 )
 GAMMA_WEIGHT = (
     Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a completion with positive "
          "advantage falls as it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
-         "k_{+}"),
+         "k_{+}", group="clip"),
     Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
-         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}"),
+         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}", group="clip"),
     Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same for completions with negative advantage. "
-         "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}"),
+         "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}",
+         group="clip"),
     Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for completions with negative advantage. "
          "Higher: those that became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0),
-         r"\lambda_{-}"),
+         r"\lambda_{-}", group="clip"),
 )
 
 

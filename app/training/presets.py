@@ -1,0 +1,201 @@
+"""Presets: a card with a recorded curve for each effect; the chosen one says what to look at, and starts beside the
+preset that it is to be compared with.
+
+Two presets that belong together share a card, which shows both curves.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import streamlit as st
+
+from app import link, session
+from app.lab import errors_shown, lab
+from app.session import PRESET, Draft
+from app.theme import FAMILY, NEGATIVE, ground
+from app.tokens import literal
+from labcore.catalog import kinds
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
+from labcore.catalog.presets import PRESETS, Preset, of_kind, recorded
+from labcore.errors import LabError
+from labcore.runs.files.paths import read_only
+from labcore.runs.presets import preset_of, spec_of
+from labcore.runs.store.rows import RunRow
+
+UPDATES = "updates"
+WIDE, HIGH, EDGE = 128, 34, 2.5  # of a picture, in pixels
+BEHIND = "#9AA4AF"  # the curve of the preset beside it
+CSS = """
+<style>
+.st-key-presets{display:grid!important;grid-template-columns:repeat(auto-fill,minmax(138px,1fr));gap:8px!important}
+.st-key-presets>div{position:relative;width:auto!important;min-width:0;border-radius:8px;
+  border:1px solid color-mix(in srgb,currentColor 16%,transparent)}
+.st-key-presets>div:hover{border-color:light-dark(#0072B2,#4FA8E0)}
+.st-key-presets>div:has(.rl-chosen){border-color:light-dark(#0072B2,#4FA8E0);
+  background:light-dark(#0072B212,#4FA8E01F)}
+.st-key-presets .stVerticalBlock{gap:0!important}
+.rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3;
+  white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-preset img{display:block;width:100%;height:34px;margin-top:4px}
+.st-key-presets .stElementContainer:has(.stButton){position:absolute!important;inset:0;width:100%!important}
+.st-key-presets .stButton,.st-key-presets .stButton button{position:absolute;inset:0;width:100%;height:100%;opacity:0}
+.st-key-presets>div:has(button:focus-visible){outline:2px solid light-dark(#0072B2,#4FA8E0);outline-offset:1px}
+.rl-look{font-size:15px;line-height:1.45}.rl-look ol{margin:.3rem 0 0;padding-left:1.3rem}.rl-look li{margin:0 0 2px}
+.rl-look small{font-size:13px;opacity:.75}.rl-look summary{cursor:pointer}
+@media (max-width:640px){.st-key-presets{grid-template-columns:none!important;grid-auto-flow:column;
+  grid-auto-columns:138px;overflow-x:auto;padding-bottom:4px}}
+</style>"""
+
+
+def show(draft: Draft) -> None:
+    """The cards of the draft's kind, and what the chosen one shows."""
+    offered = leads(of_kind(draft.kind.key))
+    if not offered or read_only():
+        return
+    st.html(CSS)
+    chosen = draft.preset
+    with st.container(key="presets"):
+        for preset in offered:
+            with st.container(key=f"preset_{preset.key}"):
+                st.html(card(preset, chosen is not None and chosen.key in (preset.key, preset.beside)))
+                st.button(preset.label, key=f"preset:{preset.key}", on_click=draft.take, args=(preset,),
+                          help=_of_both(preset))
+    if chosen is not None and draft.asked:
+        _chosen(draft, chosen)
+
+
+def leads(presets: Sequence[Preset]) -> list[Preset]:
+    """The presets that have a card: of two that belong together the first."""
+    found: list[Preset] = []
+    for preset in presets:
+        if not any(preset.beside == other.key for other in found):
+            found.append(preset)
+    return found
+
+
+def _of_both(preset: Preset) -> str:
+    """The change, and what its picture shows."""
+    grey = f"; grey: {PRESETS[preset.beside].label}" if preset.beside else ""
+    return literal(f"{preset.change}. Recorded: {METRICS[preset.drawn[0]].inline}{grey}")
+
+
+@errors_shown()
+def _chosen(draft: Draft, preset: Preset) -> None:
+    """What the chosen preset shows, and the ways on: its run alone, or both, and its link."""
+    with st.container(border=True, key="preset_chosen"):
+        st.html(f'<div class="rl-look"><b>{html.escape(preset.label)}.</b> {html.escape(preset.change)}.'
+                f"{_looks(preset)}</div>")
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            if preset.beside:
+                other = PRESETS[preset.beside]
+                if st.button("Run both, side by side", icon=":material/compare_arrows:", key="preset:both",
+                             help=f"{preset.label} and {other.label}: same seed, same number of updates"):
+                    _start_both(draft.spec().seed, preset, other)
+                st.button(f"Show {other.label}", icon=":material/swap_horiz:", key="preset:other",
+                          on_click=draft.take, args=(other,))
+            with st.popover("Link", icon=":material/link:"):
+                st.code(link.address({PRESET: preset.key}), language=None, wrap_lines=True)
+            if draft.before is not None:
+                st.button("Back to my settings", icon=":material/undo:", key="preset:back", on_click=draft.go_back)
+
+
+def _looks(preset: Preset) -> str:
+    """The three sentences and their chart, as HTML."""
+    items = "".join(f"<li>{html.escape(each)}</li>" for each in preset.look)
+    return f"<ol>{items}</ol><small>Chart: {html.escape(PANELS[preset.chart].title)}</small>"
+
+
+def _start_both(seed: int, *presets: Preset) -> None:
+    _compare(presets[0].kind, *(lab().launcher.start(spec_of(preset, seed)) for preset in presets))
+
+
+def _compare(kind: str, *runs: str) -> None:
+    """Compare runs at equal numbers of updates, where their kind counts them."""
+    equal = {"by": UPDATES} if UPDATES in kinds.kind(kind).axes else {}
+    st.switch_page("../pages/compare.py", query_params={"runs": ",".join(runs), **equal})
+
+
+def beside(run: RunRow) -> None:
+    """Above a run with the settings of a preset: what to look at, folded, and the other one to be run next to it."""
+    preset = preset_of(run.spec)
+    if preset is None or preset.key == "default":
+        return
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="preset_of_run"):
+        st.html(f'{CSS}<details class="rl-look"><summary>Preset <b>{html.escape(preset.label)}</b>: what to look at'
+                f"</summary>{_looks(preset)}</details>", width="stretch")
+        if preset.beside and not read_only():
+            other = PRESETS[preset.beside]
+            if st.button(f"Run {other.label} beside it", icon=":material/compare_arrows:", key="preset:beside",
+                         type="tertiary", help="Same seed, same number of updates; then both on the page Compare"):
+                _start_beside(run, other)
+
+
+def _start_beside(run: RunRow, other: Preset) -> None:
+    try:
+        started = lab().launcher.start(spec_of(other, run.spec.seed))
+    except LabError as error:
+        session.show_error(str(error))
+        st.rerun()
+    _compare(run.spec.kind, run.id, started)
+
+
+# ---- pictures -----------------------------------------------------------------------------------------------------
+
+
+def card(preset: Preset, chosen: bool = False) -> str:
+    """A card as HTML: the name over the picture. The button that covers it says its name to those who hear the page."""
+    mark = " rl-chosen" if chosen else ""
+    return f'<div class="rl-preset{mark}"><b aria-hidden="true">{html.escape(preset.label)}</b>{picture(preset)}</div>'
+
+
+def picture(preset: Preset) -> str:
+    """The recorded curves of a preset as an image; behind them, pale, that of the preset beside it. Empty where none is
+    recorded."""
+    curves = recorded().get(preset.key)
+    if not curves:
+        return ""
+    first, *more = preset.drawn
+    dark = ground() == "dark"
+    lines = [(curves[first], _hue(first, dark)), *((curves[metric], NEGATIVE[ground()]) for metric in more)]
+    if behind := recorded().get(preset.beside, {}).get(first):
+        lines.insert(0, (behind, BEHIND))
+    low, high = _range([value for values, _ in lines for value in values])
+    drawn = "".join(f'<polyline points="{_points(values, low, high)}" stroke="{colour}" vector-effect='
+                    '"non-scaling-stroke"/>' for values, colour in lines)
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
+           f'fill="none" stroke-width="1.75" stroke-linejoin="round">{drawn}</svg>')
+    label = (f"{METRICS[first].label} of a recorded run: {curves[first][0]:g} at the start, "
+             f"{curves[first][-1]:g} at the end")
+    # An element svg would be taken out of the page's HTML; an image of one is not.
+    return f'<img alt="{html.escape(label)}" src="data:image/svg+xml,{quote(svg)}">'
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of the vertical axis: of shares 0 and 1, else those of the values.
+
+    >>> _range([0.2, 0.9]), _range([-3.0, 40.0])
+    ((0.0, 1.0), (-3.0, 40.0))
+    """
+    low, high = min(values), max(values)
+    return (0.0, 1.0) if low >= 0 and 0.3 < high <= 1 else (low, high)
+
+
+def _hue(metric: str, dark: bool) -> str:
+    family = next(panel.family for panel in PANELS.values() if metric in panel.metrics)
+    return FAMILY[family][dark]
+
+
+def _points(values: Sequence[float], low: float, high: float) -> str:
+    """Points of a polyline within the picture.
+
+    >>> _points([0.0, 1.0], 0.0, 1.0)
+    '2.5,31.5 125.5,2.5'
+    """
+    across = (WIDE - 2 * EDGE) / max(1, len(values) - 1)
+    down = (HIGH - 2 * EDGE) / ((high - low) or 1)
+    return " ".join(f"{EDGE + place * across:.4g},{HIGH - EDGE - (value - low) * down:.4g}"
+                    for place, value in enumerate(values))
