@@ -9,7 +9,7 @@ from labcore.analysis.studies.study import Setting, Study
 from labcore.errors import LabError
 from labcore.runs import sweep
 from labcore.runs.spec.run_spec import RunSpec, make
-from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.rows import ACTIVE, STUDIES, RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.traces import setting as setting_of
 
@@ -110,7 +110,7 @@ def queue(store: Store, specs: Sequence[RunSpec]) -> str:
     """Queue runs of a study as a sweep; return its id. Wake the launcher to have them started."""
     if not specs:
         raise LabError("All runs of this study exist already: see its result.")
-    return sweep.queue(store, specs)
+    return sweep.queue(store, specs, project=STUDIES)
 
 
 def _template(study: Study, setting: Setting) -> RunSpec:
