@@ -17,7 +17,7 @@ from app.theme import DARK, LIGHT
 from labcore.analysis.compare import curves
 from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.loading import Reader
-from labcore.analysis.compare.table import Group, forked, groups
+from labcore.analysis.compare.table import Group, apart, forked, groups
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, cut
@@ -27,6 +27,7 @@ from labcore.runs.store.rows import ACTIVE, RunRow
 from labcore.runs.traces import AXES, Trace
 
 MOST_SETTINGS = 8
+BESIDE = 3  # settings beside a name
 END = 18  # letters that fit at the end of a line
 DASHES = ("solid", "dot", "dash", "dashdot")
 
@@ -238,13 +239,28 @@ def look_of(chosen: Chosen) -> list[dict[str, Any]]:
     """
     short = [_without_parent(group) for group in chosen.groups]
     short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
-    algorithms = [_algorithm(group) for group in chosen.groups]
+    algorithms, settings = [_algorithm(group) for group in chosen.groups], settings_of(chosen.groups)
+    notes = [" · ".join(filter(None, (note(group, chosen.metric), beside)))
+             for group, beside in zip(chosen.groups, settings, strict=True)]
     return [{"label": group.label, "short": short[place],
              "end": short[place] if len(short[place]) <= END or algorithms.count(algorithms[place]) == 1 else
              short[place].removeprefix(f"{algorithms[place]} ").removeprefix("task "),
-             "note": note(group, chosen.metric), "colour": [LIGHT[place % 6], DARK[place % 6]],
+             "note": notes[place], "colour": [LIGHT[place % 6], DARK[place % 6]],
              "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
             for place, group in enumerate(chosen.groups)]
+
+
+def settings_of(found: Sequence[Group]) -> list[str]:
+    """What stands beside the name of each group: its values of the first settings that differ, unless its label has
+    them already."""
+    columns = apart(found)
+    said = []
+    for place, group in enumerate(found):
+        spec = group.traces[0].spec
+        words = [naming.setting(key, values[place], spec) for key, values in columns.items()
+                 if spec and values[place] is not None]
+        said.append(", ".join([each for each in words if each not in group.label][:BESIDE]))
+    return said
 
 
 def _without_parent(group: Group) -> str:

@@ -25,7 +25,7 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Estimate:
-    """A contrast over `seeds` (the fewest of its settings) with its interval; None where a setting has one seed."""
+    """A contrast over `seeds` (the fewest of its settings); no interval where a setting has fewer than three."""
 
     mean: float
     low: float | None
@@ -55,10 +55,11 @@ def contrast(groups: Sequence[np.ndarray], weights: Sequence[float],
              level: float = LEVEL) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """(Σ w_i x̄_i, low, high) of groups (S_i, …), a seed in each row: Σ w_i x̄_i ± t_ν √(Σ w_i² s_i² / n_i).
 
-    ν are the Welch–Satterthwaite degrees of freedom. NaN where not all seeds have a number; no interval with one seed.
+    ν are the Welch–Satterthwaite degrees of freedom. NaN where not all seeds have a number; no interval with fewer than FEWEST
+    seeds: of two it would be as wide as anything.
     """
     middle = np.asarray(sum(weight * group.mean(0) for weight, group in zip(weights, groups, strict=True)))
-    if min(map(len, groups)) < 2:
+    if min(map(len, groups)) < FEWEST:
         return middle, None, None
     from scipy.special import stdtrit  # a quarter of a second, which the first page need not wait for
 

@@ -27,7 +27,7 @@ def test_student_s_interval_by_hand():
     assert (found.mean, found.low, found.high) == pytest.approx((3, 3 - reach, 3 + reach), abs=1e-3)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (3, 3), (3, 8), (12, 5)])
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 8), (12, 5)])
 @pytest.mark.parametrize("level", [0.95, 0.99])
 def test_it_is_scipy_s(sizes, level):
     rng = np.random.default_rng(sum(sizes))
