@@ -215,7 +215,8 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         print("\n".join(best_words(store, found, options.metric)))
     if ids:
         print()
-        compare_runs(argparse.Namespace(runs=ids, project="", metric=options.metric, axis=None, baseline=None, json=False))
+        compare_runs(argparse.Namespace(runs=ids, project="", metric=options.metric, axis=None, baseline=None,
+                                        json=False))
 
 
 def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[str]:
@@ -293,5 +294,6 @@ def _list(store: Store, as_json: bool) -> int:
         axes = " × ".join([*(f"{key} {', '.join(map(str, values))}" for key, values in each.axes.items()),
                            f"{len(each.seeds)} seeds"])
         states = ", ".join(f"{count} {state}" for state, count in each.states.items())
-        print(f"{each.id:<16} {f'{each.name}: ' if each.name else ''}{spec.algorithm} on {spec.task}: {axes}  ({states})")
+        name = f"{each.name}: " if each.name else ""
+        print(f"{each.id:<16} {name}{spec.algorithm} on {spec.task}: {axes}  ({states})")
     return 0

@@ -164,7 +164,8 @@ def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
         go(lab.store, run, run.spec.knobs["beta"] + run.spec.knobs["group_size"])
     made, grid = of(lab.store, sweep_id)
     figure = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
-    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1]) and ">4.000<" in figure.data[0].text[0][0], "two seeds have no interval"
+    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1])
+    assert ">4.000<" in figure.data[0].text[0][0], "two seeds have no interval"
     assert ">8.100<" in figure.data[0].text[1][1] and "#14171B" in figure.data[0].text[1][1]
     both = queued(lab.store, {}, algorithms=("grpo", "rloo"))
     done(lab.store, both)

@@ -71,7 +71,7 @@ class Keeping(Database):
 
     def mark(self, name: str, *, star: bool | None = None, tags: Sequence[str] | None = None,
              note: str | None = None, project: str | None = None) -> None:
-        """Set a star, tags, a note or a project; None leaves it as it is. Raises NoSuchRun where there is no such run."""
+        """Set a star, tags, a note or a project; None leaves it. Raises NoSuchRun where there is no such run."""
         words = None if tags is None else json.dumps(list(tags), ensure_ascii=False)
         all_of = {"star": star, "tags": words, "note": note, "project": project}
         given = {key: value for key, value in all_of.items() if value is not None}

@@ -2,8 +2,8 @@
 
 Six tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
 what became of it), marks (stars, tags, projects, notes and the trash, of runs and of imported metrics) and sweeps
-(those with a name or with early stopping). A change of them raises the version and is a script in `revisions`; `migrations` brings a store of an
-earlier version up to this one.
+(those with a name or with early stopping). A change of them raises the version and is a script in `revisions`;
+`migrations` brings a store of an earlier version up to this one.
 """
 
 from __future__ import annotations
