@@ -27,7 +27,9 @@ from labcore.runs.store.rows import ACTIVE, RunRow
 from labcore.runs.traces import AXES, Trace
 
 MOST_SETTINGS = 8
+CHARTS, MOST_CHARTS = 6, 12  # small charts: as many as usual, and the most that can be chosen
 BESIDE = 3  # settings beside a name
+LOOKED, MOST_RUNS = 1000, 24  # runs among which those of a project are looked for, and how many are compared
 END = 18  # letters that fit at the end of a line
 DASHES = ("solid", "dot", "dash", "dashdot")
 
@@ -121,6 +123,10 @@ def source_of(chosen: Chosen, run: str) -> Source:
 
 def find(place: Place) -> tuple[list[Source], list[str]]:
     """The runs that a link names, and a sentence for each that is not there."""
+    if place.project and not place.runs and not place.sweep:
+        runs = [run for run in lab().store.runs(limit=LOOKED) if run.project == place.project and run.step]
+        faults = [] if runs else [f"The project “{cut(place.project)}” has no run that made a step."]
+        return [*runs[:MOST_RUNS][::-1]], faults
     if place.sweep:
         try:
             return list(sweep.sweep(lab().store, place.sweep).runs), []
@@ -166,12 +172,18 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
         found = found[:MOST_SETTINGS]
     axes = axes_of(traces)
     axis = place.x if place.x in axes else usual_axis(traces, place.by)
-    if place.x and traces and place.x not in axes:
+    if place.x in AXES and traces and place.x not in axes:
         faults.append(f"None of these runs records {AXES[place.x]}, so the horizontal axis is {axes[axis]}.")
     chosen = Chosen(place, tuple(kept), tuple(traces), tuple(found), metric, axis, logged)
     if place.baseline and traces and chosen.baseline is None:
         faults.append(f"The baseline {place.baseline} is not among the compared runs. Choose another one.")
     return chosen, faults
+
+
+def offered_metrics(chosen: Chosen) -> list[str]:
+    """The metrics that any of the runs logs, those of the first run's charts first."""
+    there = set().union(*chosen.logged.values())
+    return [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
 
 
 def logged_by(sources: Iterable[Source]) -> dict[str, frozenset[str]]:
@@ -203,12 +215,15 @@ def panel_metrics(sources: Sequence[Source]) -> list[str]:
     return list(dict.fromkeys([*panels, *METRICS]))
 
 
-def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
-    """The headline metrics of the first run's charts that anybody logs, but for the one that is looked at."""
+def small_panels(chosen: Chosen) -> list[str]:
+    """The metrics of the small charts: those of the link, else the headline metrics of the first run's charts that
+    anybody logs, but for the one that is looked at."""
+    if chosen.place.charts:
+        return list(chosen.place.charts[:MOST_CHARTS])
     row = next((source.spec.row for source in chosen.sources if not isinstance(source, str)), None)
     there = set().union(*chosen.logged.values())
     heads = [PANELS[panel].metrics[0] for panel in row.panels] if row else ordered(there)
-    return [key for key in dict.fromkeys(heads) if key != chosen.metric and (key in there or not there)][:most]
+    return [key for key in dict.fromkeys(heads) if key != chosen.metric and (key in there or not there)][:CHARTS]
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:

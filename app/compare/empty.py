@@ -13,7 +13,7 @@ from app.compare.launch.form import form
 from app.compare.place import Place, go
 from app.compare.run_picker import setting, sweep_words
 from app.lab import lab
-from labcore.runs.store.rows import RunRow
+from labcore.runs.store.rows import APART, RunRow
 from labcore.runs.sweep import sweeps
 
 LATEST = 200  # runs that are looked through
@@ -33,12 +33,18 @@ def show() -> None:
 
 def _earlier() -> None:
     """What was run already."""
-    if found := sweeps(lab().store)[:SHOWN]:
+    if projects := lab().store.projects():
+        st.subheader("Projects", anchor=False)
+        for name, many in projects.items():
+            words = (f'<div class="rl-status"><b>{html.escape(name)}</b> <span class="rl-muted">{many:,} '
+                     f"run{'s' if many > 1 else ''}{' of the lab' if name in APART else ''}</span></div>")
+            _choice(words, f"project:{name}", Place(project=name))
+    if found := sweeps(lab().store, apart=False)[:SHOWN]:
         st.subheader("Latest sweeps and comparisons", anchor=False)
         for sweep in found:
-            _choice(sweep_words(sweep.id, sweep.runs), sweep.id, Place(sweep=sweep.id))
+            _choice(sweep_words(sweep.title, sweep.runs), sweep.id, Place(sweep=sweep.id))
     runs = lab().store.runs(limit=LATEST)
-    if tasks := by_task([run for run in runs if run.step and run.sweep is None]):
+    if tasks := by_task([run for run in runs if run.step and run.sweep is None and run.project not in APART]):
         st.subheader("Latest runs on one task", anchor=False)
         for (_, task), same in tasks[:SHOWN]:
             labels = dict.fromkeys(run.spec.row.label for run in same)

@@ -1,8 +1,8 @@
 """The findings of a study as HTML: each contrast with its interval over the region of the claim. Pure.
 
-Intervals of one kind, such as all differences of reward, share one scale, so that they can be compared by eye; its
-ticks are written once, below them. The interval of the reader's own runs is blue, the recorded one grey, the claimed region
-shaded. Streamlit takes SVG out of HTML, so all of it are boxes, placed in percent of the width.
+Intervals of one kind, such as all differences of reward, share one scale, so that the eye can compare them; its
+ticks are written once, below them. The interval of the reader's own runs is blue, the recorded one grey, the claimed
+region shaded. Streamlit takes SVG out of HTML, so all of it are boxes, placed in percent of the width.
 """
 
 from __future__ import annotations

@@ -37,6 +37,11 @@ def charts(test) -> dict:
     return found
 
 
+def box(test, label: str):
+    """The box of a choice."""
+    return next(each for each in test.selectbox if each.label == label)
+
+
 def views(test) -> list[str]:
     """What the first control offers."""
     return [option.content for option in test.get("button_group")[0].proto.options]
@@ -76,7 +81,7 @@ def test_an_empty_lab_leads_to_an_action(page, lab):
 
 def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, pair):
     test = page("compare", runs=f"{pair[0]},{pair[3]}")
-    box, = test.multiselect
+    box = next(each for each in test.multiselect if each.label == "Runs")
     assert box.value == [pair[0], pair[3]]
     assert "RLOO sort #6 · SFT steps 0 · seed 2 · finished" in box.options
     box.set_value([pair[0], pair[3], pair[4]])
@@ -151,9 +156,9 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
 
 def test_every_choice_is_in_the_link_and_the_link_shows_it_again(page, lab, pair):
     test = page("compare", runs=",".join(pair))
-    test.selectbox[0].set_value("kl")
+    box(test, "Metric").set_value("kl")
     test = ran(test)
-    test.selectbox[1].set_value("RLOO")
+    box(test, "Baseline").set_value("RLOO")
     test = ran(test)
     test.slider[0].set_value(0.5)
     test = ran(test)
@@ -235,7 +240,7 @@ def test_a_table_of_nothing_is_a_sentence(page, lab):
 def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="plane")
     panel, = charts(test)["main"]["panels"]
-    assert "Reward and KL" in views(test)
+    assert "Two metrics" in views(test)
     assert panel["plane"] and panel["axis"] == "KL to the reference, nats/token"
     assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
     assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
@@ -243,8 +248,52 @@ def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     assert "dotted" not in panel["caption"] + " ".join(each.value for each in test.caption)
     assert panel["range"]["x"] == pytest.approx([-0.02 * 0.12, 1.08 * 0.12])  # the costliest run ends at 0.12
     plain = tools.stored(lab.store, [0.5] * 3)
-    test = page("compare", runs=plain, view="plane")
-    assert "Reward and KL" not in views(test) and "main" in charts(test)
+    panel, = charts(page("compare", runs=plain, view="plane"))["main"]["panels"]
+    assert panel["plane"] and panel["yTitle"] == "Reward" and "KL" not in panel["title"], "without a KL: the first two"
+
+
+def test_any_metric_can_be_drawn_along_any_axis_or_against_any_other(page, lab, pair):
+    test = page("compare", runs=",".join(pair))
+    across = box(test, "Horizontal axis")
+    assert {option for option in across.options if option.startswith("over")} == {
+        "over tokens", "over updates", "over steps", "over seconds"}
+    across.set_value("memory")
+    test = ran(test)
+    panel, = charts(test)["main"]["panels"]
+    assert (panel["yTitle"], panel["axis"]) == ("Reward", "Memory, MB") and link(test)["x"] == "memory"
+    assert "to the left is better" in " ".join(each.value for each in test.caption), "less memory is"
+    box(test, "Metric").set_value("updates")
+    test = ran(test)
+    assert charts(test)["main"]["panels"][0]["yTitle"].startswith("Updates")
+    assert "is better" not in " ".join(each.value for each in test.caption), "no direction of updates is"
+    box(test, "Horizontal axis").set_value("seconds")
+    test = ran(test)
+    assert link(test) == {"runs": ",".join(pair), "metric": "updates", "x": "seconds"}, "the view of curves again"
+
+
+def test_the_small_charts_are_those_that_are_chosen(page, lab, pair):
+    assert [panel["key"] for panel in charts(page("compare", runs=",".join(pair)))["small"]["panels"]] == ["kl", "memory"]
+    test = page("compare", runs=",".join(pair), charts="memory,updates")
+    assert [panel["key"] for panel in charts(test)["small"]["panels"]] == ["memory", "updates"]
+    next(each for each in test.multiselect if each.label == "Small charts").set_value(["updates"])
+    assert link(ran(test))["charts"] == "updates"
+
+
+def test_a_project_is_compared_as_a_whole_and_given_on_the_page(page, lab, pair):
+    lab.store.mark(pair[5], project="my paper")
+    test = page("compare", runs=",".join(pair[:2]))
+    box(test, "Project").set_value("my paper").run()
+    assert [bool(lab.store.run(run).project) for run in pair] == [True, True, False, False, False, True]
+    test = page("compare", project="my paper")
+    assert [group["label"] for group in charts(test)["main"]["groups"]] == ["GRPO", "RLOO"]
+    assert "3 runs" in html(test)
+    assert "project:my paper" in " ".join(each.key for each in page("compare").button if each.key)
+
+
+def test_runs_of_lessons_and_studies_are_not_offered(page, lab, pair):
+    lab.store.mark(pair[0], project="Studies")
+    runs = next(each for each in page("compare").multiselect if each.label == "Runs")
+    assert len(runs.options) == len(pair) - 1
 
 
 def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draws(page, lab):
@@ -264,7 +313,10 @@ def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draw
 def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):
     sweep = queue(lab.store, [make(algorithm_key="grpo", task_key="sort", seed=number) for number in range(3)])
     test = page("compare", sweep=sweep)
-    assert sweep in html(test) and "3 queued" in html(test) and not test.multiselect
+    assert sweep in html(test) and "3 queued" in html(test)
+    assert "Runs" not in [each.label for each in test.multiselect]
+    next(each for each in test.text_input if each.label == "Name").set_value("my sweep").run()
+    assert lab.store.sweep_names() == {sweep: "my sweep"} and "<b>my sweep</b>" in html(page("compare", sweep=sweep))
     assert charts(test)["main"]["groups"][0]["note"] == "waiting"
     test = page("compare", sweep="sweep-gone")
     assert "There is no sweep “sweep-gone” here" in warnings(test)[0]

@@ -33,7 +33,7 @@ def test_a_place_and_its_link_are_one(place):
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which was ignored: choose one of step,"),
+    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which was ignored: choose another one."),
     ({"smooth": "1.5"}, "smooth='1.5', which was ignored: use a number from 0 to 0.99."),
     ({"smooth": "nan"}, "smooth='nan'"), ({"smooth": "-0.1"}, "smooth='-0.1'"), ({"smooth": "x"}, "smooth='x'"),
     ({"view": "pie"}, "view='pie', which was ignored: choose one of curves, sweep"),

@@ -279,7 +279,7 @@ def test_settings_that_did_not_finish_are_hollow_and_not_in_the_line(lab, half):
     assert list(hollow.values()) == ["seed 0: step 1 of 3, stopped<br>seed 1: step 2 of 3, stopped",
                                      "seed 1: step 0 of 3, stopped"]
     seeds, line, begun = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"],
-                                                "light", hollow).data
+                                          "light", hollow).data
     assert line.x == (0.0, 0.1) and line.marker.symbol == "circle"
     assert (begun.x, begun.mode, begun.marker.symbol) == ((0.2, 0.3), "markers", "circle-open")
     assert begun.text[0].endswith("not finished:<br>seed 0: step 1 of 3, stopped<br>seed 1: step 2 of 3, stopped")

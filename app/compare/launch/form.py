@@ -27,8 +27,10 @@ from labcore.llm.sizing.cost import BESIDE, beside, is_named
 from labcore.runs import halving, sweep
 from labcore.runs.files.paths import max_runs, read_only
 from labcore.runs.halving import Halving
+from labcore.runs.lists import marks
 from labcore.runs.spec.model_names import model_of_name, name_of_model
 from labcore.runs.spec.run_spec import WHOLE, RunSpec, knobs_of
+from labcore.runs.store.rows import APART
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
 PLACES = ("Knob", "Second knob", "Third knob", "Fourth knob")
@@ -235,11 +237,12 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
     except LabError as error:
         specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
     places = max_runs()
+    name, project = _labels()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         many = f"{len(specs):,} run{'s' if len(specs) != 1 else ''}"
         if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
                      disabled=not specs or read_only(), key="launch:start"):
-            _launch(specs, "sweep" if specs_of is _of_axes else CURVES, stopping)
+            _launch(specs, "sweep" if specs_of is _of_axes else CURVES, stopping, name, project)
             st.rerun()  # the whole page, not this form
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
@@ -259,10 +262,22 @@ def _beside(specs: list[RunSpec]) -> list[RunSpec]:
     return [*with_it, *specs]
 
 
-def _launch(specs: list[RunSpec], view: str, stopping: Halving | None) -> None:
+def _labels() -> tuple[str, str]:
+    """The name of the comparison and the project of its runs, both optional."""
+    left, right = st.columns(2, gap="small")
+    name = left.text_input("Name", key="launch:name", max_chars=marks.MOST_PROJECT, placeholder="optional",
+                           help="What lists call these runs together")
+    known = [each for each in lab().store.projects() if each not in APART]
+    project = right.selectbox("Project", known, None, key="launch:project", accept_new_options=True,
+                              placeholder="optional", help="A label that groups runs. Type a new one, then Enter.")
+    return name, project or ""
+
+
+def _launch(specs: list[RunSpec], view: str, stopping: Halving | None, name: str, project: str) -> None:
     """Queue them all and open the comparison."""
     try:
-        sweep_id = sweep.queue(lab().store, specs, early=stopping)
+        sweep_id = sweep.queue(lab().store, specs, early=stopping, name=marks.project_name(name, "sweep"),
+                               project=marks.project_name(project))
         lab().launcher.wake()
     except LabError as error:
         session.show_error(str(error))

@@ -14,7 +14,7 @@ from app.compare.curves import resync, sent, version
 from app.compare.data import Chosen, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
-from app.compare.plane import COST, Plane, earned, has_front, payload
+from app.compare.plane import COST, Plane, earned, has_front, payload, title_of
 from app.compare.sweep import figures
 from app.compare.sweep.grid import Grid, grid_of, words
 from app.compare.sweep.multiples import Look, common_note, multiples
@@ -118,7 +118,7 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
 def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow: figures.Hollow, at: str,
            full: bool) -> None:
     reward = METRICS[earned(chosen)]
-    title, caption = f"{reward.label} against KL", at
+    title, caption = title_of(reward.key, COST), at
     if has_front(points):
         caption += "; dotted: the Pareto front"
     if any(point.label in hollow for point in points):

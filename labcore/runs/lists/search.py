@@ -1,8 +1,8 @@
 """The search over runs: `grpo beta>0.05 -failed tag=paper "a note"`. All terms must hold.
 
 A word is looked for in a run's title, id, algorithm, task, model, state, project, tags and note; `name=value` compares
-a field or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns it round.
-Left out: or, and brackets.
+a field or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns
+it round. Left out: or, and brackets.
 """
 
 from __future__ import annotations
