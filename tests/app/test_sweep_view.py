@@ -13,8 +13,7 @@ from app.compare.data import Chosen
 from app.compare.lines import Look, lines_of
 from app.compare.place import Place
 from app.compare.sweep import figures
-from app.compare.sweep.grid import grid_of, title, words
-from app.compare.sweep.multiples import multiples
+from app.compare.sweep.grid import grid_of, multiples, title, words
 from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import standing
 from labcore.analysis.compare.loading import load
@@ -25,7 +24,7 @@ from labcore.runs import sweep
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.sweep import grid as specs_of
-from tests.app.seeding import ran
+from tests.app.seeding import components, ran
 
 REWARDS = {0.0: 0.3, 0.1: 0.8, 0.2: 0.5}
 
@@ -256,6 +255,35 @@ def test_runs_that_were_stopped_are_said(page, lab):
     go(lab.store, first, 0.5)
     go(lab.store, second, 0.6, "stopped", steps=2)
     assert "1 of 2 runs did not finish." in told(page("compare", sweep=sweep_id, view="sweep"))
+
+
+def test_parallel_coordinates_have_a_line_for_each_run_and_name_the_best(page, lab):
+    """β by 0.1 changes the reward, G does not; the best is the darkest line on a light ground."""
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8]})
+    done(lab.store, sweep_id)
+    test = page("compare", sweep=sweep_id, view="sweep")
+    chart = next(each for each in components(test) if each.get("ids"))
+    trace, = chart["figure"]["data"]
+    labels = [each["label"] for each in trace["dimensions"]]
+    runs = lab.store.sweep_runs(sweep_id)
+    assert set(chart["ids"]) == {run.id for run in runs} and len(trace["line"]["color"]) == 12
+    assert len(labels) == 4 and "KL" in " ".join(labels) and labels[-1].startswith("Reward")
+    betas = dict(zip(chart["ids"], trace["dimensions"][0]["values"], strict=True))
+    assert betas == {run.id: run.spec.knobs["beta"] for run in runs} and trace["line"]["reversescale"]
+    assert "Best: " in told(test) and told(test).index("β 0.1 · G 4 (0.810)") < told(test).index("β 0 · G 4 (0.310)")
+    only = [run.id for run in runs if run.spec.knobs["beta"] == 0.1 and run.spec.seed < 2]
+    test.session_state[f"compare:brushed:{sweep_id}"] = tuple(only)  # as the browser says it
+    ran(test)
+    links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
+    assert sorted(links) == sorted(only) and "4 of 12 runs chosen." in told(test)
+    next(each for each in test.button if each.key == "parallel:all").click()
+    assert "runs chosen" not in told(ran(test))
+
+
+def test_one_knob_needs_no_parallel_coordinates(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]})
+    done(lab.store, sweep_id)
+    assert not [each for each in components(page("compare", sweep=sweep_id, view="sweep")) if each.get("ids")]
 
 
 @pytest.fixture

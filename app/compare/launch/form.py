@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, cost, link, naming, number_boxes, session
-from app.compare.launch import duration_line, early_stopping, planning
+from app.compare.launch import duration_line, planning
 from app.compare.place import CURVES, Place, go
 from app.lab import errors_shown, lab
 from app.link import Param
@@ -22,17 +22,19 @@ from app.widget_state import widget_state
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob
+from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.llm.sizing.cost import BESIDE, beside, is_named
 from labcore.runs import halving, sweep
 from labcore.runs.files.paths import max_runs, read_only
-from labcore.runs.halving import Halving
+from labcore.runs.halving import FACTORS, Halving
 from labcore.runs.lists import marks
 from labcore.runs.spec.model_names import model_of_name, name_of_model
 from labcore.runs.spec.run_spec import WHOLE, RunSpec, knobs_of
 from labcore.runs.store.rows import APART
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
+STOPPING = {False: "None", True: "Successive halving"}
 PLACES = ("Knob", "Second knob", "Third knob", "Fourth knob")
 PLAN: Param[dict[str, Any]] = Param("new", {}, planning.of_link)
 
@@ -53,7 +55,7 @@ def form() -> None:
         (_algorithms if place["way"] == "algorithms" else _axes)(plan)
         _counts(plan)
         if place["way"] == "sweep":
-            early_stopping.choose(plan)
+            _early_stopping(plan)
         _to_url(place, plan)
         _start(plan, _of_algorithms if place["way"] == "algorithms" else _of_axes)
 
@@ -230,7 +232,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         if len(specs) > sweep.MOST_RUNS:
             raise LabError(f"This comparison has {len(specs):,} runs; the limit is {sweep.MOST_RUNS:,}. Choose fewer "
                            f"algorithms or seeds.")
-        stopping = early_stopping.chosen(plan) if specs_of is _of_axes else None
+        stopping = _halving(plan) if specs_of is _of_axes else None
         if stopping:
             halving.check(stopping, specs)
         fault = ""
@@ -283,3 +285,52 @@ def _launch(specs: list[RunSpec], view: str, stopping: Halving | None, name: str
         session.show_error(str(error))
         return
     go(Place(sweep=sweep_id, view=view))
+
+
+# ---------------------------------------------------------------- early stopping
+
+def _early_stopping(plan: Plan) -> None:
+    """None, or successive halving with its metric, its first step and the share that continues."""
+    shown = widget_state(f"{plan.scope}:early", plan.fields["early"] is not None)
+
+    def changed() -> None:
+        plan.fields["early"] = vars(_usual(plan)) if shown.taken() else None
+
+    st.segmented_control("Early stopping", list(STOPPING), format_func=STOPPING.__getitem__, default=shown.value,
+                         required=True, key=shown.key, on_change=changed,
+                         help="Stop worse runs early, so that the better ones finish sooner. Optuna decides. A stopped "
+                              "run keeps a checkpoint.")
+    if plan.fields["early"] is not None:
+        _details(plan, plan.fields["early"])
+
+
+def _halving(plan: Plan) -> Halving | None:
+    """What is chosen; None where the runs are not stopped early."""
+    return plan.fields["early"] and Halving(**plan.fields["early"])
+
+
+def _usual(plan: Plan) -> Halving:
+    try:
+        return halving.usual(plan.of(plan.key))
+    except LabError:  # a setting is wrong, as the form says
+        return Halving("reward", -(-plan.steps // 9))
+
+
+def _details(plan: Plan, fields: dict[str, Any]) -> None:
+    try:
+        offered = halving.metrics_of(plan.of(plan.key))
+    except LabError:
+        offered = []
+    offered = offered if fields["metric"] in offered else [*offered, fields["metric"]]
+    metric, first, share = st.columns([1.6, 1, 1], gap="small")
+    by = widget_state(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
+    metric.selectbox("Metric", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
+                     key=by.key, on_change=lambda: fields.update(metric=by.taken()))
+    for column, field, title, bounds, help in (
+            (first, "min_steps", "Earliest step", WHOLE["steps"],
+             "A run is first judged after this many steps, then at this many times the reduction factor, and so on."),
+            (share, "factor", "Reduction factor", FACTORS,
+             "3: at each judgement a run continues only if it is among the best third of the runs that have reached "
+             "that step.")):
+        number_boxes.number(plan.scope, field, title, fields[field], bounds, partial(fields.__setitem__, field), column,
+                            help)
