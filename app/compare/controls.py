@@ -1,4 +1,4 @@
-"""The controls of the page Compare: view, metric, baseline, axis and smoothing. The link holds all of them."""
+"""The controls of the page Compare: view, both axes, baseline, charts and smoothing. The link holds all of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import streamlit as st
 
 from app import link
-from app.compare.data import Chosen, axes_of, panel_metrics, runs_of, usual_axis
+from app.compare.data import MOST_CHARTS, Chosen, axes_of, offered_metrics, runs_of, small_panels, usual_axis
 from app.compare.place import CURVES, change
+from app.compare.plane import pair
 from app.session import SMOOTHEST
 from app.widget_state import WidgetState, widget_state
 from labcore.catalog.metrics import METRICS
@@ -29,6 +30,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
                              required=True, label_visibility="collapsed", on_change=moved("view", shown))
         if judges:
             _metric(chosen)
+            _across(chosen)
             _baseline(chosen)
             _look(chosen)
         with st.popover("Link", icon=":material/link:", help="This view's address"):
@@ -42,14 +44,37 @@ def moved(field: str, shown: WidgetState, to: Callable[[Any], Any] = lambda valu
 
 
 def _metric(chosen: Chosen) -> None:
-    """The metrics that any of the runs logs, those of its charts first."""
-    there = set().union(*chosen.logged.values())
-    offered = [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
+    """The vertical axis."""
+    offered = offered_metrics(chosen)
     words = _words(offered)
     shown = widget_state("compare:metric", chosen.metric, tuple(offered))
     st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.__getitem__, key=shown.key, width=230,
                  on_change=moved("metric", shown), label_visibility="collapsed",
                  help="The metric of the big chart and the table")
+
+
+def _across(chosen: Chosen) -> None:
+    """The horizontal axis: one that the runs count, or another metric, for which the view of two metrics is opened."""
+    axes = axes_of(chosen.traces)
+    if not axes:
+        return
+    metrics = [key for key in offered_metrics(chosen) if key not in axes]
+    words = axes | _words(metrics)
+    usual, two = usual_axis(chosen.traces, chosen.place.by), chosen.place.view == "plane"
+    present = pair(chosen)[1] if two and metrics else chosen.axis
+    shown = widget_state("compare:x", present, tuple(words))
+
+    def changed() -> None:
+        key = shown.taken()
+        if key not in axes:
+            change(x=key, view="plane")
+        else:
+            change(x="" if key == usual else key, view=CURVES if two else chosen.place.view)
+
+    options = [*axes, *metrics]
+    st.selectbox("Horizontal axis", options, options.index(shown.value), key=shown.key, width=190,
+                 format_func=lambda key: f"over {words[key]}" if key in axes else f"against {words[key]}",
+                 label_visibility="collapsed", on_change=changed, help="Horizontal axis: a count, or another metric")
 
 
 def _words(keys: Sequence[str]) -> dict[str, str]:
@@ -72,15 +97,15 @@ def _baseline(chosen: Chosen) -> None:
 
 
 def _look(chosen: Chosen) -> None:
-    place, axes = chosen.place, axes_of(chosen.traces)
-    said = axes.get(chosen.axis, chosen.axis) + (f" · {place.smooth:g}" if place.smooth else "")
-    with st.popover(said, icon=":material/tune:", help="Axis and smoothing of all charts"):
-        if axes:
-            usual = usual_axis(chosen.traces, place.by)
-            x = widget_state("compare:x", chosen.axis, tuple(axes))
-            st.segmented_control("Horizontal axis", list(axes), format_func=axes.__getitem__, default=x.value,
-                                 key=x.key, required=True, on_change=moved(
-                                     "x", x, lambda axis: "" if axis == usual else axis))
+    place, offered = chosen.place, offered_metrics(chosen)
+    with st.popover(f"Smoothed {place.smooth:g}" if place.smooth else "Charts", icon=":material/tune:",
+                    help="Which charts, and their smoothing"):
+        usual = small_panels(chosen)
+        words = _words(list(dict.fromkeys([*offered, *usual])))
+        charts = widget_state("compare:charts", usual, tuple(words))
+        st.multiselect("Small charts", list(words), charts.value, format_func=words.__getitem__, key=charts.key,
+                       max_selections=MOST_CHARTS, on_change=moved("charts", charts, tuple),
+                       placeholder="The usual ones", help="Beside the big chart in the view Curves")
         smooth = widget_state("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   on_change=moved("smooth", smooth),

@@ -17,7 +17,7 @@ from app.theme import DARK, LIGHT
 from labcore.analysis.compare import curves
 from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.loading import Reader
-from labcore.analysis.compare.table import Group, forked, groups
+from labcore.analysis.compare.table import Group, apart, forked, groups
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, cut
@@ -27,6 +27,9 @@ from labcore.runs.store.rows import ACTIVE, RunRow
 from labcore.runs.traces import AXES, Trace
 
 MOST_SETTINGS = 8
+CHARTS, MOST_CHARTS = 6, 12  # small charts: as many as usual, and the most that can be chosen
+BESIDE = 3  # settings beside a name
+LOOKED, MOST_RUNS = 1000, 24  # runs among which those of a project are looked for, and how many are compared
 END = 18  # letters that fit at the end of a line
 DASHES = ("solid", "dot", "dash", "dashdot")
 
@@ -120,6 +123,10 @@ def source_of(chosen: Chosen, run: str) -> Source:
 
 def find(place: Place) -> tuple[list[Source], list[str]]:
     """The runs that a link names, and a sentence for each that is not there."""
+    if place.project and not place.runs and not place.sweep:
+        runs = [run for run in lab().store.runs(limit=LOOKED) if run.project == place.project and run.step]
+        faults = [] if runs else [f"The project “{cut(place.project)}” has no run that made a step."]
+        return [*runs[:MOST_RUNS][::-1]], faults
     if place.sweep:
         try:
             return list(sweep.sweep(lab().store, place.sweep).runs), []
@@ -165,12 +172,18 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
         found = found[:MOST_SETTINGS]
     axes = axes_of(traces)
     axis = place.x if place.x in axes else usual_axis(traces, place.by)
-    if place.x and traces and place.x not in axes:
+    if place.x in AXES and traces and place.x not in axes:
         faults.append(f"None of these runs records {AXES[place.x]}, so the horizontal axis is {axes[axis]}.")
     chosen = Chosen(place, tuple(kept), tuple(traces), tuple(found), metric, axis, logged)
     if place.baseline and traces and chosen.baseline is None:
         faults.append(f"The baseline {place.baseline} is not among the compared runs. Choose another one.")
     return chosen, faults
+
+
+def offered_metrics(chosen: Chosen) -> list[str]:
+    """The metrics that any of the runs logs, those of the first run's charts first."""
+    there = set().union(*chosen.logged.values())
+    return [key for key in panel_metrics(chosen.sources) if key in there or key == chosen.metric]
 
 
 def logged_by(sources: Iterable[Source]) -> dict[str, frozenset[str]]:
@@ -202,12 +215,15 @@ def panel_metrics(sources: Sequence[Source]) -> list[str]:
     return list(dict.fromkeys([*panels, *METRICS]))
 
 
-def small_panels(chosen: Chosen, most: int = 6) -> list[str]:
-    """The headline metrics of the first run's charts that anybody logs, but for the one that is looked at."""
+def small_panels(chosen: Chosen) -> list[str]:
+    """The metrics of the small charts: those of the link, else the headline metrics of the first run's charts that
+    anybody logs, but for the one that is looked at."""
+    if chosen.place.charts:
+        return list(chosen.place.charts[:MOST_CHARTS])
     row = next((source.spec.row for source in chosen.sources if not isinstance(source, str)), None)
     there = set().union(*chosen.logged.values())
     heads = [PANELS[panel].metrics[0] for panel in row.panels] if row else ordered(there)
-    return [key for key in dict.fromkeys(heads) if key != chosen.metric and (key in there or not there)][:most]
+    return [key for key in dict.fromkeys(heads) if key != chosen.metric and (key in there or not there)][:CHARTS]
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
@@ -238,13 +254,28 @@ def look_of(chosen: Chosen) -> list[dict[str, Any]]:
     """
     short = [_without_parent(group) for group in chosen.groups]
     short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
-    algorithms = [_algorithm(group) for group in chosen.groups]
+    algorithms, settings = [_algorithm(group) for group in chosen.groups], settings_of(chosen.groups)
+    notes = [" · ".join(filter(None, (note(group, chosen.metric), beside)))
+             for group, beside in zip(chosen.groups, settings, strict=True)]
     return [{"label": group.label, "short": short[place],
              "end": short[place] if len(short[place]) <= END or algorithms.count(algorithms[place]) == 1 else
              short[place].removeprefix(f"{algorithms[place]} ").removeprefix("task "),
-             "note": note(group, chosen.metric), "colour": [LIGHT[place % 6], DARK[place % 6]],
+             "note": notes[place], "colour": [LIGHT[place % 6], DARK[place % 6]],
              "dash": DASHES[place // 6 % 4], "bold": group is chosen.baseline}
             for place, group in enumerate(chosen.groups)]
+
+
+def settings_of(found: Sequence[Group]) -> list[str]:
+    """What stands beside the name of each group: its values of the first settings that differ, unless its label has
+    them already."""
+    columns = apart(found)
+    said = []
+    for place, group in enumerate(found):
+        spec = group.traces[0].spec
+        words = [naming.setting(key, values[place], spec) for key, values in columns.items()
+                 if spec and values[place] is not None]
+        said.append(", ".join([each for each in words if each not in group.label][:BESIDE]))
+    return said
 
 
 def _without_parent(group: Group) -> str:

@@ -116,10 +116,11 @@ def _mean(found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], look: Look
     raws, smooths = (np.array([interpolate(line[0], line[which], places) for line in found]) for which in (1, 2))
     middle, low, high = statistics.band(raws)
     kept = np.isfinite(middle)
-    if low is None or high is None or not kept.any():
+    if not kept.any():
         return {}
     x = digits(places[kept])
-    lines: Lines = {"band": {"kind": "band", **outline(x, digits(low[kept]), digits(high[kept]))}}
+    lines: Lines = {} if low is None or high is None else {
+        "band": {"kind": "band", **outline(x, digits(low[kept]), digits(high[kept]))}}
     if look.smoothing and look.faint:
         lines["raw"] = {"kind": "raw", "x": x, "y": digits(middle[kept])}
     lines["line"] = {"kind": "line", "x": x, "y": digits(smooths.mean(0)[kept] if look.smoothing else middle[kept])}

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import html
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
-from app import link, session
-from app.compare import answers, controls, curves, data, empty, plane, run_picker, table, verdict
-from app.compare.data import Chosen, Source
+from app import link, listing, session
+from app.compare import answers, controls, curves, data, plane, run_picker, table, verdict
+from app.compare.data import MOST_RUNS, MOST_SETTINGS, Chosen, Source
+from app.compare.launch.form import form
 from app.compare.one_batch import view as one_batch_view
-from app.compare.place import CURVES, VIEWS, Place
+from app.compare.place import CURVES, VIEWS, Place, go
+from app.compare.run_picker import setting, sweep_words
 from app.compare.sweep import view as sweep_view
 from app.compare.sweep.large import view as at_size
 from app.components.compare_chart import CHART
-from app.lab import errors_shown, in_words
+from app.lab import errors_shown, in_words, lab
 from app.theme import ground
 from labcore.analysis.compare.best import Standing
 from labcore.errors import LabError
-from labcore.runs.store.rows import RunRow
+from labcore.runs.store.rows import APART, RunRow
+from labcore.runs.sweep import sweeps
+
+LATEST = 200  # runs that are looked through for the latest of each task
+SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ def page() -> None:
             if fitting:
                 _draw(chosen, view, sources)
             else:
-                empty.show()
+                _empty()
     finally:  # a view that fails must not take the way to another one with it
         with above:
             run_picker.row(place, sources)
@@ -134,3 +141,58 @@ def _moved(chosen: Chosen) -> list[tuple[Any, ...]]:
 def _shape(sources: list[Source]) -> list[tuple[Any, ...] | str]:
     """What the page around the view depends on."""
     return [(source.id, source.state, source.step > 0) if isinstance(source, RunRow) else source for source in sources]
+
+
+# ---------------------------------------------------------------- before runs are chosen
+
+def _empty() -> None:
+    """One line, then the latest comparisons, and the latest runs of each task."""
+    left, right = st.columns([1.15, 1], gap="large")
+    with left:
+        st.subheader("Start a comparison", anchor=False)
+        form()
+    with right, listing.entries():
+        _earlier()
+
+
+def _earlier() -> None:
+    """What was run already."""
+    if projects := lab().store.projects():
+        st.subheader("Projects", anchor=False)
+        for name, many in projects.items():
+            words = (f'<div class="rl-status"><b>{html.escape(name)}</b> <span class="rl-muted">{many:,} '
+                     f"run{'s' if many > 1 else ''}{' of the lab' if name in APART else ''}</span></div>")
+            _choice(words, f"project:{name}", Place(project=name))
+    if found := sweeps(lab().store, apart=False)[:SHOWN]:
+        st.subheader("Latest sweeps and comparisons", anchor=False)
+        for sweep in found:
+            _choice(sweep_words(sweep.title, sweep.runs), sweep.id, Place(sweep=sweep.id))
+    runs = lab().store.runs(limit=LATEST)
+    if tasks := by_task([run for run in runs if run.step and run.sweep is None and run.project not in APART]):
+        st.subheader("Latest runs on one task", anchor=False)
+        for (_, task), same in tasks[:SHOWN]:
+            labels = dict.fromkeys(run.spec.row.label for run in same)
+            words = (f'<div class="rl-status"><b>{same[0].spec.kind_row.label}: {html.escape(task)}</b> '
+                     f'<span class="rl-muted">{", ".join(labels)} · {len(same)} runs</span></div>')
+            _choice(words, f"task:{task}", Place(runs=tuple(run.id for run in same)))
+    if not runs:
+        st.subheader("Results", anchor=False)
+        st.markdown("Overlaid curves with bands over seeds, a table of verdicts with their p-values, reward against "
+                    "KL, and the answers of each model.")
+
+
+def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]]:
+    """The newest runs of each kind and task, newest task first; at least two, of at most as many settings as fit."""
+    found: dict[tuple[str, str], list[RunRow]] = {}
+    for run in runs:
+        same = found.setdefault((run.spec.kind, run.spec.task), [])
+        if len({setting(other) for other in (*same, run)}) <= MOST_SETTINGS and len(same) < MOST_RUNS:
+            same.append(run)
+    return [(task, same) for task, same in found.items() if len(same) > 1]
+
+
+def _choice(words: str, key: str, place: Place) -> None:
+    with listing.entry():
+        st.html(words, width="stretch")
+        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
+                  on_click=lambda: go(place))

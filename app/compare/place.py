@@ -13,22 +13,25 @@ from labcore.catalog.metrics import METRICS
 from labcore.runs.traces import AXES
 
 CURVES = "curves"
-VIEWS = {CURVES: "Curves", "sweep": "Sweep", "table": "Table", "plane": "Reward and KL", "answers": "Answers",
+VIEWS = {CURVES: "Curves", "sweep": "Sweep", "table": "Table", "plane": "Two metrics", "answers": "Answers",
          "batch": "One batch"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Runs by their ids, or all those of a `sweep`. Where `metric` or `x` is empty the runs decide. `batch` is the
-    affair of the view of that name, `by` what a sweep is judged by.
+    """Runs by their ids, or all those of a `sweep` or of a `project`. Where `metric` or `x` is empty the runs decide.
+    `x` is an axis, or in the view of two metrics a metric; `charts` are the small charts beside the big one. `batch` is
+    the affair of the view of that name, `by` what groups are judged by.
 
     `baseline` is a run of the group that the others are measured against; `traces`: each seed is drawn as well.
     """
 
     runs: tuple[str, ...] = param((), link.names)
     sweep: str = param("")
+    project: str = param("")
     metric: str = param("", link.one_of(METRICS))
-    x: str = param("", link.one_of(AXES))
+    x: str = param("", link.one_of({**AXES, **METRICS}))
+    charts: tuple[str, ...] = param((), link.some_of(METRICS))
     smooth: float = param(0.0, link.number(0, SMOOTHEST))
     baseline: str = param("")
     traces: bool = param(False, link.switch)

@@ -1,10 +1,10 @@
-"""The view "Reward and KL": the reward of each group against its distance from the reference."""
+"""The view "Two metrics": a metric of each group against another one, at first the reward against the KL."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,8 @@ from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
 from labcore.analysis.compare.statistics import LAST
 from labcore.analysis.compare.table import Group
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import METRICS, ordered
+from labcore.runs.traces import AXES
 
 COST = "kl"
 SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see
@@ -31,30 +32,53 @@ MOST = 200  # points of a way
 
 
 def fits(chosen: Chosen) -> bool:
-    """Whether any of the runs says how far it is from a reference."""
-    return any(COST in logged for logged in chosen.logged.values())
+    """Whether any of the runs logs two metrics."""
+    return any(len(logged) > 1 for logged in chosen.logged.values())
+
+
+def pair(chosen: Chosen) -> tuple[str, str]:
+    """The metrics that are drawn up and across: those that are chosen, else reward against KL, else the first two."""
+    there = set().union(*chosen.logged.values())
+    own = chosen.place.x if chosen.place.x not in AXES and chosen.place.x in there else ""
+    if own and own != chosen.metric:
+        return chosen.metric, own
+    if COST in there:
+        return earned(chosen), COST
+    return chosen.metric, next(key for key in ordered(there) if key != chosen.metric)
 
 
 def earned(chosen: Chosen) -> str:
-    """What is set against the KL: the metric that is looked at, if more of it is better."""
+    """The metric that is set against the KL: the one that is looked at, if more of it is better."""
     return chosen.metric if METRICS[chosen.metric].better == "higher" else "reward"
 
 
 def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     """The plane, and its groups as numbers beside it."""
-    reward = earned(chosen)
-    chosen = at_the_same(chosen.with_metrics([chosen.metric, reward, COST]), stand)
-    points, at = frontier.points(chosen.groups, reward, COST), wording.way(stand) if stand else "at the end"
+    reward, cost = pair(chosen)
+    chosen = at_the_same(chosen.with_metrics([chosen.metric, reward, cost]), stand)
+    points, at = points_of(chosen.groups, reward, cost), wording.way(stand) if stand else "at the end"
     left, right = st.columns([1.9, 1], gap="medium")
     with left:
-        compare_chart(payload(chosen, reward, points, full), "compare_plane", on_resync=resync)
+        compare_chart(payload(chosen, reward, points, full, cost=cost), "compare_plane", on_resync=resync)
     if points:
-        right.html(f"{wording.CSS}{listed(chosen, reward, points)}")
+        right.html(f"{wording.CSS}{listed(chosen, reward, cost, points)}")
     dotted = ". Dotted: the Pareto front, groups that no other group exceeds in both" if has_front(points) else ""
-    right.caption("Up and to the left is better: more reward for less KL. Thin lines: the smoothed path of each run. "
+    better = "Up and to the left is better. " if trades(reward, cost) else ""
+    right.caption(f"{better}Thin lines: the smoothed path of each run. "
                   f"Small markers: each seed {at}, as the mean of its last {LAST} steps. Large markers: the mean over "
                   f"a group's seeds{dotted}." if points else
-                  "This chart appears once the runs have logged a reward and a KL to the reference.")
+                  f"This chart appears once the runs have logged {METRICS[reward].inline} and {METRICS[cost].inline}.")
+
+
+def trades(reward: str, cost: str) -> bool:
+    """Whether more of the one is better and less of the other, so that there is a Pareto front."""
+    return METRICS[reward].better == "higher" and (METRICS[cost].better == "lower" or cost == COST)
+
+
+def points_of(groups: Sequence[Group], reward: str, cost: str) -> list[Point]:
+    """The groups in the plane; none is on a front where there is no trade-off."""
+    found = frontier.points(groups, reward, cost)
+    return found if trades(reward, cost) else [replace(point, on_front=False) for point in found]
 
 
 def has_front(points: Sequence[Point]) -> bool:
@@ -80,18 +104,19 @@ class Plane:
 PLANE = Plane()
 
 
-def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane: Plane = PLANE) -> dict[str, Any]:
+def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane: Plane = PLANE,
+            cost: str = COST) -> dict[str, Any]:
     """What `compare_chart` draws: one panel."""
-    metric, cost = METRICS[reward], METRICS[COST]
-    lines = lines_of(chosen, reward, points, sent(), plane)
+    metric, other = METRICS[reward], METRICS[cost]
+    lines = lines_of(chosen, reward, points, sent(), plane, cost)
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
-    said = ", ".join(f"{point.label} {theme.number(point.reward, 3)} at {theme.number(point.cost, 4)} {cost.unit}"
+    said = ", ".join(f"{point.label} {theme.number(point.reward, 3)} at {theme.number(point.cost, 4)} {other.unit}"
                      for point in points)
-    key = f"{'plane' if plane.ways else 'front'} {reward}"
-    panel = {"key": key, "title": f"{metric.label} against KL", "symbol": "", "unit": "", "bare": not plane.legend,
-             "help": "KL to the reference", "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
-             "axis": cost.axis, "yTitle": metric.axis, "height": plane.height,
-             "names": False, "strip": "", "alt": f"{metric.label} against KL: {said or 'no values yet'}", "marks": [],
+    key, title = f"{'plane' if plane.ways else 'front'} {reward} {cost}", title_of(reward, cost)
+    panel = {"key": key, "title": title, "symbol": "", "unit": "", "bare": not plane.legend,
+             "help": other.label, "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
+             "axis": other.axis, "yTitle": metric.axis, "height": plane.height,
+             "names": False, "strip": "", "alt": f"{title}: {said or 'no values yet'}", "marks": [],
              "caption": f"{'Thin: paths, smoothed; large' if plane.ways else 'Large'}: means over seeds"
                         f"{'; dotted: the Pareto front' * has_front(points)}",
              "range": {axis: room(lines, axis) for axis in "xy"}, "order": list(lines),
@@ -101,19 +126,25 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane:
             "legend": plane.legend, "axis": "plane", "groups": groups, "panels": [panel]}
 
 
-def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane: Plane = PLANE) -> Lines:
+def title_of(reward: str, cost: str) -> str:
+    """What the plane is called."""
+    return f"{METRICS[reward].label} against {'KL' if cost == COST else METRICS[cost].inline}"
+
+
+def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane: Plane = PLANE,
+             cost: str = COST) -> Lines:
     """The ways of the runs, their ends, the groups' means, and the front through these."""
     lines: Lines = {}
     ended = {point.label: point for point in points}
     for place, group in enumerate(chosen.groups):
         if point := ended.get(group.label):
             why = plane.open.get(group.label, "")
-            lines |= kept.lines((place, reward, plane.ways), (version(group), family_version(chosen, group), why),
-                                partial(_group, group, place, point, reward, plane.ways, why, chosen.titles))
+            lines |= kept.lines((place, reward, cost, plane.ways), (version(group), family_version(chosen, group), why),
+                                partial(_group, group, place, point, (reward, cost), plane.ways, why, chosen.titles))
     if has_front(points):
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
         x, y = [point.cost for point in front], [point.reward for point in front]
-        lines |= kept.lines(("front", reward), (x, y), lambda: {"front": {"kind": "front", "x": x, "y": y}})
+        lines |= kept.lines(("front", reward, cost), (x, y), lambda: {"front": {"kind": "front", "x": x, "y": y}})
     return lines
 
 
@@ -133,18 +164,18 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
 
 
-def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why: str,
+def _group(group: Group, place: int, point: Point, metrics: tuple[str, str], ways: bool, why: str,
            titles: Mapping[str, str]) -> Lines:
     lines: Lines = {}
     for trace in group.traces if ways else ():
-        x, y = frontier.path(trace, reward, COST, SMOOTHING, MOST)
+        x, y = frontier.path(trace, *metrics, SMOOTHING, MOST)
         if x.size:  # smoothing lags behind: the way is led on to where the run ended
             cost, value = next(end[1:] for end in point.runs if end[0] == trace.run)
             lines[f"{place}:path:{trace.run}"] = {"kind": "path", "group": place, "x": digits(np.append(x, cost)),
                                                   "y": digits(np.append(y, value))}
 
     def words(name: str, cost: float, value: float) -> str:
-        return f"{html.escape(name)}: {theme.number(value, 3)} at {theme.number(cost, 4)} nats/token"
+        return f"{html.escape(name)}: {theme.number(value, 3)} at {theme.number(cost, 4)} {METRICS[metrics[1]].unit}"
 
     seeds = () if why and len(point.runs) == 1 else point.runs  # a single one would fill the open marker
     lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in seeds],
@@ -157,8 +188,8 @@ def _group(group: Group, place: int, point: Point, reward: str, ways: bool, why:
     return lines
 
 
-def listed(chosen: Chosen, reward: str, points: list[Point]) -> str:
-    """The groups' means as a table, as HTML: the cheapest first."""
+def listed(chosen: Chosen, reward: str, cost: str, points: list[Point]) -> str:
+    """The groups' means as a table, as HTML: the lowest of `cost` first."""
     looks = {look["label"]: look for look in look_of(chosen)}
     body = "".join(
         f"<tr><th>{wording.dot(looks[point.label])}{html.escape(looks[point.label]['short'])}"
@@ -166,5 +197,5 @@ def listed(chosen: Chosen, reward: str, points: list[Point]) -> str:
         f"<td>{theme.number(point.reward, 3)}</td><td>{theme.number(point.cost, 4)}</td></tr>"
         for point in sorted(points, key=lambda point: point.cost))
     return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Group</th>'
-            f"<th>{html.escape(METRICS[reward].label)}</th><th>KL, nats/token</th></tr></thead>"
+            f"<th>{html.escape(METRICS[reward].label)}</th><th>{html.escape(METRICS[cost].axis)}</th></tr></thead>"
             f"<tbody>{body}</tbody></table></div>")

@@ -13,31 +13,38 @@ from app import naming
 from app.compare.controls import moved
 from app.compare.data import Source, name_of
 from app.compare.place import Place, change, go
-from app.compare.sweep import buttons
 from app.lab import lab
+from app.session import show_error
 from app.status import STATES, duration
 from app.status import name_of as state_of
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.analysis.time_left import Progress, progress
+from labcore.errors import LabError
 from labcore.runs import sweep
+from labcore.runs.files.paths import read_only
 from labcore.runs.imports import imported
 from labcore.runs.knob_history import KnobHistory
-from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.lists import marks
+from labcore.runs.store.rows import ACTIVE, APART, RunRow
 
 OFFERED = 300  # newest runs to choose among
+SINGLE = "Put these runs into the box, so that you can add others"
 
 
 def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
     """The line at the top of the page. The runs of a `large` sweep do not fit into the box."""
     if place.sweep:
         _sweep(place, [source for source in sources if isinstance(source, RunRow)], large)
+    elif place.project and not place.runs:
+        _project(place, sources)
     else:
         _box(sources)
 
 
 def _box(sources: Sequence[Source]) -> None:
-    offered = lab().store.runs(limit=OFFERED)
+    """The box of runs: those of lessons and studies are offered by their projects alone."""
+    offered = [run for run in lab().store.runs(limit=OFFERED) if run.project not in APART]
     words = {run.id: title(run) for run in offered}
     words |= {each.id: imported.title(each.id, each.label) for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
@@ -55,6 +62,48 @@ def _box(sources: Sequence[Source]) -> None:
             st.button(f"Add {len(more)} other seed{'s' if len(more) > 1 else ''}", icon=":material/casino:",
                       key="other_seeds", help="Add the runs with the same settings and other seeds",
                       on_click=lambda: change(runs=(*present, *more)))
+        if sources:
+            _assign(sources)
+
+
+def _assign(sources: Sequence[Source]) -> None:
+    """Put the compared runs into a project, or take them out of theirs."""
+    if read_only():
+        return
+    runs = [name_of(source) for source in sources]
+    marked = lab().store.marks()
+    theirs = {marked[run].project if run in marked else "" for run in runs}
+    present = theirs.pop() if len(theirs) == 1 else ""
+    with st.popover(present or "Project", icon=":material/folder:", help="A label that groups these runs"):
+        known = ["", *(name for name in lab().store.projects() if name not in APART)]
+        shown = widget_state("compare:project", present, tuple(known))
+
+        def chosen() -> None:
+            try:
+                marks.assign(lab().store, runs, shown.taken() or "")
+            except LabError as error:
+                show_error(str(error))
+                shown.back()
+
+        st.selectbox("Project", known if present in known else [*known, present], key=shown.key, width=260,
+                     index=known.index(present) if present in known else len(known), accept_new_options=True,
+                     format_func=lambda name: name or "None", on_change=chosen,
+                     help=f"Type a new name, then Enter. For {len(runs)} run{'s' if len(runs) > 1 else ''}.")
+        if present:
+            st.page_link("../pages/runs.py", label="All runs of the project", icon=":material/list:",
+                         query_params={"find": f'project="{present}"'})
+
+
+def _project(place: Place, sources: Sequence[Source]) -> None:
+    """The runs of a project, newest first as many as are compared, and the way to others."""
+    many = lab().store.projects().get(place.project, 0)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
+        newest = f"the newest {len(sources)} of {many:,}" if many > len(sources) else f"{len(sources)}"
+        st.html(f'<div class="rl-status"><b>{html.escape(place.project)}</b> <span class="rl-muted">project · {newest} '
+                f"runs</span></div>", width="stretch")
+        st.button("As single runs", icon=":material/checklist:", help=SINGLE,
+                  on_click=lambda: change(project="", runs=tuple(map(name_of, sources))))
+        st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
 
 
 def parents_of(sources: Sequence[Source]) -> list[str]:
@@ -96,11 +145,14 @@ def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_runs"):
         if runs:
             early = sweep.early_stopping(lab().store, place.sweep)
-            st.html(sweep_words(place.sweep, runs, early is not None), width="stretch")
-            buttons.buttons(place.sweep, runs)
+            name = lab().store.sweep_names().get(place.sweep, "")
+            st.html(sweep_words(name or place.sweep, runs, early is not None), width="stretch")
+            _queue_buttons(place.sweep, runs)
+            if not read_only():
+                _rename(place.sweep, name)
         if runs and not large:
             st.button("As single runs", icon=":material/checklist:",
-                      help="Put these runs into the box, so that you can add others",
+                      help=SINGLE,
                       on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
         st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
     if runs and early:
@@ -109,7 +161,23 @@ def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
             st.warning(literal(why), icon=":material/error:")
 
 
-def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False) -> str:
+def _rename(sweep_id: str, name: str) -> None:
+    """Give a sweep a name."""
+    with st.popover("Name", icon=":material/edit:"):
+        shown = widget_state(f"compare:name:{sweep_id}", name)
+
+        def typed() -> None:
+            try:
+                lab().store.name_sweep(sweep_id, marks.project_name(shown.taken(), "sweep"))
+            except LabError as error:
+                show_error(str(error))
+                shown.back()
+
+        st.text_input("Name", shown.value, key=shown.key, width=260, placeholder=sweep_id, on_change=typed,
+                      max_chars=marks.MOST_PROJECT, help="What lists call this sweep; its address stays the same")
+
+
+def sweep_words(name: str, runs: Sequence[RunRow], stops_early: bool = False) -> str:
     """A sweep as HTML: its algorithms, tasks and seeds, how many runs are in each state, and while some go how far all
     of them are and how long they will still take."""
     algorithms = dict.fromkeys(run.spec.row.label for run in runs)
@@ -122,7 +190,7 @@ def sweep_words(sweep_id: str, runs: Sequence[RunRow], stops_early: bool = False
     label = (f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs):,} runs, "
              f"{seeds} seed{'s' if seeds > 1 else ''}")
     bar = _bar(progress(runs, stops_early)) if any(run.state in ACTIVE for run in runs) else ""
-    return (f'<div class="rl-status"><b>{html.escape(sweep_id)}</b> <span class="rl-muted">{html.escape(label)}</span>'
+    return (f'<div class="rl-status"><b>{html.escape(name)}</b> <span class="rl-muted">{html.escape(label)}</span>'
             f"{dots}</div>{bar}")
 
 
@@ -132,3 +200,38 @@ def _bar(far: Progress) -> str:
     spared = f", {far.spared:,} saved by early stopping" if far.spared else ""
     return (f'<div class="rl-bar"><i style="width:{far.share:.1%};background:#009E73"></i></div>'
             f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{spared}{left}</div>')
+
+
+def _queue_buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
+    """Resume, of what was interrupted also while others go, and Cancel to the right of it: where one click has been the
+    next one must not undo it."""
+    if read_only():
+        return
+    going = sum(run.state in ACTIVE for run in runs)
+    states = ("interrupted",) if going else sweep.CANCELLED  # what was stopped by hand waits for the others' end
+    if again := sweep.resumable(runs, states):
+        what = " interrupted" if all(run.state == "interrupted" for run in again) else ""
+        st.button(f"Resume {len(again):,}{what} run{'s' if len(again) > 1 else ''}", icon=":material/play_arrow:",
+                  key="sweep:resume", on_click=_resume, args=(sweep_id, states),
+                  help="Queue them again; they continue from their checkpoints")
+    if going:
+        asked = sum(run.pending == "stopping" for run in runs) == going
+        st.button(f"Stopping {going:,}" if asked else f"Cancel {going:,}", icon=":material/stop:", key="sweep:cancel",
+                  on_click=_cancel, args=(sweep_id,), disabled=asked,
+                  help="These runs stop after their current step" if asked else "Stop the queued and the running runs. "
+                  "Running ones stop after their current step and keep a checkpoint; all can be resumed.")
+
+
+def _cancel(sweep_id: str) -> None:
+    try:
+        sweep.cancel(lab().store, sweep_id)
+    except LabError as error:
+        show_error(str(error))
+
+
+def _resume(sweep_id: str, states: Sequence[str]) -> None:
+    try:
+        sweep.resume(lab().store, sweep_id, states)
+        lab().launcher.wake()
+    except LabError as error:
+        show_error(str(error))

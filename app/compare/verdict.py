@@ -16,14 +16,14 @@ from app.compare.place import change
 from app.widget_state import widget_state
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.table import Group, apart
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import ACTIVE
 from labcore.runs.traces import Trace
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:
-    """The verdict on where they stand, the cost to compare at, and where there is no verdict at the end, why not."""
+    """Who is ahead at each equal cost, the cost that the views judge by, and why there is no verdict at the end."""
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
@@ -34,25 +34,38 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     if chosen.place.by not in ("", budget.FINAL, *able) and not chosen.active:
         st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}, so they are compared "
                    f"{wording.judged(found.criterion)}.", icon=":material/error:")
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
+    stands = stands_of(chosen, found)
+    _say(sentence(stands, chosen, names), asides(found, chosen, names))
+    st.html(wording.CSS + wording.cards(stands, METRICS[chosen.metric], look_of(chosen), found.criterion,
+                                        chosen.active))
+    if len(able) > 1:
         shown = widget_state("compare:by", found.criterion, tuple(able))
-        if len(able) > 1:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
+            st.caption("Views below are", width="content")
             st.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
                                  label_visibility="collapsed", format_func=wording.switch,
                                  on_change=lambda: change(by="" if shown.taken() == able[0] else shown.value))
-        _say(sentence(found, chosen, names), asides(found, chosen, names))
+
+
+def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
+    """Where the groups stand at each equal cost, the usual one first; at the end, or at their best, where that is what
+    the views judge by, or all that there is."""
+    equal = [each for each in offered(chosen) if each in budget.EQUAL]
+    rest = [] if equal and found.criterion in equal else [found]
+    return [*(found if each == found.criterion else standing(judged(chosen).groups, chosen.metric, each)
+              for each in equal), *rest]
 
 
 def _say(said: str, aside: str = "") -> None:
-    below = f'<div class="rl-muted" style="margin:0">{html.escape(aside)}</div>' if aside else ""
-    st.html(f'<div class="rl-status" role="status"><b>{html.escape(said)}</b>{below}</div>', width="stretch")
+    below = f"<small>{html.escape(aside)}</small>" if aside else ""
+    st.html(f'{wording.CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
 
 
 def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     """What a reader must know beside the verdict."""
     sure = f"Best in {theme.percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
-    shared = budget.shared_time(chosen.stored) if stand.criterion == "seconds" else ""
+    shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
     return " ".join(filter(None, (sure, wording.updates(stand, names), why_not_at_the_end(chosen, names), shared)))
 
 
@@ -101,9 +114,10 @@ def names_of(chosen: Chosen) -> dict[str, str]:
     return {look["label"]: look["short"] for look in look_of(chosen)}
 
 
-def sentence(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The verdict, and how many of the runs it knows only in part."""
-    said = wording.headline(stand, METRICS[chosen.metric], names, chosen.active)
+def sentence(stands: Sequence[Standing], chosen: Chosen, names: Mapping[str, str]) -> str:
+    """The verdict, the settings that differ, and how many of the runs it knows only in part."""
+    said = wording.headline(stands, METRICS[chosen.metric], names, chosen.active)
+    said = " ".join(filter(None, (said, wording.differ([*apart(chosen.groups)]))))
     of, count = len(chosen.traces), len(judged(chosen).traces)
     if chosen.active:
         whose = "that have ended" if all(group.traces for group in _ended(chosen.groups)) else (

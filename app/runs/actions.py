@@ -17,7 +17,7 @@ from labcore.runs.files.paths import is_import, read_only
 from labcore.runs.imports import imported
 from labcore.runs.lists import marks
 from labcore.runs.lists.entries import IMPORTED, Entry
-from labcore.runs.store.rows import ACTIVE, RESUMABLE
+from labcore.runs.store.rows import ACTIVE, APART, RESUMABLE
 from labcore.runs.titles import title
 
 MOST_COMPARED, MOST_PLAYED = 64, 3  # Compare says which of them it leaves out
@@ -50,7 +50,9 @@ def _sum(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -
     runs = "run" if len(everything) == 1 else "runs"
     can = ("restore them or delete them for good" if deleted else
            "open or compare them" if read_only() else "open, compare, tag or delete them")
-    return f"{count} {runs} · {size} · select rows to {can}"
+    apart = sum(entry.project in APART for entry in everything) - sum(entry.project in APART for entry in entries)
+    left_out = f" · {apart:,} of lessons and studies left out (search project=Lessons)" if apart else ""
+    return f"{count} {runs} · {size} · select rows to {can}{left_out}"
 
 
 def _of_selected(chosen: Sequence[Entry]) -> None:

@@ -41,8 +41,9 @@ from labcore.runs.lists.marks import purge
 ENTRIES = "runs:entries"
 SUMMARY_SECONDS = 0.25  # what a refresh may spend on runs that nobody has looked at yet
 OPEN_GROUPS = 3
-HELP = """Words match titles, ids, tags and notes: `grpo sort`, `#3`.\\
-Fields and knobs can be compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`.\\
+HELP = """Words match titles, ids, projects, tags and notes: `grpo sort`, `#3`.\\
+Fields and knobs can be compared: `beta=0.1` `β>0.05` `seed!=0` `best>0.9` `size>10` (MB) `age<7` (days) `tag=paper`
+`project=Studies`.\\
 A minus negates a term: `-failed`. All terms must match. Knobs have their values at the start of the run."""
 
 

@@ -95,7 +95,7 @@ def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
     found = [entry for entry in entries
              if (not now.states or entry.state in now.states) and (not now.kinds or entry.kind in now.kinds)
              and (entry.star or not now.star)]
-    found = search(found, now.find)
+    found = search(found, now.find, apart=now.deleted or now.group == "project")
     if now.order == USUAL:
         return sorted(ordered(found, "started", descending=True), key=lambda entry: entry.state not in GOING)
     return ordered(found, now.order.removeprefix("-"), now.order.startswith("-"))

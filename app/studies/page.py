@@ -1,25 +1,36 @@
-"""The Studies page: all ten claims with their results, or one of them. Polls only while runs of that one are
-running."""
+"""The Studies page: all claims with their results, or one of them. Polls only while runs of that one are running."""
 
 from __future__ import annotations
 
 import html
+from collections import Counter
+from dataclasses import dataclass
 
 import streamlit as st
 
 from app import link, listing, session
 from app.lab import lab
+from app.link import param
 from app.status import duration
 from app.studies import picture, study_page
-from app.studies.place import Place
+from app.studies.picture import Scale
 from app.tokens import literal
 from labcore.analysis.studies import plan, recorded
+from labcore.analysis.studies.recorded import Recorded
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Study
+from labcore.analysis.studies.verdict import WORDS, needed
 
-INTRO = ("Claims of papers and tutorials, tested here on small models. Each study has a claim, its runs, an interval "
-         "over three seeds, and a verdict that follows from the interval by a fixed rule. A claim about large "
-         "models may hold there and not here, so a disagreement is a result about this scale.")
+INTRO = ("Claims of papers and tutorials, tested on small models: each with its runs, an interval over seeds, and a "
+         "verdict that follows from the interval by a fixed rule. A claim about large models may hold there and not "
+         "here.")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The link's parameters: one study, or all of them where `study` is empty."""
+
+    study: str = param("", link.one_of(STUDIES))
 
 
 def page() -> None:
@@ -36,22 +47,33 @@ def page() -> None:
 
 def _all() -> None:
     st.header("Studies", anchor=False)
-    st.html(f'{picture.CSS}<div class="rl-claim">{html.escape(INTRO)}</div>')
     rows, kept = lab().store.sweep_runs()[::-1], recorded.read()
+    counts = Counter(each.verdict for each in kept.values())
+    told = " ".join(f"{counts[key]} {picture.badge(key)}" for key in WORDS if counts[key])
+    st.html(f'{picture.CSS}<div class="rl-claim"><small>{html.escape(INTRO)}</small><small>Recorded: {told}</small>'
+            "</div>")
+    scale_of = picture.scales((each for study in STUDIES.values() for each in study.deciding),
+                              [each.findings for each in kept.values()])
     with listing.entries():
         for study in STUDIES.values():
             with listing.entry(border=True):
-                st.html(_words(study, kept.get(study.key), plan.found(study, rows)), width="stretch")
+                st.html(_words(study, kept.get(study.key), plan.found(study, rows), scale_of), width="stretch")
                 st.button("Open", icon=":material/arrow_forward:", key=f"study:{study.key}",
                           on_click=lambda key=study.key: link.go(link.written(Place(key))))
 
 
-def _words(study: Study, kept: recorded.Recorded | None, runs: plan.Runs) -> str:
-    """A study in three lines of HTML: its title and recorded verdict, its claim, and what there is of it here."""
+def _words(study: Study, kept: Recorded | None, runs: plan.Runs, scale_of: dict[str, Scale]) -> str:
+    """A study as HTML: its title and recorded verdict, its claim, its deciding intervals, and what there is here."""
     there = sum(len(rows) for rows in runs.finished().values())
     count = len(study.settings) * len(study.seeds)
     verdict = f" {picture.badge(kept.verdict)}" if kept else ""
-    took = f" · recorded: {duration(kept.seconds)} of training on {kept.machine}" if kept else ""
-    here = f" · {there} of {count} runs are here" if there else ""
-    return (f"<div><b>{html.escape(study.title)}</b>{verdict}<br>{html.escape(study.claim)}<br>"
-            f'<span class="rl-muted">{html.escape(study.source)} · {count} runs{html.escape(took)}{here}</span></div>')
+    took = f" · recorded: {duration(kept.seconds)} of training" if kept else ""
+    here = f" · {there} runs are here" if there else ""
+    need = needed(study, kept.findings) if kept else None
+    more = "" if need is None else (f" · about {need.seeds} seeds would tell" if need.seeds else
+                                    " · too small a difference to tell")
+    drawn = "".join(f"<div>{picture.drawing(each, {'kept': kept.findings[each.label][0]}, scale_of[each.measure.kind])}"
+                    "</div>" for each in study.deciding) if kept else ""
+    return (f'<div class="rl-study"><div><b>{html.escape(study.title)}</b>{verdict}<br>{html.escape(study.claim)}<br>'
+            f'<span class="rl-muted">{html.escape(study.source)} · {count} runs{took}{more}{here}</span></div>'
+            f'<div class="rl-glance">{drawn}</div></div>')

@@ -1,14 +1,16 @@
-"""The findings of a study as a table of HTML: each contrast with its interval drawn over the region of the claim. Pure.
+"""The findings of a study as HTML: each contrast with its interval over the region of the claim. Pure.
 
-The interval of the reader's own runs is blue, the recorded one grey; the region in which the claim says that the
-number lies is shaded. Every row has an axis of its own, since units differ; its ends are written below it.
+Intervals of one kind, such as all differences of reward, share one scale, so that the eye can compare them; its
+ticks are written once, below them. The interval of the reader's own runs is blue, the recorded one grey, the claimed
+region shaded. Streamlit takes SVG out of HTML, so all of it are boxes, placed in percent of the width.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
-from math import isfinite
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log10
 
 from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies.recorded import Recorded
@@ -16,29 +18,86 @@ from labcore.analysis.studies.result import Result
 from labcore.analysis.studies.study import Contrast, Measure, Study
 from labcore.analysis.studies.verdict import WORDS, Verdict, interval_text
 
+Found = tuple[Estimate, Verdict]
+ROOM = 0.06  # of a scale's width, on both sides of what is drawn
+
 CSS = """<style>
-.rl-verdict{font-size:13px;font-weight:600;padding:1px 8px;border-radius:9px;white-space:nowrap;
-  border:1px solid color-mix(in srgb,currentColor 45%,transparent)}
+.rl-verdict{font-size:13px;font-weight:600;padding:1px 9px;border-radius:10px;white-space:nowrap;display:inline-block;
+  border:1px solid color-mix(in srgb,currentColor 45%,transparent);
+  background:color-mix(in srgb,currentColor 8%,transparent)}
 .rl-agrees{color:light-dark(#00725A,#3FC79A)}.rl-disagrees{color:light-dark(#A63D00,#FF9B5E)}
 .rl-unclear{color:light-dark(#5A636D,#AEB7C0)}
-.rl-findings td{padding:7px 14px 7px 0;vertical-align:middle}.rl-findings td:first-child{min-width:13rem}
-.rl-findings small{display:block;font-size:13px;opacity:.72}
-.rl-findings .rl-shown td:first-child{padding-left:14px}
-.rl-interval{position:relative;height:44px;width:230px;font-size:12px;font-variant-numeric:tabular-nums}
-.rl-interval u{position:absolute;top:0;height:28px;background:color-mix(in srgb,currentColor 11%,transparent)}
-.rl-interval em{position:absolute;top:0;height:28px;border-left:1px dashed currentColor;opacity:.6}
-.rl-interval span{position:absolute;top:28px;transform:translateX(-50%);opacity:.75}
-.rl-interval i{position:absolute;height:3px;border-radius:2px;background:currentColor;opacity:.6}
-.rl-interval b{position:absolute;width:9px;height:9px;margin-left:-4.5px;border-radius:50%;background:currentColor}
-.rl-numbers-cell{white-space:nowrap;font-variant-numeric:tabular-nums}
 .rl-here{color:light-dark(#0072B2,#4FA8E0)}.rl-kept{color:light-dark(#69727D,#9AA4AF)}
-.rl-claim{font-size:1.05rem;line-height:1.5;max-width:62rem;text-wrap:pretty}
-.rl-claim small{font-size:14px;opacity:.75}
-@media (max-width:640px){.rl-findings thead{display:none}.rl-findings tr{display:block;padding:8px 0;
-  border-bottom:1px solid color-mix(in srgb,currentColor 14%,transparent)}
-  .rl-table.rl-findings td{display:block;border:0;padding:3px 0}.rl-interval{width:min(300px,92%);margin-left:8px}
-  .rl-findings td:last-child,.rl-findings td:nth-child(3){display:inline-block;vertical-align:top;margin-right:12px}}
+.rl-claim{font-size:1.2rem;line-height:1.45;max-width:56rem;text-wrap:pretty}
+.rl-claim small{display:block;font-size:14px;opacity:.75;margin-top:4px}
+.rl-forest{font-size:14px;line-height:1.4;font-variant-numeric:tabular-nums;margin-bottom:14px}
+.rl-forest h4{font-size:13px;font-weight:600;opacity:.72;margin:6px 0 2px;padding:0}
+.rl-row{display:grid;grid-template-columns:minmax(11rem,1.15fr) minmax(10rem,1.5fr) 12.5rem 11.5rem;column-gap:18px;
+  align-items:center}
+.rl-row>div:first-child{padding:7px 0}
+.rl-row+.rl-row{border-top:1px solid color-mix(in srgb,currentColor 9%,transparent)}
+.rl-row small{display:block;font-size:13px;opacity:.72}
+.rl-row.rl-aside>:first-child{padding-left:14px;opacity:.85}
+.rl-row.rl-axis{border-top:1px solid color-mix(in srgb,currentColor 35%,transparent)!important;height:20px}
+.rl-interval{position:relative;align-self:stretch;min-height:34px;font-size:12px}
+.rl-axis .rl-interval{min-height:20px}
+.rl-interval u{position:absolute;top:0;bottom:0;background:light-dark(rgb(0 158 115/13%),rgb(63 199 154/17%))}
+.rl-interval em{position:absolute;top:0;bottom:0;border-left:1px solid;
+  border-color:color-mix(in srgb,currentColor 13%,transparent)}
+.rl-interval em.rl-edge{border-left:1.5px dashed light-dark(#00725A,#3FC79A)}
+.rl-interval span{position:absolute;top:2px;transform:translateX(-50%);opacity:.75}
+.rl-interval i{position:absolute;height:3px;margin-top:-1.5px;border-radius:2px;background:currentColor;opacity:.65}
+.rl-interval b{position:absolute;width:9px;height:9px;margin:-4.5px;border-radius:50%;background:currentColor}
+.rl-key{display:flex;flex-wrap:wrap;gap:2px 18px;font-size:13px;opacity:.85;margin-bottom:2px}
+.rl-key i{display:inline-block;width:22px;height:10px;margin-right:6px;vertical-align:-1px;
+  background:light-dark(rgb(0 158 115/22%),rgb(63 199 154/26%))}
+.rl-need{font-size:15px;line-height:1.45;max-width:52rem;text-wrap:pretty}
+.rl-study{display:grid;grid-template-columns:minmax(16rem,1fr) minmax(8rem,15rem);gap:22px;align-items:center}
+.rl-glance .rl-interval{min-height:0;height:15px;margin:3px 0}
+@media (max-width:760px){.rl-study{grid-template-columns:1fr;gap:6px}
+  .rl-row{grid-template-columns:auto 1fr;row-gap:2px;padding:6px 0}
+  .rl-row>div:first-child,.rl-row>.rl-interval{grid-column:1/-1;padding:2px 0 0}.rl-row.rl-axis{padding:0}
+  .rl-row.rl-axis>:not(.rl-interval){display:none}}
 </style>"""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From which to which number a row of intervals reaches."""
+
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        """Where a number lies, in percent of the width; one beyond an end lies at that end."""
+        return round(100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 1)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Three to six round numbers.
+
+        >>> Scale(-0.21, 0.55).ticks, Scale(0.9, 4.6).ticks
+        ([-0.2, 0.0, 0.2, 0.4], [1.0, 2.0, 3.0, 4.0])
+        """
+        ten = 10.0 ** floor(log10(self.high - self.low))
+        step = next(ten * part for part in (0.1, 0.2, 0.5, 1.0, 2.0) if (self.high - self.low) / (ten * part) < 6)
+        return [round(place * step, 10) + 0.0 for place in range(ceil(self.low / step), floor(self.high / step) + 1)]
+
+
+def scales(contrasts: Iterable[Contrast], found: Sequence[Mapping[str, Found]]) -> dict[str, Scale]:
+    """The scale of each kind of number among the contrasts: all edges and intervals fit, and 0 where it is an edge."""
+    values: dict[str, list[float]] = {}
+    for contrast in contrasts:
+        there = [each[contrast.label][0] for each in found if contrast.label in each]
+        values.setdefault(contrast.measure.kind, []).extend(
+            [value for each in there for value in (each.mean, each.low, each.high) if value is not None]
+            + [edge for edge in (contrast.low, contrast.high) if isfinite(edge)])
+    return {kind: _scale(min(each), max(each)) for kind, each in values.items()}
+
+
+def _scale(low: float, high: float) -> Scale:
+    room = ROOM * (high - low) or 0.1 * abs(high) or 1.0
+    return Scale(low - room, high + room)
 
 
 def badge(verdict: Verdict) -> str:
@@ -47,52 +106,53 @@ def badge(verdict: Verdict) -> str:
 
 
 def findings(study: Study, own: Result | None, kept: Recorded | None) -> str:
-    """The whole table."""
-    mine = {each.contrast.label: (each.estimate, each.verdict) for each in own.findings} if own else {}
-    rows = "".join(_row(contrast, mine.get(contrast.label), kept.findings.get(contrast.label) if kept else None)
-                   for contrast in sorted(study.contrasts, key=lambda each: not each.decides))
-    heads = ("Contrast", "Interval, and where the claim says it lies (shaded)", "Numbers", "Verdict")
-    return (f'{CSS}<div class="rl-scroll"><table class="rl-table rl-findings"><thead><tr>'
-            f'{"".join(f"<th>{head}</th>" for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>')
+    """All contrasts of a study by kind, on one scale each; those that decide come first."""
+    found = {name: each for name, each in (("here", own and own.by_label), ("kept", kept and kept.findings)) if each}
+    scale_of = scales(study.contrasts, [*found.values()])
+    parts = []
+    for kind, scale in scale_of.items():
+        same = [each for each in study.contrasts if each.measure.kind == kind]
+        rows = "".join(_row(each, scale, found) for each in sorted(same, key=lambda each: not each.decides))
+        parts.append(f'<div class="rl-forest"><h4>{html.escape(kind)}</h4>{rows}{_axis(scale)}</div>')
+    return f'{CSS}{_key([*found])}{"".join(parts)}'
 
 
-def _row(contrast: Contrast, own: tuple[Estimate, Verdict] | None, kept: tuple[Estimate, Verdict] | None) -> str:
-    there = [(name, *found) for name, found in (("here", own), ("kept", kept)) if found]
-    title = html.escape(contrast.label)
-    aside = "" if contrast.decides else " · shown, does not decide"
-    measured, unit = contrast.measure.words, contrast.measure.unit
-    said = measured if unit.lower() in measured.lower() else f"{measured}, in {unit}"
-    what = (f"{title}<small>{html.escape(said)}. "
-            f"Claimed: {contrast.region}{aside}</small>")
-    cells = "".join(f'<div class="rl-{name} rl-numbers-cell">{interval_text(found, contrast.measure.digits)}</div>'
-                    for name, found, _ in there)
-    verdicts = "".join(f"<div>{badge(verdict)}</div>" for _, _, verdict in there)
-    shown = "" if contrast.decides else ' class="rl-shown"'
-    return (f"<tr{shown}><td>{what}</td><td>{drawing(contrast, [(name, found) for name, found, _ in there])}</td>"
-            f"<td>{cells}</td><td>{verdicts}</td></tr>")
+def _key(names: Sequence[str]) -> str:
+    words = {"here": '<span class="rl-here">●</span> your runs', "kept": '<span class="rl-kept">●</span> recorded'}
+    dots = "".join(f"<span>{words[name]}, with the interval</span>" for name in names)
+    return f'<div class="rl-key"><span><i></i>region of the claim</span>{dots}</div>'
 
 
-def drawing(contrast: Contrast, there: Sequence[tuple[str, Estimate]]) -> str:
-    """Intervals over the region of the claim, as HTML with its meaning as text. `there`: "here" or "kept", estimate.
+def _row(contrast: Contrast, scale: Scale, found: Mapping[str, Mapping[str, Found]]) -> str:
+    there = {name: each[contrast.label] for name, each in found.items() if contrast.label in each}
+    aside = "" if contrast.decides else "; does not decide"
+    title = (f"<div>{html.escape(contrast.label)}<small>{html.escape(contrast.measure.words)}. Claimed: "
+             f"{contrast.region}{aside}</small></div>")
+    unit = html.escape(contrast.measure.unit)
+    numbers = "".join(f'<div class="rl-{name}">{interval_text(each, contrast.measure.digits)} {unit}</div>'
+                      for name, (each, _) in there.items())
+    verdicts = "".join(f"<div>{badge(verdict)}</div>" for _, verdict in there.values())
+    drawn = drawing(contrast, {name: each for name, (each, _) in there.items()}, scale)
+    return (f'<div class="rl-row{"" if contrast.decides else " rl-aside"}">{title}{drawn}<div>{numbers}</div>'
+            f"<div>{verdicts}</div></div>")
 
-    Streamlit takes SVG out of HTML, so all of it are boxes, placed in percent of the width.
-    """
-    edges = [edge for edge in (contrast.low, contrast.high) if isfinite(edge)]
-    values = [value for _, found in there for value in (found.mean, found.low, found.high) if value is not None]
-    low, high = min([*edges, *values]), max([*edges, *values])
-    span = (high - low) or max(abs(high), 1.0)
-    low, high = low - 0.14 * span, high + 0.14 * span
 
-    def x(value: float) -> float:
-        return round(100 * (min(max(value, low), high) - low) / (high - low), 1)
+def _axis(scale: Scale) -> str:
+    ticks = "".join(f'<span style="left:{scale.x(tick)}%">{_edge(tick)}</span>' for tick in scale.ticks)
+    return f'<div class="rl-row rl-axis"><div></div><div class="rl-interval">{ticks}</div><div></div><div></div></div>'
 
-    left, right = x(contrast.low), x(contrast.high)
-    parts = [f'<u style="left:{left}%;width:{round(right - left, 1)}%"></u>']
-    parts += [f'<em style="left:{x(edge)}%"></em><span style="left:{x(edge)}%">{_edge(edge)}</span>' for edge in edges]
-    parts += [_bar(name, found, x, 5 + 12 * place if len(there) > 1 else 11)
-              for place, (name, found) in enumerate(there)]
-    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {interval_text(found, contrast.measure.digits)}"
-                      for name, found in there) or "no runs yet"
+
+def drawing(contrast: Contrast, there: Mapping[str, Estimate], scale: Scale) -> str:
+    """Intervals over the region of the claim, as HTML with its meaning as text. `there`: "here" or "kept", estimate."""
+    left, right = scale.x(contrast.low), scale.x(contrast.high)
+    parts = [f'<u style="left:{left}%;width:{round(right - left, 1)}%"></u>',
+             *(f'<em style="left:{scale.x(tick)}%"></em>' for tick in scale.ticks),
+             *(f'<em class="rl-edge" style="left:{scale.x(edge)}%"></em>' for edge in (contrast.low, contrast.high)
+               if isfinite(edge)),
+             *(_bar(name, each, scale, 100 * (place + 1) / (len(there) + 1))
+               for place, (name, each) in enumerate(there.items()))]
+    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {interval_text(each, contrast.measure.digits)}"
+                      for name, each in there.items()) or "no runs yet"
     return (f'<div class="rl-interval" role="img" aria-label="{html.escape(contrast.label)}: {html.escape(words)} '
             f'{html.escape(contrast.measure.unit)}; claimed {contrast.region}">{"".join(parts)}</div>')
 
@@ -101,11 +161,12 @@ def _edge(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-def _bar(name: str, found: Estimate, x: Callable[[float], float], top: int) -> str:
+def _bar(name: str, found: Estimate, scale: Scale, top: float) -> str:
     line = ""
     if found.low is not None and found.high is not None:
-        line = f'<i style="left:{x(found.low)}%;width:{round(x(found.high) - x(found.low), 1)}%;top:{top + 3}px"></i>'
-    return f'<div class="rl-{name}">{line}<b style="left:{x(found.mean)}%;top:{top}px"></b></div>'
+        left, right = scale.x(found.low), scale.x(found.high)
+        line = f'<i style="left:{left}%;width:{round(right - left, 1)}%;top:{top:.0f}%"></i>'
+    return f'<div class="rl-{name}">{line}<b style="left:{scale.x(found.mean)}%;top:{top:.0f}%"></b></div>'
 
 
 def settings(own: Result) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import math
 from collections import Counter
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -14,9 +16,10 @@ from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
 from app.studies import picture
 from app.tokens import literal
-from labcore.analysis.estimate import FEWEST
-from labcore.analysis.studies import plan, recorded
+from labcore.analysis.estimate import FEWEST, MOST, POWER
+from labcore.analysis.studies import plan, recorded, verdict
 from labcore.analysis.studies.plan import Runs
+from labcore.analysis.studies.recorded import Recorded
 from labcore.analysis.studies.result import Result, needed, result
 from labcore.analysis.studies.study import Study
 from labcore.errors import LabError
@@ -34,9 +37,8 @@ def show(study: Study) -> None:
     """The whole view."""
     st.button("All studies", icon=":material/arrow_back:", type="tertiary", on_click=lambda: link.go({}))
     st.header(study.title, anchor=False)
-    st.html(f'{picture.CSS}<div class="rl-claim"><b>Claim.</b> {html.escape(study.claim)} '
-            f"<small>{html.escape(study.source)}</small><br><b>Setting.</b> {html.escape(study.setting)} "
-            "The tiny model, three seeds.</div>")
+    st.html(f'{picture.CSS}<div class="rl-claim">{html.escape(study.claim)}<small>Claim of {html.escape(study.source)}.'
+            f"<br>Tested here: {html.escape(study.setting)} The tiny model, {len(study.seeds)} seeds.</small></div>")
     runs = _runs(study)
     st.session_state["studies:new"] = runs
     polled = _waits(study, runs)
@@ -60,14 +62,41 @@ def _tick(study: Study, polled: bool) -> None:
         if _waits(study, runs) != polled:
             st.rerun()  # the whole page, which then polls, or no longer does
     try:
-        _start(study, runs)
-        _result(study, runs)
+        own, kept = _own(study, runs), recorded.read().get(study.key)
+        _verdicts(runs, own, kept)
+        _start(study, runs, kept)
+        if not runs.active:
+            _to_decide(study, runs, own, kept)
+        st.html(picture.findings(study, own, kept))
+        st.caption(rule(study))
+        if own:
+            with st.expander("The numbers of each setting, here"):
+                st.html(picture.settings(own))
     except LabError as error:
         st.error(in_words(error), icon=":material/error:")
 
 
-def _start(study: Study, runs: Runs) -> None:
-    """What there is, what it would cost to have the rest, and the button."""
+def _verdicts(runs: Runs, own: Result | None, kept: Recorded | None) -> None:
+    """The verdict of the runs here, and the recorded one, each with what it rests on."""
+    lines = []
+    if own:
+        seeds = min(each.estimate.seeds for each in own.findings)
+        lines.append(f'<span class="rl-here">●</span> <b>Your runs:</b> {picture.badge(own.verdict)} '
+                     f'<span class="rl-muted">{seeds} seeds, {duration(own.seconds)} of training</span>')
+    if kept:
+        lines.append(f'<span class="rl-kept">●</span> <b>Recorded:</b> {picture.badge(kept.verdict)} <span class='
+                     f'"rl-muted">{html.escape(kept.date)}, {html.escape(kept.machine)}, {duration(kept.seconds)} of '
+                     "training</span>")
+    if not own:
+        failed = sum(row.state in RESUMABLE for row in runs.all)
+        why = (f"{failed} runs did not finish. Run the missing ones again." if failed and not runs.active else
+               "Your own result appears here when all runs have finished.")
+        lines.append(f'<span style="opacity:.75">{why}</span>')
+    st.html("".join(f'<div class="rl-status">{line}</div>' for line in lines))
+
+
+def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
+    """The button that runs what is missing, with its cost, and the way to Compare."""
     todo, first = plan.missing(study, runs), len(runs.scorers) < study.scorers
     if runs.active:
         _going(study, runs)
@@ -85,12 +114,43 @@ def _start(study: Study, runs: Runs) -> None:
                       type="primary" if "seeds" not in label else "secondary")
             said = duration_line.about(todo, max_runs())
             then = " Then the policies are trained on their scores." if first else ""
-            kept = recorded.read().get(study.key)
             whole = f" All of it took {duration(kept.seconds)} on the recorded machine." if kept else ""
             st.caption(literal(f"{said}{then}{whole}"), width="stretch")
         if place := _compared(runs):
             st.page_link("../pages/compare.py", label="Open in Compare", icon=":material/query_stats:",
                          query_params=link.written(place))
+
+
+def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | None) -> None:
+    """Where a claim cannot be decided: what it would take, as a button with its cost."""
+    found = own.by_label if own else kept.findings if kept else None
+    need = verdict.needed(study, found) if found else None
+    if need is None:
+        return
+    whose = "Your runs" if own else "The recorded runs"
+    if need.seeds is None:
+        st.html(f'{picture.CSS}<div class="rl-need">{whose} cannot tell, and more than {MOST} seeds per setting would '
+                "be needed: at this scale the difference is too small for its spread.</div>")
+        return
+    todo = plan.to_decide(study, runs, need)
+    settings = f"{len(need.settings)} of {len(study.settings)} settings"
+    st.html(f'{picture.CSS}<div class="rl-need"><b>{whose} cannot tell. About {need.seeds} seeds would</b>, for '
+            f"{settings if len(need.settings) < len(study.settings) else 'each setting'}. Estimated from the spread so "
+            f"far, for a verdict in {POWER:.0%} of repetitions if the difference is as measured.</div>")
+    if len(runs.scorers) < study.scorers or not todo or read_only():
+        return
+    seconds = own.seconds / len(runs.all) if own else kept.seconds / len(plan.every(study)) if kept else 0.0
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        st.button(f"Queue {len(todo):,} runs", icon=":material/playlist_add:", key="study:decide", on_click=_launch,
+                  args=(todo,))
+        st.caption(f"About {duration(seconds * len(todo) / max_runs())} with {max_runs()} at a time, up to "
+                   f"{_tokens(todo):,} sampled tokens.")
+
+
+def _tokens(specs: Sequence[RunSpec]) -> int:
+    """The most tokens that runs can sample."""
+    return sum(spec.steps * math.prod(int(spec.knobs.get(key, 1)) for key in (
+        "prompts_per_step", "group_size", "max_new_tokens")) for spec in specs)
 
 
 def _launch(specs: list[RunSpec]) -> None:
@@ -134,32 +194,6 @@ def _compared(runs: Runs) -> ComparePlace | None:
     if most and most[0][1] == len(rows):
         return ComparePlace(sweep=str(most[0][0]))
     return ComparePlace(runs=tuple(row.id for row in rows))
-
-
-def _result(study: Study, runs: Runs) -> None:
-    kept = recorded.read().get(study.key)
-    own = _own(study, runs)
-    st.subheader("Result", anchor=False)
-    lines = []
-    if own:
-        seeds = min(each.estimate.seeds for each in own.findings)
-        lines.append(f'<span class="rl-here">●</span> <b>Here:</b> {picture.badge(own.verdict)} '
-                     f'<span class="rl-muted">{seeds} seeds, {duration(own.seconds)} of training</span>')
-    if kept:
-        lines.append(f'<span class="rl-kept">●</span> <b>Recorded:</b> {picture.badge(kept.verdict)} <span class='
-                     f'"rl-muted">{html.escape(kept.date)}, {html.escape(kept.machine)}, {duration(kept.seconds)} of '
-                     "training</span>")
-    failed = [row for row in runs.all if row.state in RESUMABLE]
-    if not own:
-        why = (f"{len(failed)} runs did not finish. Run the missing ones again." if failed and not runs.active else
-               "Your own result appears here when all runs have finished.")
-        lines.append(f'<span style="opacity:.75">{why}</span>')
-    st.html("".join(f'<div class="rl-status">{line}</div>' for line in lines))
-    st.html(picture.findings(study, own, kept))
-    st.caption(rule(study))
-    if own:
-        with st.expander("The numbers of each setting, here"):
-            st.html(picture.settings(own))
 
 
 def rule(study: Study) -> str:

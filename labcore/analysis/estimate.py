@@ -21,11 +21,12 @@ LEVEL = 0.95
 # Seeds of each setting for a verdict. Where a run either learns or does not, each with probability ½, two seeds against
 # two differ fully by chance in one case of 8, three against three in one of 32.
 FEWEST = 3
+POWER, MOST = 0.8, 200  # of what it would take to decide: how often it does, and the most seeds that are thought of
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A contrast over `seeds` (the fewest of its settings) with its interval; None where a setting has one seed."""
+    """A contrast over `seeds` (the fewest of its settings); no interval where a setting has fewer than three."""
 
     mean: float
     low: float | None
@@ -55,10 +56,11 @@ def contrast(groups: Sequence[np.ndarray], weights: Sequence[float],
              level: float = LEVEL) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """(Σ w_i x̄_i, low, high) of groups (S_i, …), a seed in each row: Σ w_i x̄_i ± t_ν √(Σ w_i² s_i² / n_i).
 
-    ν are the Welch–Satterthwaite degrees of freedom. NaN where not all seeds have a number; no interval with one seed.
+    ν are the Welch–Satterthwaite degrees of freedom. NaN where not all seeds have a number; no interval with fewer
+    than FEWEST seeds: of two it would be as wide as anything.
     """
     middle = np.asarray(sum(weight * group.mean(0) for weight, group in zip(weights, groups, strict=True)))
-    if min(map(len, groups)) < 2:
+    if min(map(len, groups)) < FEWEST:
         return middle, None, None
     from scipy.special import stdtrit  # a quarter of a second, which the first page need not wait for
 
@@ -84,6 +86,28 @@ def _spread(groups: Sequence[np.ndarray], weights: Sequence[float]) -> tuple[np.
     variance = parts.sum(0)
     divisor = sum(part ** 2 / (len(group) - 1) for part, group in zip(parts, groups, strict=True))
     return variance, np.divide(variance ** 2, divisor, out=np.ones_like(variance), where=divisor > 0)
+
+
+def seeds_needed(found: Estimate, low: float, high: float, settings: int, level: float = LEVEL) -> int | None:
+    """The fewest seeds of each setting with which `within` would decide in four of five repetitions, if the contrast
+    and the spread are as they were found; None where it takes more than MOST.
+
+    With n seeds of each of k settings the interval reaches t_ν s / √n from the mean, ν = k (n − 1), where s is taken
+    from the interval that was `found`. It decides with probability POWER where the distance to the nearest edge is
+    (t_ν + z_POWER) s / √n. `settings` is k; edges are in the unit of the contrast.
+
+    Source: Cohen 1988, Statistical Power Analysis, chapter 2 (normal approximation of the power).
+    """
+    if found.low is None or found.high is None:
+        return FEWEST
+    from scipy.special import ndtri, stdtrit
+
+    distance = min(abs(found.mean - edge) for edge in (low, high) if np.isfinite(edge))
+    reach = stdtrit(settings * (found.seeds - 1), (1 + level) / 2)
+    spread = (found.high - found.low) / 2 / reach * np.sqrt(found.seeds)
+    seeds = np.arange(FEWEST, MOST + 1)
+    enough = (stdtrit(settings * (seeds - 1), (1 + level) / 2) + ndtri(POWER)) * spread <= distance * np.sqrt(seeds)
+    return int(seeds[enough.argmax()]) if enough.any() else None
 
 
 def within(found: Estimate, low: float, high: float) -> bool | None:

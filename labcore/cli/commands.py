@@ -30,6 +30,7 @@ from labcore.runs import mixes, titles
 from labcore.runs.files import untrusted
 from labcore.runs.files.paths import path_of
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.lists.marks import project_name
 from labcore.runs.spec import cautions
 from labcore.runs.spec.model_names import model_of_name
 from labcore.runs.spec.run_spec import RunSpec, default_threads, make, policy_of_run, with_knobs
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         check_out(path_of(options.out))
     warn(spec)
     store = Store()
-    run_id = store.create(spec, mine=True)
+    run_id = store.create(spec, mine=True, project=project_name(options.project))
     sinks.ask(store, run_id, log)
     return train(store, run_id, options.json, options.out)
 

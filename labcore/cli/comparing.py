@@ -18,7 +18,7 @@ from labcore.analysis.compare.table import CHANGED, Row, Table, changes_text, co
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
-from labcore.errors import LabError, quoted
+from labcore.errors import LabError, listed, quoted
 from labcore.exports.capsules.importing import import_capsule
 from labcore.runs.files.jsonl import read_bytes
 from labcore.runs.files.paths import path_of
@@ -35,8 +35,9 @@ _WORDS = {"parent": "fork of", "twin": "its parent's random numbers"}  # what is
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     side = add("compare", compare_runs, "compare runs: their results, costs and statistical evidence")
-    side.add_argument("runs", nargs="+", metavar="RUN", help="the id of a run or of an imported one, or a metrics "
+    side.add_argument("runs", nargs="*", metavar="RUN", help="the id of a run or of an imported one, or a metrics "
                       "file")
+    side.add_argument("--project", help="compare all runs of this project as well")
     side.add_argument("--metric", help="the metric (default: the first chart that all of them have)")
     side.add_argument("--axis", choices=list(AXES), help="compare at equal values of this axis only (default: of every "
                       "axis that the runs share)")
@@ -55,7 +56,10 @@ def compare_runs(options: argparse.Namespace) -> int:
     if options.metric and options.metric not in METRICS:
         raise LabError(f"There is no metric {quoted(options.metric)}: see the header of an exported metrics.csv.")
     store = Store()
-    traces = load(store, options.runs)
+    names = list(dict.fromkeys([*options.runs, *(of_project(store, options.project) if options.project else [])]))
+    if not names:
+        raise LabError("There is nothing to compare: name some runs, or give --project.")
+    traces = load(store, names)
     table = compare(traces, options.metric, options.baseline)
     if shared := budget.shared_time(store.runs_named([trace.run for trace in traces if trace.spec]).values()):
         table = replace(table, notes=(*table.notes, shared))
@@ -74,6 +78,16 @@ def compare_runs(options: argparse.Namespace) -> int:
                  "\n".join(table.notes))
         print("\n\n".join(filter(None, parts)))
     return 0
+
+
+def of_project(store: Store, project: str) -> list[str]:
+    """The runs of a project that have made a step, oldest first. Raises LabError where it has none."""
+    found = [row.id for row in store.runs() if row.project.casefold() == project.casefold() and row.step]
+    if not found:
+        known = f" (known: {listed([*store.projects()])})" if store.projects() else ""
+        raise LabError(f"The project {quoted(project)} has no run that made a step{known}: python -m labcore mark RUN "
+                       f"--project NAME puts runs into a project.")
+    return found[::-1]
 
 
 def import_files(options: argparse.Namespace) -> int:

@@ -30,18 +30,20 @@ def add_to(add: Add) -> None:
     """Add the commands to the parser by its `add(name, command, help)`."""
     runs = add("runs", list_runs, "the runs in the store, newest first")
     runs.add_argument("search", nargs="*", metavar="SEARCH", help="words and comparisons, all of which must match: "
-                      "grpo 'beta>0.05' tag=paper; a minus in front of a "
+                      "grpo 'beta>0.05' tag=paper; project=Lessons and project=Studies show "
+                      "the runs of lessons and studies, which are left out otherwise; a minus in front of a "
                       "term excludes its matches (write -- before it)")
     runs.add_argument("--deleted", action="store_true", help="list the runs in the trash")
     runs.add_argument("--json", action="store_true", help="print JSON")
 
-    mark = add("mark", mark_runs, "star, tag or note runs")
+    mark = add("mark", mark_runs, "star, tag or note runs, or group them into a project")
     mark.add_argument("runs", nargs="+", metavar="RUN")
     star = mark.add_mutually_exclusive_group()
     star.add_argument("--star", action="store_true", default=None, help="no clean-up deletes a starred run")
     star.add_argument("--unstar", dest="star", action="store_false")
     mark.add_argument("--tag", action="append", default=[], help="may be repeated")
     mark.add_argument("--untag", action="append", default=[], metavar="TAG", help="may be repeated")
+    mark.add_argument("--project", help="the label that groups runs; empty takes them out of theirs")
     mark.add_argument("--note", help="the note of one run; empty deletes it")
 
     delete = add("delete", delete_runs, f"delete runs; for {marks.TRASH_DAYS} days they can be restored")
@@ -70,7 +72,8 @@ def list_runs(options: argparse.Namespace) -> int:
     store.reconcile()
     marks.purge(store)
     shelf = Shelf(store)
-    entries = search(shelf.trashed() if options.deleted else shelf.entries(), " ".join(options.search))
+    entries = search(shelf.trashed() if options.deleted else shelf.entries(), " ".join(options.search),
+                     apart=options.deleted)
     if options.json:
         rows = {row.id: row for row in (store.trashed() if options.deleted else store.runs())}
         print(json.dumps([_described(store, rows, entry) for entry in entries], ensure_ascii=False, indent=2))
@@ -85,7 +88,8 @@ def list_runs(options: argparse.Namespace) -> int:
 
 
 def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict[str, Any]:
-    marked = {"star": entry.star, "tags": entry.tags, "note": entry.note, "bytes": entry.summary.size,
+    marked = {"star": entry.star, "tags": entry.tags, "project": entry.project, "note": entry.note,
+              "bytes": entry.summary.size,
               "best": {entry.summary.metric: entry.summary.best} if entry.summary.best is not None else {}}
     if entry.kind == IMPORTED:
         last = {entry.summary.metric: entry.summary.last} if entry.summary.last is not None else {}
@@ -107,7 +111,8 @@ def _lines(store: Store, entries: Sequence[Entry]) -> list[str]:
 def _line(entry: Entry, wide: int, message: str) -> str:
     steps = f"{entry.step:>6}/{entry.steps:<6}" if entry.steps else f"{entry.step:>6} {'':<6}"
     seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
-    shown, tags = entry.summary, "".join(f"  #{tag}" for tag in entry.tags)
+    project = f"  [{entry.project}]" if entry.project else ""
+    shown, tags = entry.summary, project + "".join(f"  #{tag}" for tag in entry.tags)
     value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"
     star, state = "*" if entry.star else " ", entry.pending or entry.state
     return (f"{star} {entry.id:<26} {entry.title:<{wide}}  {state:<12} {steps} {seconds}  {value:<24}{tags}  "
@@ -123,6 +128,8 @@ def mark_runs(options: argparse.Namespace) -> int:
         marks.star(store, options.runs, options.star)
     if options.tag or options.untag:
         marks.tag(store, options.runs, options.tag, options.untag)
+    if options.project is not None:
+        marks.assign(store, options.runs, options.project)
     if options.note is not None:
         marks.note(store, options.runs[0], options.note)
     return 0

@@ -203,5 +203,6 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--rollouts", choices=ROLLOUTS, help="sampler of an online run's completions: the lab's engine "
                      "(default), or vLLM on an NVIDIA GPU")
     rewarding.add_options(sub)
+    sub.add_argument("--project", default="", help="a label that groups runs in lists and comparisons")
     sub.add_argument("--device", default="auto", choices=DEVICES)
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")

@@ -10,11 +10,13 @@ from dataclasses import asdict
 from typing import Any
 
 from labcore.analysis import time_left
+from labcore.analysis.estimate import MOST
 from labcore.analysis.studies import plan, recorded
 from labcore.analysis.studies.result import Result, needed, result
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Study
 from labcore.analysis.studies.verdict import WORDS, interval_text
+from labcore.analysis.studies.verdict import needed as needed_to_decide
 from labcore.catalog.knob import suggestion
 from labcore.cli.adding import Add
 from labcore.cli.sweeping import wait
@@ -34,6 +36,8 @@ def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     one = add("study", study, "run the missing runs of a study, and report the verdict")
     one.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
+    one.add_argument("--enough", action="store_true", help="where the claim cannot be decided, add the seeds that it "
+                     "would take")
     one.add_argument("--show", action="store_true", help="run nothing; show the result of existing runs")
     one.add_argument("--json", action="store_true", help="print JSON")
     every = add("studies", studies, "the studies: claims, costs and verdicts")
@@ -66,11 +70,9 @@ def study(options: argparse.Namespace) -> int:
     store.reconcile()
     if not options.show:
         _run(store, chosen, quiet=options.json)
-    runs = _runs(store, chosen)
-    if all(runs.finished().values()):
-        for spec in needed(chosen, runs):
-            jobs.compute(spec)
-    found = result(store, chosen, runs)
+    if options.enough and not options.show:
+        _run_enough(store, chosen, quiet=options.json)
+    found = _result(store, chosen)
     if found is None:
         raise LabError(f"The study {chosen.key} has no result yet: run it without --show.")
     if options.json:
@@ -94,21 +96,45 @@ def _run(store: Store, chosen: Study, quiet: bool) -> None:
         specs = plan.missing(chosen, _runs(store, chosen))
         if not specs:
             return
-        if not quiet:
-            print(f"{chosen.title}: {len(specs)} runs, {_here(specs, _measured(specs, store))}", file=sys.stderr)
-        choice.check()  # a bad setting is refused before anything is queued
-        sweep_id = plan.queue(store, specs)
-        launcher = Launcher(store, sweep=sweep_id)
-        try:
-            if wait(store, sweep_id, launcher) != {"finished"}:
-                raise LabError(f"Some runs of the study {chosen.key} did not finish: python -m labcore sweeps "
-                               f"{sweep_id} says why; the same command runs the missing ones.")
-        except KeyboardInterrupt:
-            sweep.cancel(store, sweep_id)
-            print("labcore: stopping after the current steps", file=sys.stderr)
-            raise
-        finally:
-            launcher.close()
+        _run_all(store, chosen, specs, quiet)
+
+
+def _run_enough(store: Store, chosen: Study, quiet: bool) -> None:
+    """Run the seeds that would decide the claim, where the runs that are there do not. Raises LabError as `_run`."""
+    found = _result(store, chosen)
+    need = needed_to_decide(chosen, found.by_label) if found else None
+    if need and need.seeds is None:
+        print(f"labcore: {chosen.title} would take more than {MOST} seeds per setting: nothing is added",
+              file=sys.stderr)
+    elif need:
+        _run_all(store, chosen, plan.to_decide(chosen, _runs(store, chosen), need), quiet)
+
+
+def _run_all(store: Store, chosen: Study, specs: Sequence[RunSpec], quiet: bool) -> None:
+    if not quiet:
+        print(f"{chosen.title}: {len(specs)} runs, {_here(specs, _measured(specs, store))}", file=sys.stderr)
+    choice.check()  # a bad setting is refused before anything is queued
+    sweep_id = plan.queue(store, specs)
+    launcher = Launcher(store, sweep=sweep_id)
+    try:
+        if wait(store, sweep_id, launcher) != {"finished"}:
+            raise LabError(f"Some runs of the study {chosen.key} did not finish: python -m labcore sweeps "
+                           f"{sweep_id} says why; the same command runs the missing ones.")
+    except KeyboardInterrupt:
+        sweep.cancel(store, sweep_id)
+        print("labcore: stopping after the current steps", file=sys.stderr)
+        raise
+    finally:
+        launcher.close()
+
+
+def _result(store: Store, chosen: Study) -> Result | None:
+    """The result of the finished runs, with what their checkpoints have to be asked for; None where there is none."""
+    runs = _runs(store, chosen)
+    if all(runs.finished().values()):
+        for spec in needed(chosen, runs):
+            jobs.compute(spec)
+    return result(store, chosen, runs)
 
 
 def _earlier(store: Store) -> dict[str, time_left.Pace]:

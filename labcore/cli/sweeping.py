@@ -25,6 +25,7 @@ from labcore.errors import LabError, quoted
 from labcore.runs import halving, places, titles
 from labcore.runs import sweep as engine
 from labcore.runs.halving import Halving
+from labcore.runs.lists.marks import project_name
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import ACTIVE, GOING
 from labcore.runs.store.store import Store
@@ -50,6 +51,7 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
                       help="after how many steps a run is first judged (default: a ninth of all)")
     many.add_argument("--reduction-factor", type=int, metavar="N",
                       help="of N runs the best one continues at each judgement (default: 3)")
+    many.add_argument("--name", default="", help="what the sweep is called in lists and on the page Compare")
     many.set_defaults(seed=0)
     _add_report(many)
 
@@ -58,6 +60,7 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
     what = some.add_mutually_exclusive_group()
     what.add_argument("--cancel", action="store_true", help="stop its queued and running runs")
     what.add_argument("--resume", action="store_true", help="resume its stopped runs, here in the foreground")
+    what.add_argument("--name", help="call it so; empty takes its name away")
     what.add_argument("--status", action="store_true",
                       help="only its progress and the estimated time left")
     _add_report(some)
@@ -78,7 +81,8 @@ def sweep(options: argparse.Namespace) -> int:
         halving.check(early, specs)
     warn(*specs)
     store = Store()
-    return run_all(store, engine.queue(store, specs, early=early), options)
+    return run_all(store, engine.queue(store, specs, early=early, name=project_name(options.name, "sweep"),
+                                       project=project_name(options.project)), options)
 
 
 def early_of(options: argparse.Namespace, spec: RunSpec) -> Halving | None:
@@ -196,7 +200,7 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         table = compare(load(store, ids), options.metric).to_json() if ids else None
         print(json.dumps(described(store, found) | {"table": table}, ensure_ascii=False, indent=2))
         return
-    print(f"{found.id}: {progress_words(far(store, found.id))}")
+    print(f"{found.id}{f' ({found.name})' if found.name else ''}: {progress_words(far(store, found.id))}")
     if early := engine.early_stopping(store, found.id):
         print(early.words())
     if why := engine.unjudged(store, found.id):
@@ -212,7 +216,8 @@ def report(store: Store, sweep_id: str, options: argparse.Namespace) -> None:
         print("\n".join(best_words(store, found, options.metric)))
     if ids:
         print()
-        compare_runs(argparse.Namespace(runs=ids, metric=options.metric, axis=None, baseline=None, json=False))
+        compare_runs(argparse.Namespace(runs=ids, project="", metric=options.metric, axis=None, baseline=None,
+                                        json=False))
 
 
 def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[str]:
@@ -232,7 +237,7 @@ def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[st
 def described(store: Store, found: engine.Sweep) -> dict[str, Any]:
     """A sweep as data for programs."""
     early = engine.early_stopping(store, found.id)
-    return {"sweep": found.id, "axes": found.axes, "seeds": found.seeds, "states": found.states,
+    return {"sweep": found.id, "name": found.name, "axes": found.axes, "seeds": found.seeds, "states": found.states,
             "progress": vars(far(store, found.id)), "early_stopping": early and vars(early),
             "runs": [summary(store, run) | {"knobs": {key: run.spec.knobs.get(key) for key in found.axes}}
                      for run in found.runs]}
@@ -244,9 +249,12 @@ def sweeps(options: argparse.Namespace) -> int:
     store = Store()
     store.reconcile()
     if options.sweep is None:
-        if options.cancel or options.resume or options.status:
+        if options.cancel or options.resume or options.status or options.name is not None:
             raise LabError("The sweep is missing: give its name; python -m labcore sweeps lists them.")
         return _list(store, options.json)
+    if options.name is not None:
+        store.name_sweep(engine.sweep(store, options.sweep).id, project_name(options.name, "sweep"))
+        return 0
     if options.cancel:
         stopped = engine.cancel(store, options.sweep)
         live = sum(bool(run.pending) for run in store.runs_named(stopped).values())
@@ -287,5 +295,6 @@ def _list(store: Store, as_json: bool) -> int:
         axes = " × ".join([*(f"{key} {', '.join(map(str, values))}" for key, values in each.axes.items()),
                            f"{len(each.seeds)} seeds"])
         states = ", ".join(f"{count} {state}" for state, count in each.states.items())
-        print(f"{each.id:<16} {spec.algorithm} on {spec.task}: {axes}  ({states})")
+        name = f"{each.name}: " if each.name else ""
+        print(f"{each.id:<16} {name}{spec.algorithm} on {spec.task}: {axes}  ({states})")
     return 0

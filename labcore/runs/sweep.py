@@ -18,7 +18,7 @@ from labcore.errors import LabError, cut, listed, quoted
 from labcore.runs import halving
 from labcore.runs.halving import Halving
 from labcore.runs.spec.run_spec import RunSpec, make
-from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.rows import ACTIVE, APART, RunRow
 from labcore.runs.store.store import Store
 
 MOST_RUNS = 2000  # the Sweep view and the queue are measured with 1,000 (benchmarks/sweep_at_size.py)
@@ -32,6 +32,11 @@ class Sweep:
 
     id: str
     runs: tuple[RunRow, ...]
+    name: str = ""  # what its owner calls it
+
+    @property
+    def title(self) -> str:
+        return self.name or self.id
 
     @property
     def axes(self) -> dict[str, list[Value]]:
@@ -102,9 +107,10 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
         raise LabError(f"With {point}: {error}") from error
 
 
-def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Halving | None = None) -> str:
+def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Halving | None = None, name: str = "",
+          project: str = "") -> str:
     """Queue a group of runs, all or none; return the sweep's id. Wake the launcher to have them started; `mine` as in
-    `create`. `early`: the worse ones are stopped early.
+    `create`. `early`: the worse ones are stopped early. The sweep gets a `name`, and its runs a `project`.
 
     They may be of several algorithms as well: whatever is to be compared.
 
@@ -116,7 +122,8 @@ def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Hal
     if early:
         halving.check(early, specs)
     sweep_id = f"sweep-{secrets.token_hex(3)}"
-    store.create_all(specs, mine=mine, sweep=sweep_id, halving=early.to_json() if early else "")
+    store.create_all(specs, mine=mine, sweep=sweep_id, halving=early.to_json() if early else "", name=name,
+                     project=project)
     return sweep_id
 
 
@@ -129,16 +136,17 @@ def sweep(store: Store, sweep_id: str) -> Sweep:
     rows = store.sweep_runs(sweep_id)
     if not rows:
         raise LabError(f"There is no sweep {quoted(sweep_id)}: list the sweeps to see their names.")
-    return Sweep(sweep_id, tuple(rows))
+    return Sweep(sweep_id, tuple(rows), store.sweep_names().get(sweep_id, ""))
 
 
-def sweeps(store: Store) -> list[Sweep]:
-    """All sweeps, newest first."""
+def sweeps(store: Store, apart: bool = True) -> list[Sweep]:
+    """All sweeps, newest first; without `apart` none of a lesson or of a study."""
+    names = store.sweep_names()
     found: dict[str, list[RunRow]] = {}
     for row in store.sweep_runs():
-        if row.sweep:
+        if row.sweep and (apart or row.project not in APART):
             found.setdefault(row.sweep, []).append(row)
-    return [Sweep(sweep_id, tuple(rows)) for sweep_id, rows in reversed(found.items())]
+    return [Sweep(sweep_id, tuple(rows), names.get(sweep_id, "")) for sweep_id, rows in reversed(found.items())]
 
 
 def cancel(store: Store, sweep_id: str) -> list[str]:

@@ -37,6 +37,11 @@ def charts(test) -> dict:
     return found
 
 
+def box(test, label: str):
+    """The box of a choice."""
+    return next(each for each in test.selectbox if each.label == label)
+
+
 def views(test) -> list[str]:
     """What the first control offers."""
     return [option.content for option in test.get("button_group")[0].proto.options]
@@ -61,11 +66,11 @@ def test_nothing_chosen_offers_what_there_is(page, lab, pair):
 
 
 @pytest.mark.parametrize("view", ["curves", "table", "plane"])
-def test_where_the_runs_stand_is_found_once_for_all_of_a_page(view, page, lab, pair, monkeypatch):
+def test_where_the_runs_stand_by_a_cost_is_found_once_for_all_of_a_page(view, page, lab, pair, monkeypatch):
     found, standing = [], verdict.standing
     monkeypatch.setattr(verdict, "standing", lambda *of: found.append(of) or standing(*of))
     page("compare", runs=",".join(pair), view=view)
-    assert len(found) == 1
+    assert sorted(of[2] for of in found) == ["", "seconds", "updates"], "the usual one, then the others"
 
 
 def test_an_empty_lab_leads_to_an_action(page, lab):
@@ -76,7 +81,7 @@ def test_an_empty_lab_leads_to_an_action(page, lab):
 
 def test_the_box_holds_what_the_link_says_and_writes_what_is_chosen(page, lab, pair):
     test = page("compare", runs=f"{pair[0]},{pair[3]}")
-    box, = test.multiselect
+    box = next(each for each in test.multiselect if each.label == "Runs")
     assert box.value == [pair[0], pair[3]]
     assert "RLOO sort #6 · SFT steps 0 · seed 2 · finished" in box.options
     box.set_value([pair[0], pair[3], pair[4]])
@@ -139,7 +144,8 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
     panel = charts(page("compare", runs=f"{both},{dpo}"))["main"]["panels"][0]
     assert panel["key"] == "exact_match" and {"0:line", "1:line"} <= set(panel["lines"])
     mixed = page("compare", runs=f"{both},{dpo}", metric="reward")
-    assert [group["note"] for group in charts(mixed)["main"]["groups"]] == ["1 seed: not evidence", "no reward"]
+    notes = [group["note"].split(" · ")[0] for group in charts(mixed)["main"]["groups"]]
+    assert notes == ["1 seed: not evidence", "no reward"]
     shown = html(page("compare", runs=f"{both},{dpo}", metric="reward", view="table"))
     assert "<li>DPO sort #2: no reward, left out.</li>" in shown
     none = page("compare", runs=dpo, metric="reward", view="table")
@@ -150,9 +156,9 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
 
 def test_every_choice_is_in_the_link_and_the_link_shows_it_again(page, lab, pair):
     test = page("compare", runs=",".join(pair))
-    test.selectbox[0].set_value("kl")
+    box(test, "Metric").set_value("kl")
     test = ran(test)
-    test.selectbox[1].set_value("RLOO")
+    box(test, "Baseline").set_value("RLOO")
     test = ran(test)
     test.slider[0].set_value(0.5)
     test = ran(test)
@@ -193,7 +199,8 @@ def test_a_baseline_that_is_not_compared(page, lab, pair):
 def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="table")
     shown = html(test)
-    assert "At equal tokens (800 each) GRPO (0.910): beats RLOO." in shown and "GRPO beats it, P 1.00" in shown
+    assert "Per token, per update and per second GRPO is ahead." in shown and "GRPO beats it, P 1.00" in shown
+    assert "at 800 tokens each" in shown and "0.910 [" in shown
     assert '<td title="grpo">GRPO</td>' in shown and '<td title="k3">k3: never negative</td>' in shown
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
@@ -218,9 +225,10 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     tools.stored(lab.store, [0.1], seed=3, algorithm="rloo", state="running")
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
-    assert "So far, at equal tokens (800 each), GRPO leads (0.910). Some runs have not finished" in shown
+    assert "So far, per token, per update and per second GRPO leads." in shown
+    assert "Some runs have not finished" in shown
     assert "Based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
-    assert "At the end" not in shown
+    assert "at the end" not in shown.lower()
 
 
 def test_a_table_of_nothing_is_a_sentence(page, lab):
@@ -232,7 +240,7 @@ def test_a_table_of_nothing_is_a_sentence(page, lab):
 def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="plane")
     panel, = charts(test)["main"]["panels"]
-    assert "Reward and KL" in views(test)
+    assert "Two metrics" in views(test)
     assert panel["plane"] and panel["axis"] == "KL to the reference, nats/token"
     assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
     assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
@@ -240,8 +248,53 @@ def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     assert "dotted" not in panel["caption"] + " ".join(each.value for each in test.caption)
     assert panel["range"]["x"] == pytest.approx([-0.02 * 0.12, 1.08 * 0.12])  # the costliest run ends at 0.12
     plain = tools.stored(lab.store, [0.5] * 3)
-    test = page("compare", runs=plain, view="plane")
-    assert "Reward and KL" not in views(test) and "main" in charts(test)
+    panel, = charts(page("compare", runs=plain, view="plane"))["main"]["panels"]
+    assert panel["plane"] and panel["yTitle"] == "Reward" and "KL" not in panel["title"], "without a KL: the first two"
+
+
+def test_any_metric_can_be_drawn_along_any_axis_or_against_any_other(page, lab, pair):
+    test = page("compare", runs=",".join(pair))
+    across = box(test, "Horizontal axis")
+    assert {option for option in across.options if option.startswith("over")} == {
+        "over tokens", "over updates", "over steps", "over seconds"}
+    across.set_value("memory")
+    test = ran(test)
+    panel, = charts(test)["main"]["panels"]
+    assert (panel["yTitle"], panel["axis"]) == ("Reward", "Memory, MB") and link(test)["x"] == "memory"
+    assert "to the left is better" in " ".join(each.value for each in test.caption), "less memory is"
+    box(test, "Metric").set_value("updates")
+    test = ran(test)
+    assert charts(test)["main"]["panels"][0]["yTitle"].startswith("Updates")
+    assert "is better" not in " ".join(each.value for each in test.caption), "no direction of updates is"
+    box(test, "Horizontal axis").set_value("seconds")
+    test = ran(test)
+    assert link(test) == {"runs": ",".join(pair), "metric": "updates", "x": "seconds"}, "the view of curves again"
+
+
+def test_the_small_charts_are_those_that_are_chosen(page, lab, pair):
+    usual = charts(page("compare", runs=",".join(pair)))["small"]["panels"]
+    assert [panel["key"] for panel in usual] == ["kl", "memory"]
+    test = page("compare", runs=",".join(pair), charts="memory,updates")
+    assert [panel["key"] for panel in charts(test)["small"]["panels"]] == ["memory", "updates"]
+    next(each for each in test.multiselect if each.label == "Small charts").set_value(["updates"])
+    assert link(ran(test))["charts"] == "updates"
+
+
+def test_a_project_is_compared_as_a_whole_and_given_on_the_page(page, lab, pair):
+    lab.store.mark(pair[5], project="my paper")
+    test = page("compare", runs=",".join(pair[:2]))
+    box(test, "Project").set_value("my paper").run()
+    assert [bool(lab.store.run(run).project) for run in pair] == [True, True, False, False, False, True]
+    test = page("compare", project="my paper")
+    assert [group["label"] for group in charts(test)["main"]["groups"]] == ["GRPO", "RLOO"]
+    assert "3 runs" in html(test)
+    assert "project:my paper" in " ".join(each.key for each in page("compare").button if each.key)
+
+
+def test_runs_of_lessons_and_studies_are_not_offered(page, lab, pair):
+    lab.store.mark(pair[0], project="Studies")
+    runs = next(each for each in page("compare").multiselect if each.label == "Runs")
+    assert len(runs.options) == len(pair) - 1
 
 
 def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draws(page, lab):
@@ -261,7 +314,10 @@ def test_the_plane_has_room_for_all_that_is_drawn_and_explains_the_front_it_draw
 def test_a_sweep_shows_its_runs_and_how_far_they_are(page, lab, pair):
     sweep = queue(lab.store, [make(algorithm_key="grpo", task_key="sort", seed=number) for number in range(3)])
     test = page("compare", sweep=sweep)
-    assert sweep in html(test) and "3 queued" in html(test) and not test.multiselect
+    assert sweep in html(test) and "3 queued" in html(test)
+    assert "Runs" not in [each.label for each in test.multiselect]
+    next(each for each in test.text_input if each.label == "Name").set_value("my sweep").run()
+    assert lab.store.sweep_names() == {sweep: "my sweep"} and "<b>my sweep</b>" in html(page("compare", sweep=sweep))
     assert charts(test)["main"]["groups"][0]["note"] == "waiting"
     test = page("compare", sweep="sweep-gone")
     assert "There is no sweep “sweep-gone” here" in warnings(test)[0]

@@ -33,7 +33,7 @@ def test_a_place_and_its_link_are_one(place):
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which was ignored: choose one of step,"),
+    ({"metric": "rewrd"}, "did you mean 'reward'"), ({"x": "days"}, "x='days', which was ignored: choose another one."),
     ({"smooth": "1.5"}, "smooth='1.5', which was ignored: use a number from 0 to 0.99."),
     ({"smooth": "nan"}, "smooth='nan'"), ({"smooth": "-0.1"}, "smooth='-0.1'"), ({"smooth": "x"}, "smooth='x'"),
     ({"view": "pie"}, "view='pie', which was ignored: choose one of curves, sweep"),
@@ -62,13 +62,12 @@ def test_a_group_s_name_stands_at_the_end_of_what_it_draws_furthest(rewards, end
                                                            if line["kind"] != "band")
 
 
-def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone():
+def test_two_seeds_are_their_mean_without_a_band_and_beyond_it_the_longer_one_alone():
     group = group_of([0.0, 0.5, 0.5, 1.0], [1.0, 1.0])
     lines = lines_of(group, 0, STEPS, {})
     longer = group.traces[0].run
     assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}  # its end has no name
-    assert lines["0:band"] == {"kind": "band", "group": 0, "x": [1.0, 2.0, 2.0, 1.0], "y": [1.0, 1.0, 0.5, 0.0]}
-    assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", "0:band", f"0:seed:{longer}"}
+    assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", f"0:seed:{longer}"}
     both = lines_of(group, 0, replace(STEPS, traces=True), {})
     assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
 
@@ -76,9 +75,9 @@ def test_two_seeds_are_their_mean_with_a_band_and_beyond_it_the_longer_one_alone
 def test_a_longer_seed_begins_where_the_mean_ends():
     """Along tokens seeds end at other places though they made as many steps: from their last common rows they would
     cross over the band."""
-    rows = [0.0, 1.0, 3.0]
+    rows, ends = [0.0, 1.0, 3.0], ([10, 20, 30], [10, 20, 40], [10, 20, 30])
     group, = groups([replace(tools.trace(rows, tokens, run=str(seed)), spec=make(
-        algorithm_key="grpo", task_key="sort", seed=seed)) for seed, tokens in enumerate(([10, 20, 30], [10, 20, 40]))])
+        algorithm_key="grpo", task_key="sort", seed=seed)) for seed, tokens in enumerate(ends)])
     lines = lines_of(group, 0, Look("reward", "tokens"), {})
     assert lines["0:line"]["x"][-1] == 30 and set(lines) == {"0:line", "0:band", "0:seed:1"}
     assert (lines["0:seed:1"]["x"], lines["0:seed:1"]["y"]) == ([30.0, 40.0], [2.0, 3.0])
@@ -87,13 +86,13 @@ def test_a_longer_seed_begins_where_the_mean_ends():
 def test_seeds_of_other_threads_have_one_line_with_a_band():
     runs = [replace(tools.trace(row, run=str(seed)), spec=make(algorithm_key="grpo", task_key="sort", seed=seed,
                                                                threads=1 + seed)) for seed, row in
-            enumerate(([0.0, 0.5], [1.0, 1.0]))]
+            enumerate(([0.0, 0.5], [1.0, 1.0], [0.5, 0.5]))]
     group, = groups(runs)
     assert set(lines_of(group, 0, STEPS, {})) == {"0:line", "0:band"} and group.label == "GRPO"
 
 
 def test_smoothing_leaves_the_band_and_keeps_the_rows_behind():
-    group = group_of([0.0, 1.0], [0.5, 0.5])
+    group = group_of([0.0, 1.0], [0.5, 0.5], [0.25, 0.75])
     lines = lines_of(group, 0, replace(STEPS, smoothing=0.5), {})
     assert lines["0:band"] == lines_of(group, 0, STEPS, {})["0:band"]
     assert lines["0:raw"]["y"] == [0.25, 0.75]

@@ -27,7 +27,7 @@ def chosen_of(names, baseline="", **place):
 
 def said(chosen: Chosen) -> str:
     """The page's verdict."""
-    return verdict.sentence(verdict.stand_of(chosen), chosen, verdict.names_of(chosen))
+    return verdict.sentence(verdict.stands_of(chosen, verdict.stand_of(chosen)), chosen, verdict.names_of(chosen))
 
 
 @pytest.fixture
@@ -43,8 +43,9 @@ def three():
 def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):
     chosen = chosen_of(three)
     table = compare(chosen.traces, "reward")
-    assert said(chosen) == ("At equal tokens (600 each) RLOO (0.925): beats PPO; tie with GRPO; too few seeds to "
-                            "compare with REINFORCE.")
+    for part in ("Per token", "per update", "per second RLOO", "is ahead of PPO", "ties with GRPO",
+                 "cannot be ranked against REINFORCE"):
+        assert part in said(chosen), part
     looks = {look["label"]: look for look in look_of(chosen)}
     shown = wording.results(table, looks)
     for words in ("tie with RLOO, P 0.67", "RLOO beats it, P 1.00", "no comparison from 1 seed", "not evidence",
@@ -71,8 +72,8 @@ def test_the_verdict_at_equal_seconds_says_that_runs_went_at_once(three):
         chosen = replace(chosen, place=replace(chosen.place, by=by))
         return verdict.asides(verdict.stand_of(chosen), chosen, verdict.names_of(chosen))
 
-    assert budget.SHARED in aside(together, "seconds")
-    assert budget.SHARED not in aside(together, "tokens") + aside(chosen, "seconds")
+    assert all(budget.SHARED in aside(together, by) for by in ("seconds", "tokens")), "the headline speaks of seconds"
+    assert budget.SHARED not in aside(chosen, "seconds")
 
 
 def led(others: list[list[float]], leads: list[float]) -> str:
@@ -87,11 +88,11 @@ def led(others: list[list[float]], leads: list[float]) -> str:
 
 def test_too_few_seeds_on_the_other_side_are_no_tie():
     said = led([0.1, 0.2], [0.8, 0.9, 0.95])
-    assert "too few seeds to compare with RLOO." in said and "the others have too few seeds" in said
-    assert "is a tie" not in said
+    assert "Fewer than 3 seeds are not enough" in said and "the others have too few seeds" in said
+    assert "tie" not in said and "ahead" not in said
 
 
-@pytest.mark.parametrize("state, so_far", [("running", "so far, "), ("finished", "")])
+@pytest.mark.parametrize("state, so_far", [("running", "So far, per"), ("finished", "Per")])
 def test_one_seed_each_has_no_winner(state, so_far):
     """Neither while a run goes; and numbers that read the same are equal."""
     store = Store()
@@ -102,13 +103,12 @@ def test_one_seed_each_has_no_winner(state, so_far):
         chosen = chosen_of(runs)
         found = standing(chosen.groups, "reward")
         table = compare(chosen.traces, "reward")
-        return (wording.headline(found, METRICS["reward"], verdict.names_of(chosen), state == "running"),
+        return (wording.headline([found], METRICS["reward"], verdict.names_of(chosen), state == "running"),
                 wording.results(table, {look["label"]: look for look in look_of(chosen)}))
     said, table = told(0.9882)
-    assert said.startswith(f"Equal {so_far}at equal tokens (600 each): GRPO and PPO (0.988); one seed per ")
-    assert "<b>" not in table
+    assert said.startswith(f"{so_far} token GRPO and PPO are equal. One seed per setting") and "<b>" not in table
     said, table = told(0.5)
-    assert said.startswith(f"Highest {so_far}at equal tokens (600 each): GRPO (0.988); one seed per ")
+    assert said.startswith(f"{so_far} token GRPO is highest. One seed per setting")
     assert "leads" not in said and "<b>" not in table
 
 
@@ -118,16 +118,16 @@ def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equ
     assert "<b>0.925 [" in table and "<b>0.920 [" not in table
     alike = chosen_of([tools.stored(Store(), [level] * 6, seed=seed, algorithm=key) for seed in range(3)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
-    said = wording.headline(standing(alike.groups, "reward"), METRICS["reward"], verdict.names_of(alike), going=True)
-    assert said.startswith("So far, at equal tokens (600 each), GRPO and RLOO are equal (0.900). Some runs have not")
+    said = wording.headline([standing(alike.groups, "reward")], METRICS["reward"], verdict.names_of(alike), going=True)
+    assert said.startswith("So far, per token GRPO and RLOO are equal. Some runs have not")
 
 
 def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first():
     alike = chosen_of([tools.stored(Store(), [level] * 6, algorithm=key)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
-    said = wording.headline(standing(alike.groups, "reward"), replace(METRICS["reward"], better=None),
+    said = wording.headline([standing(alike.groups, "reward")], replace(METRICS["reward"], better=None),
                             verdict.names_of(alike))
-    assert "GRPO and RLOO have the highest reward (0.900)" in said
+    assert "GRPO and RLOO are equal" in said and "No direction of reward is better" in said
 
 
 def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first_step():
@@ -138,7 +138,7 @@ def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first
     ids += [tools.stored(store, [0.4 + 0.05 * step for step in range(9)], seed=seed, algorithm="rloo")
             for seed in range(3)]
     words = said(chosen_of(ids))
-    assert words.startswith("Highest so far, at equal tokens (600 each): RLOO (0.550); fewer than 3 seeds: ")
+    assert words.startswith("So far, per token") and "RLOO is highest. Fewer than 3 seeds" in words
     assert words.endswith("Based on the 5 of 6 runs that are at least half as far as the furthest of their group.")
 
 
@@ -146,7 +146,25 @@ def test_a_leader_by_one_seed_alone_beats_nobody():
     """One seed of ten lifts the mean; all others lie below those of the other group."""
     said = led([0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59],
                [0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18, 9.0])
-    assert "tie with RLOO." in said and "leads, but it is a tie" in said
+    assert "GRPO and RLOO tie." in said and "leads, but it is a tie" in said
+
+
+def test_the_headline_names_who_is_ahead_at_each_cost_and_the_settings_that_differ():
+    """PPO takes a quarter of the tokens and four times the seconds of a step."""
+    store = Store()
+    runs = []
+    for seed in range(3):
+        runs.append(tools.stored(store, [0.1, 0.2, 0.3, 0.7, 0.9, 0.9 + 0.01 * seed], seed=seed, algorithm="ppo",
+                                 seconds=4, beta=0.1))
+        runs.append(tools.stored(store, [0.2, 0.5, 0.8, 0.8, 0.8, 0.8 + 0.01 * seed], seed=seed, beta=0.2, tokens=400))
+    chosen = chosen_of(runs)
+    words, stands = said(chosen), verdict.stands_of(chosen, verdict.stand_of(chosen))
+    assert words.startswith("Per token PPO is ahead; per update and per second GRPO.")
+    assert "β" in words.partition("Settings differ in")[2]
+    shown = wording.cards(stands, METRICS["reward"], look_of(chosen), "tokens", False)
+    assert shown.count("rl-shown") == 1 and shown.count("Per ") == len(stands) and "p &lt; 0.01" in shown
+    notes = {look["short"]: look["note"] for look in look_of(chosen)}
+    assert "β 0.1" in notes["PPO"] and "β 0.2" in notes["GRPO"]
 
 
 def test_the_end_of_a_line_has_room_for_what_sets_it_apart_from_others_of_its_algorithm():

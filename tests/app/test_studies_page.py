@@ -6,7 +6,7 @@ import pytest
 
 from app.studies import picture
 from labcore.analysis.estimate import Estimate
-from labcore.analysis.studies import plan, recorded
+from labcore.analysis.studies import plan, recorded, verdict
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Contrast
 from labcore.runs.spec.session import Record
@@ -28,13 +28,15 @@ def finished(store, study, level=lambda setting, seed: 0.5) -> None:
 def test_all_claims_are_listed_with_what_was_recorded(page):
     text = html(page("studies"))
     assert all(study.title in text and study.source in text for study in STUDIES.values())
-    assert text.count("rl-verdict rl-") == len(recorded.read())
+    kept = recorded.read().values()
+    assert text.count("rl-verdict rl-") == len(kept) + len({each.verdict for each in kept}), "each, and their counts"
+    assert "would tell" in text and text.count("rl-interval") > len(STUDIES)
 
 
 def test_a_study_without_runs_says_its_cost_and_starts_them_at_a_click(page, lab, asked):
     asked.reply = lambda spec: {"paces": [{"once": 0.0, "step": 0.25}] * len(spec["specs"])}
     test = page("studies", study="samples")
-    assert "Claim." in html(test) and "Your own result appears here" in html(test)
+    assert STUDIES["samples"].claim in html(test) and "Your own result appears here" in html(test)
     assert any("About" in caption.value for caption in test.caption)
     start = next(button for button in test.button if button.label == "Run this study: 12 runs")
     start.click().run()
@@ -49,9 +51,41 @@ def test_finished_runs_give_a_verdict_beside_the_recorded_one(page, lab):
     finished(lab.store, study, lambda setting, seed: 0.8 if setting.algorithm.startswith("rl") else 0.5)
     test = page("studies", study="samples")
     text = html(test)
-    assert "<b>Here:</b>" in text and "0.300 [0.2" in text and "rl-agrees" in text
+    assert "<b>Your runs:</b>" in text and "0.300 [0.2" in text and "rl-agrees" in text
     assert "3 more seeds" in [button.label for button in test.button]
     assert any(each.proto.label == "Open in Compare" for each in test.get("page_link"))
+
+
+def test_an_undecided_claim_says_what_it_would_take_and_queues_it(page, lab, asked):
+    """Recorded: λ 1 − λ 0.95 is 0.009 ± 0.033 with three seeds of two settings."""
+    asked.reply = lambda spec: {"paces": [{"once": 0.0, "step": 0.25}] * len(spec["specs"])}
+    test = page("studies", study="gae_lambda")
+    need = verdict.needed(STUDIES["gae_lambda"], recorded.read()["gae_lambda"].findings)
+    assert need == verdict.Need(31, ("λ 0", "λ 0.5", "λ 0.9", "λ 0.95", "λ 1")[3:])
+    assert f"About {need.seeds} seeds would" in html(test)
+    button = next(each for each in test.button if each.key == "study:decide")
+    runs = 5 * 3 + 2 * (31 - 3)
+    assert button.label == f"Queue {runs} runs"
+    assert any("sampled tokens" in each.value and "About" in each.value for each in test.caption)
+    button.click().run()
+    assert len(lab.store.sweep_runs()) == runs and lab.launcher.woken
+    assert max(row.spec.seed for row in lab.store.sweep_runs()) == 30
+
+
+def test_a_difference_too_small_for_any_number_of_seeds_has_no_button(page):
+    test = page("studies", study="length_bias")
+    assert "too small" in html(test) and not [each for each in test.button if each.key == "study:decide"]
+
+
+def test_contrasts_of_one_kind_share_a_scale_that_all_of_them_fit():
+    study, kept = STUDIES["over_optimisation"], recorded.read()["over_optimisation"]
+    scale_of = picture.scales(study.contrasts, [kept.findings])
+    assert len(scale_of) == 2, "the reward model's score, and gold"
+    for contrast in study.contrasts:
+        scale, found = scale_of[contrast.measure.kind], kept.findings[contrast.label][0]
+        assert 0 < scale.x(found.low) < scale.x(found.high) < 100 and 3 <= len(scale.ticks) <= 6
+    text = picture.findings(study, None, kept)
+    assert text.count("rl-axis") - picture.CSS.count("rl-axis") == 2
 
 
 def test_what_needs_reward_models_trains_them_first(page, asked):
@@ -67,5 +101,6 @@ def test_an_unknown_study_is_refused_in_a_sentence(page):
 @pytest.mark.parametrize("low, high, words", [(0.0, float("inf"), "above 0"), (float("-inf"), -0.05, "below −0.05"),
                                               (3.5, 4.5, "between 3.5 and 4.5")])
 def test_the_drawing_says_where_the_claim_lies(low, high, words):
-    found = picture.drawing(Contrast("A < B", {"a": 1.0}, low=low, high=high), [("here", Estimate(0.1, 0.0, 0.2, 3))])
+    found = picture.drawing(Contrast("A < B", {"a": 1.0}, low=low, high=high), {"here": Estimate(0.1, 0.0, 0.2, 3)},
+                            picture.Scale(-1.0, 5.0))
     assert words in found and "A &lt; B: here 0.100 [0.000, 0.200]" in found

@@ -13,8 +13,7 @@ from app.compare.data import Chosen
 from app.compare.lines import Look, lines_of
 from app.compare.place import Place
 from app.compare.sweep import figures
-from app.compare.sweep.grid import grid_of, title, words
-from app.compare.sweep.multiples import multiples
+from app.compare.sweep.grid import grid_of, multiples, title, words
 from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import standing
 from labcore.analysis.compare.loading import load
@@ -25,7 +24,7 @@ from labcore.runs import sweep
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.sweep import grid as specs_of
-from tests.app.seeding import ran
+from tests.app.seeding import components, ran
 
 REWARDS = {0.0: 0.3, 0.1: 0.8, 0.2: 0.5}
 
@@ -164,7 +163,8 @@ def test_two_knobs_are_a_map_with_numbers_and_algorithms_are_dots(lab):
         go(lab.store, run, run.spec.knobs["beta"] + run.spec.knobs["group_size"])
     made, grid = of(lab.store, sweep_id)
     figure = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"], "light")
-    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1]) and "4.000<br>[4.000, 4.000]<" in figure.data[0].text[0][0]
+    assert figure.data[0].z == ([4.0, 4.1], [8.0, 8.1])
+    assert ">4.000<" in figure.data[0].text[0][0], "two seeds have no interval"
     assert ">8.100<" in figure.data[0].text[1][1] and "#14171B" in figure.data[0].text[1][1]
     both = queued(lab.store, {}, algorithms=("grpo", "rloo"))
     done(lab.store, both)
@@ -192,7 +192,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     done(lab.store, sweep_id)
     test = page("compare", sweep=sweep_id, view="sweep")
     said = told(test)
-    assert "At equal tokens (300 each) GRPO β 0.1 (0.810): beats GRPO β 0 and GRPO β 0.2." in said
+    assert "Per token, per update and per second GRPO β 0.1 is ahead. Settings differ in β." in said
     assert "Best in 100 % of bootstrap resamples" in said and "Reward at equal tokens (300 each)" in said
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
@@ -241,11 +241,11 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     *_, last = lab.store.sweep_runs(sweep_id)
     go(lab.store, last, 0.4)
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert ("Highest so far, at equal tokens (300 each): GRPO β 0 (0.500); one seed per setting: not enough to "
-            "rank them. Some runs have not finished, so the comparison is not final.") in said
+    assert "So far, per token" in said and "GRPO β 0 is highest. One seed per setting is not enough" in said
+    assert "Some runs have not finished, so the comparison is not final." in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
-    assert "Highest at equal tokens (300 each): GRPO β 0.1 (0.800); one seed per setting: not enough" in told(
+    assert "per second GRPO β 0.1 is highest. One seed per setting is not enough" in told(
         page("compare", sweep=alone, view="sweep"))
 
 
@@ -255,6 +255,35 @@ def test_runs_that_were_stopped_are_said(page, lab):
     go(lab.store, first, 0.5)
     go(lab.store, second, 0.6, "stopped", steps=2)
     assert "1 of 2 runs did not finish." in told(page("compare", sweep=sweep_id, view="sweep"))
+
+
+def test_parallel_coordinates_have_a_line_for_each_run_and_name_the_best(page, lab):
+    """β by 0.1 changes the reward, G does not; the best is the darkest line on a light ground."""
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8]})
+    done(lab.store, sweep_id)
+    test = page("compare", sweep=sweep_id, view="sweep")
+    chart = next(each for each in components(test) if each.get("ids"))
+    trace, = chart["figure"]["data"]
+    labels = [each["label"] for each in trace["dimensions"]]
+    runs = lab.store.sweep_runs(sweep_id)
+    assert set(chart["ids"]) == {run.id for run in runs} and len(trace["line"]["color"]) == 12
+    assert len(labels) == 4 and "KL" in " ".join(labels) and labels[-1].startswith("Reward")
+    betas = dict(zip(chart["ids"], trace["dimensions"][0]["values"], strict=True))
+    assert betas == {run.id: run.spec.knobs["beta"] for run in runs} and trace["line"]["reversescale"]
+    assert "Best: " in told(test) and told(test).index("β 0.1 · G 4 (0.810)") < told(test).index("β 0 · G 4 (0.310)")
+    only = [run.id for run in runs if run.spec.knobs["beta"] == 0.1 and run.spec.seed < 2]
+    test.session_state[f"compare:brushed:{sweep_id}"] = tuple(only)  # as the browser says it
+    ran(test)
+    links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
+    assert sorted(links) == sorted(only) and "4 of 12 runs chosen." in told(test)
+    next(each for each in test.button if each.key == "parallel:all").click()
+    assert "runs chosen" not in told(ran(test))
+
+
+def test_one_knob_needs_no_parallel_coordinates(page, lab):
+    sweep_id = queued(lab.store, {"beta": [0.0, 0.1]})
+    done(lab.store, sweep_id)
+    assert not [each for each in components(page("compare", sweep=sweep_id, view="sweep")) if each.get("ids")]
 
 
 @pytest.fixture
@@ -277,9 +306,9 @@ def test_settings_that_did_not_finish_are_hollow_and_not_in_the_line(lab, half):
     hollow = figures.unfinished(made)
     assert list(hollow.values()) == ["seed 0: step 1 of 3, stopped<br>seed 1: step 2 of 3, stopped",
                                      "seed 1: step 0 of 3, stopped"]
-    band, seeds, line, begun = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"],
-                                                "light", hollow).data
-    assert line.x == (0.0, 0.1) and set(band.x) == {0.0, 0.1} and line.marker.symbol == "circle"
+    seeds, line, begun = figures.by_value(grid, made, looks(made), standing(made, "reward"), METRICS["reward"],
+                                          "light", hollow).data
+    assert line.x == (0.0, 0.1) and line.marker.symbol == "circle"
     assert (begun.x, begun.mode, begun.marker.symbol) == ((0.2, 0.3), "markers", "circle-open")
     assert begun.text[0].endswith("not finished:<br>seed 0: step 1 of 3, stopped<br>seed 1: step 2 of 3, stopped")
     assert "not finished" not in "".join(line.text) and 0.3 not in seeds.x  # it would fill the open marker

@@ -14,7 +14,7 @@ import app.foundations.place
 import app.lessons.place
 import app.playground.place
 import app.runs.state
-import app.studies.place
+import app.studies.page
 import app.surrogate.place
 from app import link, session
 from app.compare.launch import planning
@@ -24,7 +24,7 @@ from labcore.runs.spec.run_spec import knobs_of
 from tests.made_up.values import JSON, WORDS, answered, few, fewer
 
 PAGES = [app.compare.place.Place, app.exact.bench_link.Bench, app.foundations.place.Place, app.lessons.place.Place,
-         app.playground.place.Place, app.runs.state.View, app.studies.place.Place, app.surrogate.place.Place,
+         app.playground.place.Place, app.runs.state.View, app.studies.page.Place, app.surrogate.place.Place,
          batch.Batch]
 TEXTS = st.one_of(WORDS, JSON, st.sampled_from(["1", "0.5", "1,2,3", "0.2,0.3,0.5", "1e400", "-1", "grpo", "tiny"]))
 

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, cost, link, naming, number_boxes, session
-from app.compare.launch import duration_line, early_stopping, planning
+from app.compare.launch import duration_line, planning
 from app.compare.place import CURVES, Place, go
 from app.lab import errors_shown, lab
 from app.link import Param
@@ -22,15 +22,19 @@ from app.widget_state import widget_state
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob
+from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.llm.sizing.cost import BESIDE, beside, is_named
 from labcore.runs import halving, sweep
 from labcore.runs.files.paths import max_runs, read_only
-from labcore.runs.halving import Halving
+from labcore.runs.halving import FACTORS, Halving
+from labcore.runs.lists import marks
 from labcore.runs.spec.model_names import model_of_name, name_of_model
 from labcore.runs.spec.run_spec import WHOLE, RunSpec, knobs_of
+from labcore.runs.store.rows import APART
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}
+STOPPING = {False: "None", True: "Successive halving"}
 PLACES = ("Knob", "Second knob", "Third knob", "Fourth knob")
 PLAN: Param[dict[str, Any]] = Param("new", {}, planning.of_link)
 
@@ -51,7 +55,7 @@ def form() -> None:
         (_algorithms if place["way"] == "algorithms" else _axes)(plan)
         _counts(plan)
         if place["way"] == "sweep":
-            early_stopping.choose(plan)
+            _early_stopping(plan)
         _to_url(place, plan)
         _start(plan, _of_algorithms if place["way"] == "algorithms" else _of_axes)
 
@@ -228,18 +232,19 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         if len(specs) > sweep.MOST_RUNS:
             raise LabError(f"This comparison has {len(specs):,} runs; the limit is {sweep.MOST_RUNS:,}. Choose fewer "
                            f"algorithms or seeds.")
-        stopping = early_stopping.chosen(plan) if specs_of is _of_axes else None
+        stopping = _halving(plan) if specs_of is _of_axes else None
         if stopping:
             halving.check(stopping, specs)
         fault = ""
     except LabError as error:
         specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
     places = max_runs()
+    name, project = _labels()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         many = f"{len(specs):,} run{'s' if len(specs) != 1 else ''}"
         if st.button(f"Start {many}" if specs else "Start", type="primary", icon=":material/play_arrow:",
                      disabled=not specs or read_only(), key="launch:start"):
-            _launch(specs, "sweep" if specs_of is _of_axes else CURVES, stopping)
+            _launch(specs, "sweep" if specs_of is _of_axes else CURVES, stopping, name, project)
             st.rerun()  # the whole page, not this form
         if fault:
             st.warning(literal(fault), icon=":material/rule:")
@@ -259,12 +264,73 @@ def _beside(specs: list[RunSpec]) -> list[RunSpec]:
     return [*with_it, *specs]
 
 
-def _launch(specs: list[RunSpec], view: str, stopping: Halving | None) -> None:
+def _labels() -> tuple[str, str]:
+    """The name of the comparison and the project of its runs, both optional."""
+    left, right = st.columns(2, gap="small")
+    name = left.text_input("Name", key="launch:name", max_chars=marks.MOST_PROJECT, placeholder="optional",
+                           help="What lists call these runs together")
+    known = [each for each in lab().store.projects() if each not in APART]
+    project = right.selectbox("Project", known, None, key="launch:project", accept_new_options=True,
+                              placeholder="optional", help="A label that groups runs. Type a new one, then Enter.")
+    return name, project or ""
+
+
+def _launch(specs: list[RunSpec], view: str, stopping: Halving | None, name: str, project: str) -> None:
     """Queue them all and open the comparison."""
     try:
-        sweep_id = sweep.queue(lab().store, specs, early=stopping)
+        sweep_id = sweep.queue(lab().store, specs, early=stopping, name=marks.project_name(name, "sweep"),
+                               project=marks.project_name(project))
         lab().launcher.wake()
     except LabError as error:
         session.show_error(str(error))
         return
     go(Place(sweep=sweep_id, view=view))
+
+
+# ---------------------------------------------------------------- early stopping
+
+def _early_stopping(plan: Plan) -> None:
+    """None, or successive halving with its metric, its first step and the share that continues."""
+    shown = widget_state(f"{plan.scope}:early", plan.fields["early"] is not None)
+
+    def changed() -> None:
+        plan.fields["early"] = vars(_usual(plan)) if shown.taken() else None
+
+    st.segmented_control("Early stopping", list(STOPPING), format_func=STOPPING.__getitem__, default=shown.value,
+                         required=True, key=shown.key, on_change=changed,
+                         help="Stop worse runs early, so that the better ones finish sooner. Optuna decides. A stopped "
+                              "run keeps a checkpoint.")
+    if plan.fields["early"] is not None:
+        _details(plan, plan.fields["early"])
+
+
+def _halving(plan: Plan) -> Halving | None:
+    """What is chosen; None where the runs are not stopped early."""
+    return plan.fields["early"] and Halving(**plan.fields["early"])
+
+
+def _usual(plan: Plan) -> Halving:
+    try:
+        return halving.usual(plan.of(plan.key))
+    except LabError:  # a setting is wrong, as the form says
+        return Halving("reward", -(-plan.steps // 9))
+
+
+def _details(plan: Plan, fields: dict[str, Any]) -> None:
+    try:
+        offered = halving.metrics_of(plan.of(plan.key))
+    except LabError:
+        offered = []
+    offered = offered if fields["metric"] in offered else [*offered, fields["metric"]]
+    metric, first, share = st.columns([1.6, 1, 1], gap="small")
+    by = widget_state(f"{plan.scope}:early_metric", fields["metric"], of=tuple(offered))
+    metric.selectbox("Metric", offered, offered.index(by.value), format_func=lambda key: METRICS[key].label,
+                     key=by.key, on_change=lambda: fields.update(metric=by.taken()))
+    for column, field, title, bounds, help in (
+            (first, "min_steps", "Earliest step", WHOLE["steps"],
+             "A run is first judged after this many steps, then at this many times the reduction factor, and so on."),
+            (share, "factor", "Reduction factor", FACTORS,
+             "3: at each judgement a run continues only if it is among the best third of the runs that have reached "
+             "that step.")):
+        number_boxes.number(plan.scope, field, title, fields[field], bounds, partial(fields.__setitem__, field), column,
+                            help)

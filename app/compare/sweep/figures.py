@@ -13,8 +13,7 @@ from app import theme
 from app.charts import finish
 from app.compare import wording
 from app.compare.lines import outline
-from app.compare.sweep.grid import Grid, title
-from app.compare.sweep.multiples import Look
+from app.compare.sweep.grid import Grid, Look, title
 from app.status import STATES
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.statistics import Mean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import streamlit as st
@@ -14,10 +14,10 @@ from app.compare.curves import resync, sent, version
 from app.compare.data import Chosen, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
-from app.compare.plane import COST, Plane, earned, has_front, payload
-from app.compare.sweep import figures
-from app.compare.sweep.grid import Grid, grid_of, words
-from app.compare.sweep.multiples import Look, common_note, multiples
+from app.compare.plane import COST, Plane, earned, has_front, payload, title_of
+from app.compare.sweep import figures, parallel
+from app.compare.sweep.grid import Grid, Look, common_note, grid_of, multiples, words
+from app.compare.sweep.large.standing import standing
 from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
 from app.status import STATES
@@ -61,7 +61,8 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     if right:
         with right:
             _front(equal, points, names, hollow, wording.way(stand), full)
-    st.html(wording.CSS + table(chosen, stand, names, looks))
+    parallel.show(chosen.place, standing(chosen.place.sweep, runs, chosen.metric), kind)
+    st.html(wording.CSS + table(chosen, stand, names, looks, parallel.brushed(chosen.place.sweep)))
     st.caption(wording.measured(METRICS[chosen.metric].better))
 
 
@@ -118,7 +119,7 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
 def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow: figures.Hollow, at: str,
            full: bool) -> None:
     reward = METRICS[earned(chosen)]
-    title, caption = f"{reward.label} against KL", at
+    title, caption = title_of(reward.key, COST), at
     if has_front(points):
         caption += "; dotted: the Pareto front"
     if any(point.label in hollow for point in points):
@@ -128,14 +129,19 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
                   on_resync=resync)
 
 
-def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look]) -> str:
-    """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better."""
+def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look],
+          only: Collection[str] = ()) -> str:
+    """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better. `only`: of
+    these runs alone."""
     metric, body = METRICS[chosen.metric], ""
     digits, better, best = metric.digits, metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
         share = (stand.shares or {}).get(group.label)
-        runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)]
+        runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)
+                and (not only or source.id in only)]
+        if not runs:
+            continue
         links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
         label = html.escape(names[group.label])
         cell = f"<td>{'–' if share is None else theme.percent(share)}</td>" if better else ""

@@ -127,7 +127,7 @@ _MIRRORED: dict[Verdict, Verdict] = {"A": "B", "B": "A", "tie": "tie", "none": "
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over `count` seeds with its 95 % band; the band is None for fewer than two."""
+    """A mean over `count` seeds with its 95 % band; the band is None for fewer than three."""
 
     mean: float
     low: float | None
@@ -171,13 +171,13 @@ def mean(values: np.ndarray) -> Mean:
 def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """(mean, low, high) over the S seeds of (S, G) values, (G,) each; NaN where not all seeds have one.
 
-    A mean of those that are there would jump wherever a seed ends. The band is the percentile bootstrap; None for one
-    seed. All places use the same draws, so that the band is a band of curves.
+    A mean of those that are there would jump wherever a seed ends. The band is the percentile bootstrap; None for
+    fewer than three seeds. All places use the same draws, so that the band is a band of curves.
     """
     values = np.asarray(values, float)
     count = len(values)
     middle = values.mean(0)
-    if count < 2:
+    if count < FEWEST:
         return middle, None, None
     whole = np.isfinite(values).all(0)
     low, high = np.full(whole.shape, np.nan), np.full(whole.shape, np.nan)

@@ -18,6 +18,7 @@ from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.budget import EQUAL, FINAL
 from labcore.analysis.compare.statistics import Comparison, Mean
 from labcore.analysis.estimate import FEWEST
+from labcore.catalog import choices
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.mix import row as mixed
 from labcore.errors import LabError, listed
@@ -189,6 +190,16 @@ def differing(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
     columns = {key: tuple(group.config.get(key) for group in found) for key in keys}
     return {key: values for key, values in columns.items()
             if len({json.dumps(value, default=str) for value in values}) > 1}
+
+
+def apart(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
+    """The knobs, and the task and the model, that at least two groups have with different values: what makes a
+    comparison uneven. Choices that make an algorithm what it is are left out where the algorithms differ."""
+    columns = differing(found)
+    own = {family.key for family in choices.FAMILIES} if "algorithm" in columns else set()
+    left_out = {"algorithm", "kind", "mix", _PARENT, "twin", CHANGED, *WHERE, *own}
+    return {key: values for key, values in columns.items() if key not in left_out and
+            len({json.dumps(value, default=str) for value in values if value is not None}) > 1}
 
 
 def _setting(trace: Trace) -> str:

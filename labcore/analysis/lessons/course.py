@@ -14,7 +14,7 @@ from labcore.errors import LabError
 from labcore.runs import sweep
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record
-from labcore.runs.store.rows import ACTIVE, RunRow, Step
+from labcore.runs.store.rows import ACTIVE, LESSONS, RunRow, Step
 from labcore.runs.store.store import Store
 
 
@@ -62,7 +62,7 @@ def specs(lesson: Lesson, seeds: Iterable[int]) -> list[RunSpec]:
 
 def start(store: Store, lesson: Lesson, mine: bool = False) -> str:
     """Queue the lesson's runs as a sweep; return its id. Wake the launcher then, or with `mine` drive them here."""
-    return sweep.queue(store, specs(lesson, lesson.seeds), mine)
+    return sweep.queue(store, specs(lesson, lesson.seeds), mine, project=LESSONS)
 
 
 def one_more(store: Store, course: Course) -> int:
@@ -75,7 +75,7 @@ def one_more(store: Store, course: Course) -> int:
     if seed is None:
         raise LabError(f"There are {MOST_SEEDS} seeds already: a difference that they do not show counts as a tie.")
     for spec in specs(course.lesson, [seed]):
-        store.create(spec, sweep=course.sweep)
+        store.create(spec, sweep=course.sweep, project=LESSONS)
     return seed
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from labcore.analysis.studies.study import Setting, Study
+from labcore.analysis.studies.verdict import Need
 from labcore.errors import LabError
 from labcore.runs import sweep
 from labcore.runs.spec.run_spec import RunSpec, make
-from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.rows import ACTIVE, STUDIES, RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.traces import setting as setting_of
 
@@ -78,9 +79,10 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
                 tuple(scorers[seed] for seed in sorted(scorers) if seed < study.scorers))
 
 
-def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None) -> list[RunSpec]:
-    """List the runs to make next: the missing reward models, else the settings' missing seeds, all settings
-    of a seed first. Nothing while a reward model is still trained.
+def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None,
+            only: Collection[str] | None = None) -> list[RunSpec]:
+    """List the runs to make next: the missing reward models, else the missing seeds of the settings, or of those with
+    the labels `only`, all settings of a seed first. Nothing while a reward model is still trained.
 
     Raises:
         LabError: a reward model did not finish, and cannot be had by running it again.
@@ -94,7 +96,7 @@ def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None) -> lis
     there = {(label, row.spec.seed) for label, rows in runs.of.items() for row in rows
              if row.state in (FINISHED, *ACTIVE)}
     return [spec_of(study, setting, seed, ids) for seed in seeds or study.seeds for setting in study.settings
-            if (setting.label, seed) not in there]
+            if (setting.label, seed) not in there and (only is None or setting.label in only)]
 
 
 def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
@@ -106,11 +108,20 @@ def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
     return [*first, *(spec_of(study, setting, seed, scorers) for seed in study.seeds for setting in settings)]
 
 
+def to_decide(study: Study, runs: Runs, need: Need) -> list[RunSpec]:
+    """The runs that a claim still needs to be decided: all of the study's own seeds first, then more of the settings
+    that decide. Empty where it takes more seeds than are thought of."""
+    if need.seeds is None:
+        return []
+    first = missing(study, runs)
+    return first + [spec for spec in missing(study, runs, range(need.seeds), need.settings) if spec not in first]
+
+
 def queue(store: Store, specs: Sequence[RunSpec]) -> str:
     """Queue runs of a study as a sweep; return its id. Wake the launcher to have them started."""
     if not specs:
         raise LabError("All runs of this study exist already: see its result.")
-    return sweep.queue(store, specs)
+    return sweep.queue(store, specs, project=STUDIES)
 
 
 def _template(study: Study, setting: Setting) -> RunSpec:

@@ -40,8 +40,7 @@ class Recorded:
 
 def of_result(found: Result, **rest: Any) -> Recorded:
     """A result as it is kept; `rest` are the other fields."""
-    return Recorded(seconds=round(found.seconds), verdict=found.verdict, findings={
-        each.contrast.label: (each.estimate, each.verdict) for each in found.findings}, **rest)
+    return Recorded(seconds=round(found.seconds), verdict=found.verdict, findings=found.by_label, **rest)
 
 
 @cache

@@ -144,6 +144,10 @@ class Result:
     values: Mapping[tuple[Measure, str], tuple[float, ...]]
     seconds: float  # that its runs took, together
 
+    @property
+    def by_label(self) -> dict[str, tuple[Estimate, Verdict]]:
+        return {each.contrast.label: (each.estimate, each.verdict) for each in self.findings}
+
 
 def needed(study: Study, runs: Runs) -> list[jobs.Spec]:
     """The jobs that a result needs beside the runs' own rows, each once."""

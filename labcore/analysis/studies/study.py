@@ -37,6 +37,13 @@ class Measure:
         return own.get(self.how) or METRICS[self.metric].unit
 
     @property
+    def kind(self) -> str:
+        """The quantity and its unit: numbers of one kind can be drawn on one scale."""
+        own = {"step_seconds": "Processor time, s/step", "models": "Networks in memory", "top_mass": "Probability mass",
+               "wrong_length": "Length, tokens"}
+        return own.get(self.how) or METRICS[self.metric].axis
+
+    @property
     def digits(self) -> int:
         return {"models": 0, "step_seconds": 4, "wrong_length": 2}.get(self.how, METRICS[self.metric].digits)
 

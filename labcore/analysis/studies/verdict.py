@@ -6,10 +6,12 @@ The deciding contrasts of a study share 5 % of error between them, so that all o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
-from labcore.analysis.estimate import Estimate, within
+from labcore.analysis.estimate import Estimate, level_of, seeds_needed, within
+from labcore.analysis.studies.study import Study
 
 Verdict = Literal["agrees", "disagrees", "unclear"]
 WORDS: dict[Verdict, str] = {"agrees": "agrees", "disagrees": "disagrees", "unclear": "cannot tell at this scale"}
@@ -36,3 +38,26 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     """That of a claim with several parts: it agrees where all do, and disagrees where one does."""
     found = set(verdicts)
     return "disagrees" if "disagrees" in found else "agrees" if found == {"agrees"} else "unclear"
+
+
+@dataclass(frozen=True)
+class Need:
+    """The seeds that would decide a claim, and the settings that need them; None where it takes more than are thought
+    of (`labcore.analysis.estimate.MOST`)."""
+
+    seeds: int | None
+    settings: tuple[str, ...]
+
+
+def needed(study: Study, findings: Mapping[str, tuple[Estimate, Verdict]]) -> Need | None:
+    """What it would take to decide the claim of a study by its `findings` so far; None where it is decided, or cannot
+    agree whatever is added."""
+    open_ones = [each for each in study.deciding if findings[each.label][1] == "unclear"]
+    if together(findings[each.label][1] for each in study.deciding) != "unclear":
+        return None
+    level = level_of(len(study.deciding))
+    seeds = [seeds_needed(findings[each.label][0], each.low, each.high, len(each.weights), level)
+             for each in open_ones]
+    labels = {label for each in open_ones for label in each.weights}
+    settings = tuple(setting.label for setting in study.settings if setting.label in labels)
+    return Need(None if None in seeds else max(each for each in seeds if each is not None), settings)

@@ -6,10 +6,11 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -22,6 +23,7 @@ from labcore.runs.faults import disk_full
 from labcore.runs.files import adapters, atomic, storage, uploads
 from labcore.runs.files.paths import home, is_run_id, made, run_folder
 from labcore.runs.files.removal import remove
+from labcore.runs.lists.marks import project_name
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import Event, RunRow, Step
 from labcore.runs.store.store import Store
@@ -99,8 +101,16 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
         origin += f" Its id {capsule.run} was taken here, so it has a new one."
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
-                 seconds=last.seconds, base=None, tags=(TAG,))
+                 seconds=last.seconds, base=None, tags=(TAG,), project=_project(manifest))
     return row, capsule.rows, [*capsule.events, Event(0, last.step, "imported", {"text": origin}, now)]
+
+
+def _project(manifest: Mapping[str, Any]) -> str:
+    """The project of the capsule's run; none where it has none, or a name that this lab would not give."""
+    try:
+        return project_name(str(manifest.get("project", "")))
+    except LabError:
+        return ""
 
 
 def _spec(capsule: Capsule) -> RunSpec:

@@ -159,7 +159,7 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
                 "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
-                "left_out": checkpoints.left_out}
+                "left_out": checkpoints.left_out, "project": row.project}
     while True:
         # a run that is going may have newer ones, and resuming an import with those would leave a hole in its rows
         newest = [path for step, path in checkpoint.steps(run_folder(row.id)) if step <= rows[-1].step][-1]

@@ -50,6 +50,7 @@ class Imported:
     source: str = ""
     summary: str = field(default="", compare=False)
     star: bool = False
+    project: str = ""
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None

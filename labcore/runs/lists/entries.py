@@ -58,6 +58,7 @@ class Entry:
     deleted: float | None = None
     imported: Imported | None = None
     pending: str = ""  # as of a `RunRow`
+    project: str = ""
 
     @property
     def active(self) -> bool:
@@ -70,13 +71,13 @@ def of_run(row: RunRow, summary: Summary) -> Entry:
     return Entry(row.id, title(row), spec.kind, row.state, spec.row.label, row.created, row.step, summary,
                  spec.task_row.label, spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended,
                  row.seconds, row.message, ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star,
-                 row.tags, row.note, row.deleted, pending=row.pending)
+                 row.tags, row.note, row.deleted, pending=row.pending, project=row.project)
 
 
 def of_imported(run: Imported, summary: Summary) -> Entry:
     return Entry(run.id, run.label, IMPORTED, IMPORTED, run.label, run.created, summary.step or run.steps, summary,
                  message=" ".join(run.notes), star=run.star, tags=run.tags, note=run.note, deleted=run.deleted,
-                 imported=run)
+                 imported=run, project=run.project)
 
 
 # ---------------------------------------------------------------- fields
@@ -116,12 +117,13 @@ _ALL = (
     Field("star", "Star", lambda entry: entry.star),
     Field("tag", "Tags", lambda entry: entry.tags or None),
     Field("note", "Note", lambda entry: entry.note or None),
+    Field("project", "Project", lambda entry: entry.project or None),
     Field("sweep", "Sweep", lambda entry: entry.sweep),
     Field("parent", "Parent", lambda entry: entry.parent[0] if entry.parent else None),
 )
 
 FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
-GROUPS = ("algorithm", "task", "model", "kind", "state", "seed", "tag", "star", "sweep", "parent", "metric")
+GROUPS = ("project", "algorithm", "task", "model", "kind", "state", "seed", "tag", "star", "sweep", "parent", "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
 TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
 

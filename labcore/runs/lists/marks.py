@@ -1,4 +1,4 @@
-"""The owner's actions on runs and imported metrics: star, tag, note, delete, restore, delete for good."""
+"""The owner's actions on runs and imported metrics: star, tag, group into projects, note, delete, restore."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from labcore.errors import LabError, quoted
 from labcore.runs.files.paths import is_import, read_only
 from labcore.runs.imports import imported
 from labcore.runs.lists.entries import DAY
+from labcore.runs.store.rows import APART
 from labcore.runs.store.store import Store
 
 TRASH_DAYS = 7
-MOST_TAG, MOST_NOTE = 40, 4000  # letters
+MOST_TAG = MOST_PROJECT = 40  # letters
+MOST_NOTE = 4000
 
 
 def star(store: Store, run_ids: Iterable[str], on: bool = True) -> None:
@@ -27,6 +29,25 @@ def tag(store: Store, run_ids: Iterable[str], add: Sequence[str] = (), remove: S
     for run_id in _there(run_ids):
         tags = dict.fromkeys([*store.marks_of(run_id).tags, *fresh])
         store.mark(run_id, tags=[text for text in tags if text not in remove])
+
+
+def assign(store: Store, run_ids: Iterable[str], project: str) -> None:
+    """Move runs into a project; an empty one takes them out of theirs."""
+    name = project_name(project)
+    for run_id in _there(run_ids):
+        store.mark(run_id, project=name)
+
+
+def project_name(text: str, what: str = "project") -> str:
+    """The name of a project, or of a sweep, as it is kept. Raises LabError where it cannot be one."""
+    name = " ".join(text.split())
+    if len(name) > MOST_PROJECT or '"' in name or not name.isprintable():
+        raise LabError(f"{quoted(name)} cannot be the name of a {what}: use up to {MOST_PROJECT} letters, without "
+                       "quotes.")
+    if what == "project" and name.casefold() in (each.casefold() for each in APART):
+        raise LabError(f"The project {name} belongs to the lab, which puts the runs of its {name.lower()} there: "
+                       "choose another name.")
+    return name
 
 
 def note(store: Store, run_id: str, text: str) -> None:

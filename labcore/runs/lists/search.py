@@ -1,8 +1,8 @@
 """The search over runs: `grpo beta>0.05 -failed tag=paper "a note"`. All terms must hold.
 
-A word is looked for in a run's title, id, algorithm, task, model, state, tags and note; `name=value` compares a field
-or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns it round.
-Left out: or, and brackets.
+A word is looked for in a run's title, id, algorithm, task, model, state, project, tags and note; `name=value` compares
+a field or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns
+it round. Left out: or, and brackets.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from labcore.errors import LabError, quoted
 from labcore.runs.lists.entries import FIELDS, Entry, value
 from labcore.runs.spec.model_names import name_of_model
 from labcore.runs.spec.run_spec import every_knob
+from labcore.runs.store.rows import APART
 
 Test = Callable[[Entry], bool]
 
@@ -45,10 +46,12 @@ def parse(query: str) -> Test:
     return lambda entry: all(test(entry) for test in tests)
 
 
-def search(entries: Iterable[Entry], query: str) -> list[Entry]:
-    """The entries that pass. Raises LabError as `parse`."""
-    test = parse(query)
-    return [entry for entry in entries if test(entry)]
+def search(entries: Iterable[Entry], query: str, apart: bool = False) -> list[Entry]:
+    """The entries that pass. Runs of lessons and of studies pass only where `apart` is set, or where the query names
+    their project or one of them by its id. Raises LabError as `parse`."""
+    test, asked = parse(query), query.casefold().replace(" ", "")
+    return [entry for entry in entries if test(entry) and (
+        apart or entry.project not in APART or "project" in asked or entry.id.casefold() in asked)]
 
 
 @cache
@@ -88,7 +91,7 @@ def _word(term: str) -> Test:
 def _text(entry: Entry) -> str:
     return "\n".join((entry.title, entry.id, entry.algorithm, entry.task, entry.model,
                       name_of_model(entry.model), entry.state, *entry.keys, *entry.tags,
-                      entry.note, entry.sweep or "")).casefold()
+                      entry.note, entry.sweep or "", entry.project)).casefold()
 
 
 def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) -> Test:

@@ -20,7 +20,7 @@ from labcore.runs.files.paths import is_import, run_folder
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store import cells, dialects
 from labcore.runs.store.process import Owner
-from labcore.runs.store.rows import ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
+from labcore.runs.store.rows import APART, ENDED, EVENTS, GOING, Event, Garbled, RunRow, Step
 from labcore.runs.store.schema import MOST_NAME, controls, events, marks, meta, runs, steps, sweeps
 
 _AT_ONCE = 1000  # rows of a long run that are written by one statement: their texts take as much memory again
@@ -36,7 +36,7 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
         "id": row.id, "spec": row.spec.to_json(), "state": row.state, "message": row.message, "created": row.created,
         "started": row.started, "ended": row.ended, "step": row.step, "seconds": row.seconds,
         "number": next_number(connection), "parent": row.spec.parent[0] if row.spec.parent else None})
-    mark(connection, row.id, tags=json.dumps(row.tags, ensure_ascii=False))
+    mark(connection, row.id, tags=json.dumps(row.tags, ensure_ascii=False), project=row.project)
     for start in range(0, len(rows), _AT_ONCE):
         connection.execute(steps.insert(), [
             {"run_id": row.id, "step": each.step, "tokens": each.tokens, "env_steps": each.env_steps,
@@ -49,8 +49,9 @@ def add(connection: sa.Connection, row: RunRow, rows: Sequence[Step], history: S
 
 
 def create(connection: sa.Connection, specs: Sequence[RunSpec], sweep: str | None,
-           queued: Mapping[str, Any]) -> list[str]:
-    """Add queued runs in this order, each with its event `queued`; return their ids."""
+           queued: Mapping[str, Any], project: str = "") -> list[str]:
+    """Add queued runs in this order, each with its event `queued`; return their ids. A fork without a `project` of its
+    own belongs to its parent's, unless that is the lab's."""
     ids, numbers, now = _free_ids(connection, specs), _numbers(connection, len(specs), sweep), time.time()
     connection.execute(runs.insert(), [
         {"id": run_id, "spec": spec.to_json(), "state": "queued", "message": "", "sweep": sweep,
@@ -59,7 +60,22 @@ def create(connection: sa.Connection, specs: Sequence[RunSpec], sweep: str | Non
     connection.execute(events.insert(), [
         _event(run_id, "queued", queued, spec.parent[1] if spec.parent else 0)
         for run_id, spec in zip(ids, specs, strict=True)])
+    for run_id, spec in zip(ids, specs, strict=True):
+        if of := project or (_project(connection, spec.parent[0]) if spec.parent else ""):
+            mark(connection, run_id, project=of)
     return ids
+
+
+def _project(connection: sa.Connection, run_id: str) -> str:
+    """The project that the forks of a run belong to."""
+    found = connection.scalar(sa.select(marks.c.project).where(marks.c.id == run_id)) or ""
+    return "" if found in APART else found
+
+
+def set_sweep(connection: sa.Connection, sweep: str, **values: Any) -> None:
+    """Set columns of a sweep: its name, or how its runs are stopped early."""
+    if not connection.execute(sweeps.update().where(sweeps.c.id == sweep), values).rowcount:
+        connection.execute(sweeps.insert(), {"id": sweep, "halving": "", **values})
 
 
 def _free_ids(connection: sa.Connection, specs: Sequence[RunSpec]) -> list[str]:

@@ -131,7 +131,8 @@ class EarlyStopping(Database):
     def halvings(self, sweep: str | None = None) -> dict[str, str]:
         """How sweeps are stopped early: of one sweep, or of all that have runs which wait or go."""
         active = sa.exists().where(runs.c.sweep == sweeps.c.id, runs.c.state.in_(ACTIVE))
-        query = sa.select(sweeps.c.id, sweeps.c.halving).where(active if sweep is None else sweeps.c.id == sweep)
+        query = sa.select(sweeps.c.id, sweeps.c.halving).where(
+            sweeps.c.halving != "", active if sweep is None else sweeps.c.id == sweep)
         with self._reading() as connection:
             return {row.id: row.halving for row in connection.execute(query)}
 

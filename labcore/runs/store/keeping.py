@@ -1,4 +1,4 @@
-"""Stars, tags, notes, the trash, and the summaries that lists keep of runs. Part of the store."""
+"""Stars, tags, projects, notes, the trash, and the summaries that lists keep of runs. Part of the store."""
 
 from __future__ import annotations
 
@@ -63,17 +63,18 @@ def _marks(row: Row) -> Marks:
     tags = json.loads(row.tags or "[]")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise Garbled(f"the tags of {row.id} cannot be read")
-    return Marks(bool(row.star), tuple(tags), row.note or "", row.deleted)
+    return Marks(bool(row.star), tuple(tags), row.note or "", row.deleted, row.project or "")
 
 
 class Keeping(Database):
     """See the module. The marks are of runs and of imported metrics, of which the store knows nothing else."""
 
     def mark(self, name: str, *, star: bool | None = None, tags: Sequence[str] | None = None,
-             note: str | None = None) -> None:
-        """Set a star, tags or a note; what is None stays as it is. Raises NoSuchRun where there is no such run."""
+             note: str | None = None, project: str | None = None) -> None:
+        """Set a star, tags, a note or a project; None leaves it. Raises NoSuchRun where there is no such run."""
         words = None if tags is None else json.dumps(list(tags), ensure_ascii=False)
-        given = {key: value for key, value in (("star", star), ("tags", words), ("note", note)) if value is not None}
+        all_of = {"star": star, "tags": words, "note": note, "project": project}
+        given = {key: value for key, value in all_of.items() if value is not None}
         with self._writing() as connection:
             changes.markable(connection, name)
             if given:
@@ -83,6 +84,13 @@ class Keeping(Database):
         """The marks of all runs and imported metrics that have any."""
         with self._reading() as connection:
             return {row.id: _marks(row) for row in connection.execute(sa.select(marks))}
+
+    def projects(self) -> dict[str, int]:
+        """The projects of all runs and imported metrics that are not in the trash, with how many each has."""
+        query = sa.select(marks.c.project, sa.func.count().label("many")).where(
+            marks.c.project != "", marks.c.deleted.is_(None)).group_by(marks.c.project).order_by(marks.c.project)
+        with self._reading() as connection:
+            return {row.project: row.many for row in connection.execute(query)}
 
     def marks_of(self, name: str) -> Marks:
         """The marks of a run or of imported metrics."""

@@ -26,6 +26,9 @@ COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts,
 NO_PLACE = "waiting for a free place"
 Severity = Literal["problem", "warning", "note"]  # of what the doctor says
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
+# Projects that the lab gives to runs of its own: lists leave these runs out unless they are asked for.
+LESSONS, STUDIES = "Lessons", "Studies"
+APART = (LESSONS, STUDIES)
 COMMANDS = ("pause", "resume", "step", "stop", "set")
 # command -> the state in which a live run is until its step ends and the worker does it
 PENDING = {"stop": "stopping", "pause": "pausing"}
@@ -49,12 +52,14 @@ class Garbled(Exception):
 
 @dataclass(frozen=True)
 class Marks:
-    """The owner's marks on a run or on imported metrics. `deleted` is when it was put into the trash, unix time."""
+    """The owner's marks on a run or on imported metrics. `deleted` is when it was put into the trash, unix time;
+    `project` the label that groups it with others."""
 
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class RunRow:
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
     `number` counts the lab's runs in the order in which they were made; below 0 it is the place in its sweep. `asked`
     is a command that its worker has not obeyed yet. `places` is how many the lab has, all of which others hold while it
-    waits for one; `stops_early` says that early stopping asked it to stop. The last four are its `Marks`.
+    waits for one; `stops_early` says that early stopping asked it to stop. The last five are its `Marks`.
     """
 
     id: str
@@ -89,6 +94,7 @@ class RunRow:
     tags: tuple[str, ...] = ()
     note: str = ""
     deleted: float | None = None
+    project: str = ""
 
     @property
     def pending(self) -> str:

@@ -1,9 +1,9 @@
 """The store's tables.
 
 Six tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
-what became of it), marks (stars, tags, notes and the trash, of runs and of imported metrics) and sweeps (those with
-early stopping). A change of them raises the version and is a script in `revisions`; `migrations` brings a store of an
-earlier version up to this one.
+what became of it), marks (stars, tags, projects, notes and the trash, of runs and of imported metrics) and sweeps
+(those with a name or with early stopping). A change of them raises the version and is a script in `revisions`;
+`migrations` brings a store of an earlier version up to this one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from labcore.runs.store.cells import Name, Number, Process, Seconds, State, Whole, Words
 
-VERSION = "9"
+VERSION = "10"
 MOST_NAME = 100  # letters of a run's name
 
 
@@ -50,14 +50,16 @@ marks = sa.Table(  # since version 4; a run or an import without a row has no ma
     sa.Column("star", sa.Boolean, nullable=False, default=False),
     sa.Column("tags", Words, nullable=False, default="[]"), sa.Column("note", Words, nullable=False, default=""),
     sa.Column("deleted", Seconds),  # when it was put into the trash
+    sa.Column("project", Words),  # since version 10: the label that groups it with others
 )
 
-sweeps = sa.Table(  # since version 7; a sweep without a row has no early stopping
+sweeps = sa.Table(  # since version 7; a sweep without a row has neither name nor early stopping
     "lab_sweeps", metadata,
     sa.Column("id", Name(MOST_NAME), primary_key=True),
-    sa.Column("halving", Words, nullable=False),  # how its runs are stopped early
+    sa.Column("halving", Words, nullable=False),  # how its runs are stopped early; empty where they are not
     sa.Column("decisions", Whole, nullable=False, default=0),  # how many were made
     sa.Column("fault", Words),  # since version 8: why nobody decides
+    sa.Column("name", Words),  # since version 10: what its owner calls it
 )
 
 steps = sa.Table(

@@ -50,32 +50,34 @@ _LISTED = RUNS.where(marks.c.deleted.is_(None))
 class Store(Steps, Events, Controls, Keeping, EarlyStopping):
     """See the module."""
 
-    def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None, warm_up: bool = False) -> str:
+    def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None, warm_up: bool = False,
+               project: str = "") -> str:
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
 
         A fork takes along what it starts from; one that is started before it has, finds that at its parent's. `sweep`
         is the id of the sweep that the run is part of. `warm_up`: SFT of its base model is to be run and seen even
-        where there is one; no part of the spec, since the base is the same.
+        where there is one; no part of the spec, since the base is the same. `project` is its label.
 
         Raises:
             LabError: the user's file that it needs was deleted by a clean-up.
         """
-        return self.create_all([spec], mine, sweep, warm_up)[0]
+        return self.create_all([spec], mine, sweep, warm_up, project=project)[0]
 
     def create_all(self, specs: Sequence[RunSpec], mine: bool = False, sweep: str | None = None,
-                   warm_up: bool = False, halving: str = "") -> list[str]:
+                   warm_up: bool = False, halving: str = "", name: str = "", project: str = "") -> list[str]:
         """Add runs in this order, all of them or none; return their ids. See `create`.
 
-        `halving` is how the runs of the sweep are stopped early, as `labcore.runs.halving` writes it.
+        `halving` is how the runs of the sweep are stopped early, as `labcore.runs.halving` writes it, and `name` what
+        its owner calls it. `project` is the label that groups the runs with others.
         """
         uploaded = uploads.check({path for spec in specs for path in (spec.data, spec.model) if path})
         with self._writing() as connection:
             uploads.check(uploaded)  # a clean-up may have come in between; from here on none can
-            ids = changes.create(connection, specs, sweep, {"warm_up": True} if warm_up else {})
+            ids = changes.create(connection, specs, sweep, {"warm_up": True} if warm_up else {}, project)
             for run_id in ids if mine else ():
                 changes.claim(connection, run_id, Owner.this())
-            if halving:
-                connection.execute(sweeps.insert(), {"id": sweep, "halving": halving})
+            if sweep and (halving or name):
+                changes.set_sweep(connection, sweep, halving=halving, name=name)
         for run_id, spec in zip(ids, specs, strict=True):
             if spec.parent:  # where files cannot be linked this takes its time, for which no writer is to wait
                 checkpoint.take_along(run_folder(spec.parent[0]), spec.parent[1], run_folder(run_id))
@@ -136,6 +138,17 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(
                 _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
+
+    def sweep_names(self) -> dict[str, str]:
+        """What owners call their sweeps, by their ids; those without a name are left out."""
+        with self._reading() as connection:
+            return {row.id: row.name for row in connection.execute(
+                sa.select(sweeps.c.id, sweeps.c.name).where(sweeps.c.name != ""))}
+
+    def name_sweep(self, sweep: str, name: str) -> None:
+        """Call a sweep so; an empty name takes its name away."""
+        with self._writing() as connection:
+            changes.set_sweep(connection, sweep, name=name)
 
     def tally(self, sweep: str) -> dict[str, int]:
         """How many runs of a sweep are in each state."""

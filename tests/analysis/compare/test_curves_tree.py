@@ -64,10 +64,10 @@ def test_nothing_beyond_where_the_parent_ends():
 def test_the_difference_to_a_baseline_by_hand():
     store = Store()
     runs = [tools.stored(store, [level + 0.1 * seed] * 3, seed=seed, algorithm=algorithm)
-            for algorithm, level in (("grpo", 0.5), ("rloo", 0.2)) for seed in range(2)]
+            for algorithm, level in (("grpo", 0.5), ("rloo", 0.2)) for seed in range(3)]
     grpo, rloo = groups(load(store, runs))
     x, middle, low, high = curves.against(grpo, rloo, "reward", "step")
     assert x.tolist() == [1, 2, 3] and middle.tolist() == pytest.approx([0.3] * 3)
-    reach = 4.303 * 0.005 ** 0.5  # t(2; 97.5 %) by the square root of 2 · 0.1²/2 / 2
+    reach = 2.776 * (2 * 0.01 / 3) ** 0.5  # t(4; 97.5 %) by the square root of 2 · 0.1² / 3
     assert [*low, *high] == pytest.approx([0.3 - reach] * 3 + [0.3 + reach] * 3, abs=1e-4)
-    assert curves.against(grpo, groups(load(store, runs[2:3]))[0], "reward", "step")[2] is None
+    assert curves.against(grpo, groups(load(store, runs[3:5]))[0], "reward", "step")[2] is None

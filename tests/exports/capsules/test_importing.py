@@ -38,6 +38,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     run_id = ran(store, maze(30), {3: ("alpha", 0.3)}, stop=8)
+    store.mark(run_id, project="my paper")
     path = packing.write(store, run_id, tmp_path / "run.zip")
     before, rows, events = store.run(run_id), store.steps_after(run_id), store.events_after(run_id)
     samples = {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
@@ -45,7 +46,7 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     assert import_capsule(other, path) == run_id
     run = other.run(run_id)
     assert (run.spec, run.state, run.step, run.seconds) == (before.spec, "stopped", 8, before.seconds)
-    assert run.tags == ("imported",) and run.message == "Imported from run.zip."
+    assert run.tags == ("imported",) and run.project == "my paper" and run.message == "Imported from run.zip."
     assert other.steps_after(run_id) == rows
     found = other.events_after(run_id)
     assert [(e.step, e.kind, e.payload, e.time) for e in found[:-1]] == [

@@ -13,8 +13,8 @@ from typing import Any
 
 from app import theme
 from app.compare.lines import Lines
+from app.compare.sweep.grid import drawn
 from app.compare.sweep.large.standing import value_words
-from app.compare.sweep.multiples import drawn
 from labcore.analysis.compare.ranking import Axis, Effect, Values
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import Metric

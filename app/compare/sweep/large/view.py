@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 import streamlit as st
 
 from app import link, theme
 from app.compare import run_picker
 from app.compare.controls import moved
-from app.compare.curves import sent
-from app.compare.data import Source
+from app.compare.curves import sent, version
+from app.compare.data import Source, reader
+from app.compare.lines import Lines, Look, lines_of
 from app.compare.place import Place, go
-from app.compare.sweep.large import curves, figures
-from app.compare.sweep.large.standing import MEASURED, head, headline, standing, where
-from app.compare.sweep.large.table import ROWS, table
+from app.compare.sweep import parallel
+from app.compare.sweep.large import figures
+from app.compare.sweep.large.standing import MEASURED, ROWS, head, headline, name, standing, table, where
 from app.components.figure_chart import figure_chart
 from app.lab import errors_shown, in_words, lab
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
+from labcore.analysis.compare.table import Group
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import sweep
@@ -29,6 +32,7 @@ from labcore.runs.store.rows import ACTIVE, RunRow
 EVERY = 3.0  # seconds between two looks at a sweep that goes
 COMPARED = 8  # settings that the page Compare draws over each other
 NEW = "at_size:new"
+POINTS = 240  # of a curve
 
 
 def fits(place: Place, sources: Sequence[Source]) -> bool:
@@ -74,9 +78,10 @@ def _draw(place: Place, rows: Sequence[RunRow]) -> None:
     with beneath:  # first: pictures take the browser longest
         if now.values:
             _pictures(place, now)
+            parallel.show(place, now, theme.ground())
         else:
             st.info(literal(_nothing(now)), icon=":material/hourglass_empty:")
-        _ranking(now)
+        _ranking(now, parallel.brushed(place.sweep))
     with above:
         run_picker.row(place, rows, large=True)
         _controls(now, offered(rows))
@@ -130,7 +135,7 @@ def _pictures(place: Place, now: Standing) -> None:
                 _map(now, points, kind)
     elif now.axes:
         st.caption("The effect of each knob appears once runs have finished.")
-    curves.show(place, now, kind)
+    _curves(place, now, kind)
 
 
 def _knobs(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
@@ -156,8 +161,10 @@ def _map(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
                  alt=f"Mean {now.metric.inline} for each pair of values of {across.title} and {up.title}")
 
 
-def _ranking(now: Standing) -> None:
-    count = len(now.ranked)
+def _ranking(now: Standing, only: Collection[str]) -> None:
+    """The settings, or those with a run among `only`."""
+    ranked = [setting for setting in now.ranked if not only or any(run.id in only for run in setting.runs)]
+    count = len(ranked)
     runs = "one row per setting" if count < len(now.rows) else "one run per setting"
     first_words = "best first" if now.metric.better else "highest first"
     head(f"{count:,} settings", f"{runs}, {first_words}. {MEASURED} {_left_out(now)}".strip())
@@ -167,7 +174,7 @@ def _ranking(now: Standing) -> None:
         with st.container(horizontal=True, vertical_alignment="center", key="at_size_pager"):
             first = ROWS * (st.pagination(pages, key=f"at_size:page:{pages}") - 1)
             st.caption(f"{first + 1:,} to {min(first + ROWS, count):,} of {count:,}")
-    st.html(table(now, now.ranked[first:first + ROWS], first))
+    st.html(table(now, ranked[first:first + ROWS], first))
 
 
 def _left_out(now: Standing) -> str:
@@ -179,3 +186,54 @@ def _left_out(now: Standing) -> str:
     if now.aside:
         parts.append(f"Left out: {now.aside:,} run{'s' if now.aside > 1 else ''} in which a knob was changed mid-run.")
     return " ".join(parts)
+
+
+def _curves(place: Place, now: Standing, kind: str) -> None:
+    """Draw them, or say when they will be."""
+    chosen = now.extremes()
+    if not chosen:
+        if now.metric.better and now.active:
+            st.caption("The curves of the best, the median and the worst setting appear once all runs of a setting "
+                       "have ended.")
+        return
+    look = Look(now.metric.key, "step", place.smooth, False, POINTS, False)
+    rows = [[run for run in setting.runs if run.state == "finished"] or [run for run in setting.runs if run.step]
+            for setting in chosen.values()]
+    traces = iter(reader().traces([run for each in rows for run in each], [now.metric.key]))
+    groups = [Group(title, tuple(next(traces) for _ in each), (), {}) for title, each in zip(chosen, rows, strict=True)]
+    lines = [_with_band(setting, sent().lines((place.sweep, group.label, look), version(group),
+                                              partial(lines_of, group, number, look, {})))
+             for number, (setting, group) in enumerate(zip(chosen.values(), groups, strict=True))]
+    colours = dict(zip(("Best", "Median", "Worst"), (
+        (theme.LIGHT[0], theme.DARK[0]), figures.MIDDLE, (theme.LIGHT[5], theme.DARK[5])), strict=True))
+    caption = _words(now, [setting for setting, each in zip(chosen.values(), rows, strict=True) if len(each) > 1])
+    head("From the best to the worst", caption[0].lower() + caption[1:])
+    named = [f"{title}: {name(now, setting)}{_short_of(setting)}" for title, setting in chosen.items()]
+    figure_chart(figures.curves(named, lines, [colours[title] for title in chosen], now.metric, kind), "at_size_curves",
+                 title=f"{now.metric.label}: the best, the median and the worst setting", caption=caption,
+                 alt="; ".join(named))
+
+
+def _with_band(setting: Setting, lines: Lines) -> Lines:
+    """The lines of a setting; of runs of which some did not finish there is no band, since the others are the better
+    ones."""
+    return lines if setting.whole else {key: line for key, line in lines.items() if line["kind"] != "band"}
+
+
+def _words(now: Standing, several: Sequence[Setting]) -> str:
+    """What the curves are; `several` are the settings of more than one run."""
+    words = "One seed each"
+    if several:
+        words = "Mean over seeds" + (" with its 95 % bootstrap band" if any(each.whole for each in several) else "")
+        if not all(each.whole for each in several):
+            words += ("; no band" if words.endswith("seeds") else "; without a band") + " where a run did not finish"
+    count = len(now.ended)
+    if count == len(now.ranked) or not all(setting.over for setting in now.ended):
+        return words
+    return f"{words}. Based on the {count:,} settings whose runs have all ended"
+
+
+def _short_of(setting: Setting) -> str:
+    """Where not all runs of a setting finished, how many did."""
+    return "" if setting.whole else (f" ({setting.mean.count if setting.mean else 0:,} of {len(setting.runs):,} "
+                                     "finished)")
