@@ -27,6 +27,11 @@ def lessons(*, short: bool = False) -> tuple[list[Lesson], list[str]]:
     return [*found.values()], [sentence for _, sentence in faults]
 
 
+def built_in(*, short: bool = False) -> list[Lesson]:
+    """The lessons that come with the lab, in their order."""
+    return [_read(path, *_stamp(path), False, short) for path in sorted(HERE.glob("*.md"))]
+
+
 def find(name: str) -> Lesson:
     """The lesson of that name.
 
@@ -44,10 +49,8 @@ def find(name: str) -> Lesson:
 
 def _found(short: bool) -> tuple[dict[str, Lesson], list[tuple[str, str]]]:
     """The lessons by their names; and the name of each file left out ("" for what is no file), with its sentence."""
-    found: dict[str, Lesson] = {}
+    found = {lesson.name: lesson for lesson in built_in(short=short)}
     faults: list[tuple[str, str]] = []
-    for path in sorted(HERE.glob("*.md")):
-        found[name_of(path)] = _read(path, *_stamp(path), False, short)
     for path in _own(faults):
         name = name_of(path)
         try:
