@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.theme import number
 from labcore.analysis.lessons.course import Course
@@ -14,6 +15,7 @@ from labcore.analysis.lessons.progress import Attempt
 from labcore.analysis.lessons.verdict import Compared, Verdict, margin_text
 from labcore.catalog.metrics import METRICS
 
+MOST_COMPLETIONS = 8  # that are shown
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # verdict: (colour of its dot, what is said of the claim)
 SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
@@ -46,11 +48,17 @@ def done(attempts: Sequence[Attempt]) -> bool:
 
 
 def size(lesson: Lesson) -> str:
-    """What a lesson runs: "2 runs × 3 seeds, 300 steps each"."""
-    steps = sorted({setup.spec.steps for setup in lesson.setups})
-    each = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    """The runs of a lesson: "2 runs × 3 seeds, 20 steps and 80 updates each"."""
     many = f"{len(lesson.setups)} runs" if len(lesson.setups) > 1 else "1 run"
-    return f"{many} × {len(lesson.seeds)} seeds, {each} steps each"
+    said = _range([setup.spec.steps for setup in lesson.setups], "steps")
+    if any(setup.updates != setup.spec.steps for setup in lesson.setups):
+        said += f" and {_range([setup.updates for setup in lesson.setups], 'updates')}"
+    return f"{many} × {len(lesson.seeds)} seeds, {said} each"
+
+
+def _range(counts: Sequence[int], unit: str) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,} {unit}" if low == high else f"{low:,} to {high:,} {unit}"
 
 
 def headline(verdict: Verdict, course: Course) -> str:
@@ -82,6 +90,26 @@ def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
     if predicted.choice == lesson.right:
         return f"{said}. Correct."
     return f"{said}. Result: **{lesson.choices[lesson.right]}**"
+
+
+def completions(samples: Mapping[str, Any]) -> list[tuple[str, str, str, float, bool]]:
+    """(prompt, correct answer, completion, reward, whether correct) of a step, those with reward that are not correct
+    first: what an imperfect reward pays for."""
+    found = [(group["prompt"], group["answer"] or "", each["text"], float(each["reward"]), bool(each["exact"]))
+             for group in samples.get("groups", ()) for each in group["completions"]]
+    order = sorted(dict.fromkeys(found), key=lambda row: (row[4] or row[3] <= 0, row[4]))
+    return order[:MOST_COMPLETIONS]
+
+
+def completions_table(samples: Mapping[str, Any]) -> str:
+    """These completions as HTML."""
+    head = "".join(f"<th>{cell}</th>" for cell in ("Prompt", "Correct", "Completion", "Reward", ""))
+    rows = "".join(
+        f'<tr><td class="rl-mono">{html.escape(prompt)}</td><td class="rl-mono">{html.escape(answer)}</td>'
+        f'<td class="rl-mono"><b>{html.escape(text)}</b></td><td>{number(reward, 2)}</td>'
+        f'<td class="{"" if correct else "rl-neg"}">{"correct" if correct else "not correct"}</td></tr>'
+        for prompt, answer, text, reward, correct in completions(samples))
+    return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{rows}</table></div>'
 
 
 def shown(value: float) -> str:

@@ -36,7 +36,7 @@ def digest(lesson: Lesson) -> str:
 
 
 def curves(lesson: Lesson, runs: Runs) -> dict[str, dict[str, list[float]]]:
-    """Each metric of the picture for each run: the mean over its seeds, as the means of at most POINTS equal stretches."""
+    """Each metric of the picture for each run: the mean over its seeds, by at most POINTS equal stretches of steps."""
     return {key: {name: [float(f"{value:.4g}") for value in np.mean([_stretches(seed, key) for seed in seeds], 0)]
                   for name, seeds in runs.items()} for key in lesson.picture}
 
