@@ -6,12 +6,13 @@ Only the open section is mounted, so the page costs the same however many there 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import streamlit as st
 
 from app import link, session
-from app.foundations.place import Place
-from app.foundations.section import Section
-from app.foundations.sections import BY_KEY, SECTIONS
+from app.foundations.sections import BY_KEY, SECTIONS, Section
+from app.link import param
 from app.tokens import literal
 
 PAGE = "../pages/foundations.py"
@@ -33,6 +34,13 @@ CSS = """<style>
 .st-key-words a p{white-space:normal}
 @media (max-width:640px){.st-key-contents a{padding:0 .4rem}.st-key-contents a p{font-size:13px}}
 </style>"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The link parameters of the page: the open section, by its key."""
+
+    section: str = param(SECTIONS[0].key, link.one_of(BY_KEY))
 
 
 def page() -> None:

@@ -40,7 +40,7 @@ def picture(lesson: Lesson, whole: bool, ground: str) -> str:
                     for name, place, _ in lines)
     return (f'<div class="rl-lesson"><small>{html.escape(title)}</small><img alt="{html.escape(said)}" '
             f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
-            f'<div>{names if whole else ""}</div></div>')
+            f'{f"<div>{names}</div>" if whole else ""}</div>')
 
 
 def _lines(lesson: Lesson, whole: bool) -> Iterator[Line]:

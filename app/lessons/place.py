@@ -29,11 +29,11 @@ def write(name: str = NEW) -> None:
 
 
 CSS = """<style>
-.rl-lesson small{display:block;font-size:12.5px;opacity:.75}
-.rl-lesson img{display:block;width:100%;max-width:460px;height:auto}
-.rl-lesson>div{display:flex;flex-wrap:wrap;gap:0 14px;font-size:13px;min-height:19px}
+.rl-lesson small{display:block;font-size:12.5px;opacity:.75;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-lesson img{display:block;width:100%;height:auto}
+.rl-lesson>div{display:flex;flex-wrap:wrap;gap:0 14px;font-size:13px}
 .rl-lesson i{display:inline-block;width:14px;height:3px;border-radius:2px;margin-right:6px;vertical-align:4px}
-.st-key-lesson_before .rl-lesson{max-width:460px}
+.st-key-lesson_before .rl-lesson{max-width:560px}
 .st-key-first_hour .stColumn button p{white-space:normal;overflow:visible}
 .st-key-first_hour .stColumn button{height:auto}
 .st-key-lesson_head h2{padding-top:0}

@@ -61,14 +61,14 @@ def test_an_own_lesson_is_edited_and_its_earlier_version_kept(writing, page):
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "A", "1a", "new", "cliff", "a" * 49, "é", "lesson\n", "con.md"])
 def test_no_other_name_becomes_a_file(writing, name):
-    with pytest.raises(LabError, match="called|already"):
+    with pytest.raises(LabError, match=r"called|already"):
         folders.save(name, TEXT)
     assert not (home() / "lessons").exists()
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * 300_000], ids=["no UTF-8", "too long"])
 def test_a_file_that_is_no_text_is_refused(content):
-    with pytest.raises(LabError, match="UTF-8|characters"):
+    with pytest.raises(LabError, match=r"UTF-8|characters"):
         folders.decoded(content)
 
 

@@ -1,17 +1,24 @@
-"""Choose a model and a prompt: a run, a stage of its training and the text, all of them in the link."""
+"""Foundations on the reader's own models: the next token of any checkpoint, and links to their action spaces."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from app import link
+from app import jobs, link
+from app.components.foundations import NEXT_TOKEN
 from app.link import Param
+from app.llm.action_tab import NAME
 from app.playground import models
 from app.playground.page import presets
+from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.errors import LabError
 from labcore.runs.models import offered
 from labcore.runs.spec.model_names import parse
+from labcore.runs.titles import title
+
+RECENT = 3  # runs to open
+LAB = "../pages/llm.py"
 
 
 def _model(said: str) -> str:
@@ -21,7 +28,42 @@ def _model(said: str) -> str:
 MODEL, PROMPT = Param("model", "", _model), Param("prompt", "")
 
 
-def asked(doing: str) -> tuple[str, str] | None:
+@st.fragment
+def next_token() -> None:
+    """Which model, which prompt, and the bars of its next token once they are asked for."""
+    st.markdown("**The same for a language model: its next token after a prompt**")
+    try:
+        chosen = _asked("Show its next token")
+        if chosen is None:
+            return
+        model, prompt = chosen
+        found, _ = jobs.result({"job": "next_token", "model": model, "prompt": prompt},
+                               "The model reads the prompt", "foundations:next_token", like=chosen)
+    except LabError as error:
+        st.error(literal(str(error)), icon=":material/error:")
+        return
+    if found is not None:
+        NEXT_TOKEN(data=found, key="foundations:next_token")
+
+
+def action_space() -> None:
+    """The same of the reader's own checkpoints: a tab of every language-model run."""
+    runs = models.able()[:RECENT]
+    with st.container(border=True, gap="xsmall", key="own_action_space"):
+        st.markdown("**For your own checkpoints**")
+        if not runs:
+            st.caption("No language model has been trained here yet. Start a run: its tab Action space samples "
+                       "completions and measures this for its base and for each checkpoint.")
+            st.page_link(LAB, label="Open the LLM lab", icon=":material/arrow_forward:")
+        for run in runs:
+            st.page_link(LAB, label=literal(f"Action space of {title(run)}"), icon=":material/arrow_forward:",
+                         query_params={"run": run.id, "tab": NAME})
+
+
+# ---- which model, which prompt ---------------------------------------------------------------------------------
+
+
+def _asked(doing: str) -> tuple[str, str] | None:
     """The model by its name and the prompt, once the user has pressed `doing` or followed a link that has them.
 
     Says so where there is no model yet. Raises LabError where the run of the link is not there.
@@ -30,7 +72,7 @@ def asked(doing: str) -> tuple[str, str] | None:
     if not runs and not link.get(MODEL):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown("There is no trained model yet. The defaults work for a first run.")
-            st.page_link("../pages/llm.py", label="Train one in the LLM lab", icon=":material/arrow_forward:")
+            st.page_link(LAB, label="Train one in the LLM lab", icon=":material/arrow_forward:")
         return None
     name = link.get(MODEL) or runs[0].id
     first = next(iter(presets(parse(name).run)))[0]
