@@ -12,7 +12,7 @@ from app import theme
 from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
 from app.lab import errors_shown, in_words, lab
-from app.lessons import curves, drawing, words
+from app.lessons import curves, words
 from app.lessons.pictures import picture
 from app.lessons.place import go
 from app.link import written
@@ -122,7 +122,7 @@ def _question(lesson: Lesson, attempt: Attempt | None) -> None:
         st.radio("Your prediction", lesson.choices, index=attempt.choice, disabled=True, label_visibility="collapsed",
                  key=f"predicted:{lesson.name}:{attempt.at}")
     elif lesson.drawn is not None:
-        drawing.show(lesson, attempt.curve, fixed=True)
+        curves.sheet(lesson, attempt.curve, fixed=True)
     st.caption("Locked when the runs were started.")
     if _course(lesson, attempt) is None:
         st.info("The runs of this prediction are gone or were not started." if not attempt.says else
@@ -141,7 +141,7 @@ def _ask(lesson: Lesson) -> None:
     choice: int | None = None
     curve: curves.Curve = ()
     if lesson.drawn is not None:
-        curve = drawing.show(lesson, ())
+        curve = curves.sheet(lesson, ())
     else:
         answer = st.radio("Your prediction", lesson.choices, index=None, label_visibility="collapsed",
                           key=f"choice:{lesson.name}")
@@ -258,7 +258,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
     if not read_only() and (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
         progress.settle(lesson.name, verdict.says, right, verdict.seeds)
     st.html(words.headline(verdict, found))
-    st.markdown(words.beside(lesson, verdict, attempt) or drawing.beside(lesson, found, attempt))
+    st.markdown(words.beside(lesson, verdict, attempt) or curves.beside(lesson, found, attempt))
     st.html(words.table(lesson, verdict))
     _more(lesson, verdict, found)
 

@@ -16,11 +16,13 @@ from app.surrogate.place import FIRST, KNOBS, LABELS, SURROGATES, USUAL_BETA, Pl
 from app.surrogate.tokens import Tokens
 from app.tokens import literal
 from app.widget_state import widget_state
+from labcore.analysis.lessons import folders
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.runs.store.rows import RunRow
 
+WHY = "why_clip"  # the lesson in which a run without the clip collapses
 RECENT = 60  # runs to choose from
 NONE = ""
 _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
@@ -40,8 +42,11 @@ def page() -> None:
         st.warning(literal(fault.sentence), icon=":material/error:")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.header("Surrogate explorer", anchor=False, width="content")
-        st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
-                     icon=":material/school:", query_params={"section": "importance"})
+        with st.container(horizontal=True, width="content", gap="medium"):
+            st.page_link("../pages/lessons.py", label=f"Lesson: {folders.find(WHY).title}", icon=":material/experiment:",
+                         query_params={"lesson": WHY})
+            st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
+                         icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
     shown = _of_run(place)
     surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}",
