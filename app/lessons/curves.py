@@ -1,5 +1,5 @@
-"""The curves of a lesson: those of its runs, one chart per metric and each run the mean over its seeds; and the one that
-the reader draws as a prediction, with how far it was from the result."""
+"""The curves of a lesson: those of its runs, one chart per metric and each run the mean over its seeds; and the one
+that the reader draws as a prediction, with how far it was from the result."""
 
 from __future__ import annotations
 

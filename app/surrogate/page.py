@@ -29,9 +29,9 @@ _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
 # Where the page begins without a run.
 FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": FIRST, "shown": [FIRST], "a": 1.0, "rho": 1.4, "close": False,
                         "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
-INTRO = ("A **surrogate** is maximised in place of the reward. It is a function of each token's ratio ρ = π/π_old, how much "
-         "likelier the token is now than when it was sampled, and of its advantage A, how much better than expected it "
-         "was. Drag ρ or ε.")
+INTRO = ("A **surrogate** is maximised in place of the reward. It is a function of each token's ratio ρ = π/π_old, how "
+         "much likelier the token is now than when it was sampled, and of its advantage A, how much better than "
+         "expected it was. Drag ρ or ε.")
 
 
 def page() -> None:
@@ -43,8 +43,8 @@ def page() -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.header("Surrogate explorer", anchor=False, width="content")
         with st.container(horizontal=True, width="content", gap="medium"):
-            st.page_link("../pages/lessons.py", label=f"Lesson: {folders.find(WHY).title}", icon=":material/experiment:",
-                         query_params={"lesson": WHY})
+            st.page_link("../pages/lessons.py", label=f"Lesson: {folders.find(WHY).title}",
+                         icon=":material/experiment:", query_params={"lesson": WHY})
             st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
                          icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
