@@ -99,7 +99,7 @@ def _course(lesson: Lesson, attempt: Attempt | None) -> Course | None:
 
 def _about(lesson: Lesson, predicted: bool) -> None:
     """The runs and the source; the check only once there is a prediction: before, it would give the answer away."""
-    with st.expander(f"Runs: {words.size(lesson)}"):
+    with st.expander(words.size(lesson)):
         for setup in lesson.setups:
             spec = setup.spec
             setting = f"{spec.row.label} {spec.task} {apart(spec)}".rstrip()
@@ -151,7 +151,7 @@ def _ask(lesson: Lesson) -> None:
               key="lesson:run", disabled=not ready or read_only(), on_click=_try,
               args=(_predict, lesson, choice, curve),
               help="You cannot change the answer afterwards. The runs start at once.")
-    st.caption(words.size(lesson) + ". The page Runs keeps them.")
+    st.caption("The page Runs keeps the runs.")
 
 
 def _predict(lesson: Lesson, choice: int | None, curve: curves.Curve) -> None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,5 +49,5 @@ def _stretches(logged: Logged, key: str) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _kept() -> dict[str, dict[str, object]]:
-    return json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}  # type: ignore[no-any-return]
+def _kept() -> dict[str, Any]:
+    return dict(json.loads(FILE.read_text("utf-8")))
