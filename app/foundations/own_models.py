@@ -14,7 +14,7 @@ from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.errors import LabError
 from labcore.runs.models import offered
-from labcore.runs.spec.model_names import parse
+from labcore.runs.spec.model_names import BASE, Model, parse
 from labcore.runs.titles import title
 
 RECENT = 3  # runs to open
@@ -74,7 +74,7 @@ def _asked(doing: str) -> tuple[str, str] | None:
             st.markdown("There is no trained model yet. The defaults work for a first run.")
             st.page_link(LAB, label="Train one in the LLM lab", icon=":material/arrow_forward:")
         return None
-    name = link.get(MODEL) or runs[0].id
+    name = _present(link.get(MODEL) or runs[0].id)
     first = next(iter(presets(parse(name).run)))[0]
     prompt = link.get(PROMPT)
     typed = widget_state("foundations:prompt", prompt or first)
@@ -87,7 +87,15 @@ def _asked(doing: str) -> tuple[str, str] | None:
         if not prompt:
             st.button(doing, type="primary", key="foundations:ask",
                       on_click=lambda: link.put(PROMPT, typed.taken() or first))
-    return (parse(name).pinned.name, prompt) if prompt else None
+    return (name, prompt) if prompt else None
+
+
+def _present(name: str) -> str:
+    """The model of today that a name means: of a run its newest checkpoint, and before its first one its base."""
+    model = parse(name)
+    if model.stage or model.step is not None:
+        return model.name
+    return Model(model.run, BASE).name if model.pinned.step == 0 else model.pinned.name
 
 
 def _run(name: str, ids: list[str]) -> None:
@@ -102,12 +110,10 @@ def _run(name: str, ids: list[str]) -> None:
 def _stage(name: str) -> None:
     """A slider from the untrained model to the newest checkpoint."""
     stages = [each.name for each in offered(parse(name).run)]
-    model = parse(name)
-    present = model.pinned.name if model.step is None and not model.stage else model.name
-    if present not in stages:
-        raise LabError(f"The run {model.run} no longer has the model {present}. Choose another run.")
-    shown = widget_state("foundations:stage", present, tuple(stages))
+    if name not in stages:
+        raise LabError(f"The run {parse(name).run} no longer has the model {name}. Choose another run.")
+    shown = widget_state("foundations:stage", name, tuple(stages))
     if len(stages) > 1:
-        st.select_slider("Training stage", stages, present, key=shown.key,
+        st.select_slider("Training stage", stages, name, key=shown.key,
                          on_change=lambda: link.put(MODEL, shown.taken()),
                          format_func=lambda stage: models.short(stage, stages[-1]))

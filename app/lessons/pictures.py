@@ -9,7 +9,6 @@ import html
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from math import log
-from os.path import commonprefix
 
 from app import theme
 from labcore.analysis.lessons import recorded
@@ -33,7 +32,8 @@ def picture(lesson: Lesson, whole: bool, ground: str) -> str:
     """
     lines, colours = list(_lines(lesson, whole)), theme.DARK if ground == "dark" else theme.LIGHT
     labels = [METRICS[key].label for key in (lesson.picture if len(lesson.setups) == 1 else lesson.picture[:1])]
-    title = commonprefix(labels).rstrip(", ") or ", ".join(labels)
+    heads = {label.partition(", ")[0] for label in labels}  # of "Gradient variance, baseline" and its like
+    title = heads.pop() if len(heads) == 1 else ", ".join(labels)
     said = f"{title} over the steps of the runs" + ("" if whole else ": the beginning")
     curves = "".join(_path(values, colours[place % 6], whole, _bounds(lines)) for _, place, values in lines)
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}">'
