@@ -30,7 +30,7 @@ MODEL, PROMPT = Param("model", "", _model), Param("prompt", "")
 
 @st.fragment
 def next_token() -> None:
-    """Which model, which prompt, and the bars of its next token once they are asked for."""
+    """Choose a model and a prompt, and see the bars of its next token."""
     st.markdown("**The same for a language model: its next token after a prompt**")
     try:
         chosen = _asked("Show its next token")
@@ -47,7 +47,7 @@ def next_token() -> None:
 
 
 def action_space() -> None:
-    """The same of the reader's own checkpoints: a tab of every language-model run."""
+    """Links to the action spaces of the newest runs, each a tab of its run."""
     runs = models.able()[:RECENT]
     with st.container(border=True, gap="xsmall", key="own_action_space"):
         st.markdown("**For your own checkpoints**")

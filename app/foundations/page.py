@@ -81,7 +81,7 @@ def _link(section: Section, label: str, icon: str | None = None) -> None:
 
 
 def _words(section: Section) -> None:
-    """What to try, what the letters mean, where it is used, and the way on."""
+    """Things to try, the meaning of the letters, links to where it is used, and to the sections before and after."""
     st.markdown("**Try it**\n\n" + "\n".join(f"1. {each}" for each in section.tries))
     st.markdown("**The letters**\n\n" + "\n".join(f"* ${symbol}$: {words}" for symbol, words in section.symbols))
     st.markdown("**Where this is used**")

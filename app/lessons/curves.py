@@ -31,7 +31,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
-    """What `compare_chart` draws. `curve` is the one that the reader drew, (share of the run, value) pairs."""
+    """The data of `compare_chart`. `curve` is the one that the reader drew, (share of the run, value) pairs."""
     lesson = course.lesson
     groups = [Group(setup.label, tuple(reader().traces(course.of(setup), lesson.charts)), (), {})
               for setup in lesson.setups]
@@ -48,7 +48,7 @@ def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
 
 
 def note(group: Group) -> str:
-    """How many seeds a line is the mean of."""
+    """The number of seeds that a line is the mean of."""
     begun = sum(trace.axes["step"].size > 0 for trace in group.traces)
     return f"{begun} of {len(group.traces)} seeds" if begun < len(group.traces) else f"{begun} seeds"
 
@@ -91,7 +91,7 @@ def sheet(lesson: Lesson, curve: Curve, fixed: bool = False) -> Curve:
 
 
 def beside(lesson: Lesson, found: Course, attempt: Attempt) -> str:
-    """How far the drawn curve is from the mean over seeds, in words."""
+    """The distance of the drawn curve from the mean over seeds, in words."""
     if lesson.drawn is None or not attempt.curve:
         return ""
     apart, scale = distance(lesson, found, attempt), lesson.drawn.high - lesson.drawn.low

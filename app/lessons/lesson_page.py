@@ -294,7 +294,7 @@ def _seed(found: Course) -> None:
 
 
 def _links(found: Course) -> None:
-    """To the runs where they can be looked at more closely."""
+    """Links to the pages that show the runs in detail."""
     with st.container(horizontal=True, gap="small"):
         for setup in found.lesson.setups:
             for row in found.of(setup)[:1]:  # its runs may be deleted

@@ -19,12 +19,12 @@ class Place:
 
 
 def go(name: str = "") -> None:
-    """To a lesson, or to the list of all."""
+    """Open a lesson, or the list of all."""
     link.go(link.written(Place(name)))
 
 
 def write(name: str = NEW) -> None:
-    """To the editor, with a lesson of one's own or with the draft of a new one."""
+    """Open the editor with a lesson of one's own, or with the draft of a new one."""
     link.go(link.written(Place(write=name)))
 
 

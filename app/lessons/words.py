@@ -43,7 +43,7 @@ def state(attempts: Sequence[Attempt]) -> tuple[str, str]:
 
 
 def done(attempts: Sequence[Attempt]) -> bool:
-    """Whether a lesson has come to a verdict in any attempt."""
+    """True if any attempt at a lesson has a verdict."""
     return any(each.says in ("holds", "fails") for each in attempts)
 
 
@@ -72,7 +72,7 @@ def headline(verdict: Verdict, course: Course) -> str:
 
 
 def prediction_correct(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
-    """Whether a chosen answer came true: None where the runs do not confirm the lesson's own."""
+    """True if the chosen answer is the lesson's own; None where the runs do not confirm that."""
     if verdict.says != "holds" or lesson.drawn is not None or predicted.choice is None:
         return None
     return predicted.choice == lesson.right
@@ -122,12 +122,12 @@ def shown(value: float) -> str:
 
 
 def sentences(lesson: Lesson) -> list[str]:
-    """What is checked, a sentence for each comparison; where the lesson has none, the comparison in words."""
+    """The check, a sentence for each comparison; where the lesson has none, the comparison in words."""
     return [*lesson.sentences] or [readable(text, lesson) for text in lesson.check.comparisons]
 
 
 def numbers(part: Compared) -> str:
-    """What a comparison read off the runs, as means over the seeds: "0.63 against 0.45"."""
+    """The numbers of a comparison, as means over the seeds: "0.63 against 0.45"."""
     return " against ".join(shown(sum(values) / len(values)) for _, values in part.read)
 
 
@@ -161,7 +161,7 @@ def table(lesson: Lesson, verdict: Verdict) -> str:
 
 
 def seeds(verdict: Verdict, course: Course) -> str:
-    """What the check read off the runs of each seed, as HTML."""
+    """The numbers that the check reads of each seed, as HTML."""
     names = [f"seed {seed}" for seed in course.whole]
     head = "".join(f"<th>{cell}</th>" for cell in ("", *names))
     rows = []
@@ -172,7 +172,7 @@ def seeds(verdict: Verdict, course: Course) -> str:
 
 
 def going(course: Course) -> str:
-    """How far the runs are, as HTML."""
+    """The progress of the runs, as HTML."""
     rows = [*course.rows.values()]
     finished = sum(row.state == "finished" for row in rows)
     waiting = sum(row.state == "queued" for row in rows)

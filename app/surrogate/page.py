@@ -54,7 +54,7 @@ def page() -> None:
 
 
 def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
-    """What the component begins with: `usual`, and what the link says instead of it."""
+    """The data of the component: the `usual` values, and those that the link has in their place."""
     lab_own = {key: float(knob.default) for key, knob in KNOBS.items()}
     usual = {**lab_own, **FREE, **(_of_tokens(shown) if shown else {})}
     said = {name: value for name in usual if (value := getattr(place, name)) is not None and value != usual[name]}
@@ -75,7 +75,7 @@ def _dial(knob: Knob, keys: list[str]) -> dict[str, Any]:
 
 
 def _of_tokens(shown: Tokens) -> dict[str, Any]:
-    """What a run says: its knobs, its surrogate, and the usual size of its advantages."""
+    """The values of a run: its knobs, its surrogate, and the usual size of its advantages."""
     return {**shown.knobs, "focus": shown.surrogate, "a": float(f"{shown.usual:.3g}"), "close": True,
             "rho": round(1 + 1.5 * shown.knobs.get("clip_high", FREE["rho"] - 1), 6), "shown": [shown.surrogate],
             **({"delta": shown.delta} if shown.delta else {})}

@@ -83,7 +83,7 @@ def name_of(path: Path) -> str:
 
 
 def own_folder() -> Path:
-    """Where the teacher's lessons are: the folder that VARIABLE names, else `lessons` in the lab's folder.
+    """The folder of the teacher's lessons: the one that VARIABLE names, else `lessons` in the lab's folder.
 
     Raises:
         LabError: the variable names something that is no folder.
