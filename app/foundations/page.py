@@ -6,12 +6,13 @@ Only the open section is mounted, so the page costs the same however many there 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import streamlit as st
 
 from app import link, session
-from app.foundations.place import Place
-from app.foundations.section import Section
-from app.foundations.sections import BY_KEY, SECTIONS
+from app.foundations.sections import BY_KEY, SECTIONS, Section
+from app.link import param
 from app.tokens import literal
 
 PAGE = "../pages/foundations.py"
@@ -28,11 +29,20 @@ CSS = """<style>
 .st-key-section>:has(>.st-key-head){grid-area:head}
 .st-key-section>:has(>.st-key-picture){grid-area:picture}
 .st-key-section>:has(>.st-key-words){grid-area:words}
-.st-key-section :is(.st-key-head,.st-key-words) :is(p,li){font-size:15px}
+.st-key-section .st-key-words :is(p,li){font-size:15px}
+.st-key-section .st-key-head p{font-size:17px;line-height:1.5}
+.st-key-section .st-key-head h3{padding-top:0}
 @media (max-width:900px){.st-key-section{grid-template:"head" "picture" "words"/minmax(0,1fr)}}
 .st-key-words a p{white-space:normal}
 @media (max-width:640px){.st-key-contents a{padding:0 .4rem}.st-key-contents a p{font-size:13px}}
 </style>"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The link parameters of the page: the open section, by its key."""
+
+    section: str = param(SECTIONS[0].key, link.one_of(BY_KEY))
 
 
 def page() -> None:
@@ -71,9 +81,9 @@ def _link(section: Section, label: str, icon: str | None = None) -> None:
 
 
 def _words(section: Section) -> None:
-    """What the letters mean, what to try, where it returns, and the way on."""
-    st.markdown("\n".join(f"* ${symbol}$: {words}" for symbol, words in section.symbols))
-    st.markdown("**Try it**\n\n" + "\n".join(f"* {each}" for each in section.tries))
+    """Things to try, the meaning of the letters, links to where it is used, and to the sections before and after."""
+    st.markdown("**Try it**\n\n" + "\n".join(f"1. {each}" for each in section.tries))
+    st.markdown("**The letters**\n\n" + "\n".join(f"* ${symbol}$: {words}" for symbol, words in section.symbols))
     st.markdown("**Where this is used**")
     for each in section.returns:
         st.page_link(f"../pages/{each.page}.py", label=each.words, icon=":material/arrow_forward:",

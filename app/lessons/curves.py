@@ -1,16 +1,22 @@
-"""The curves of a lesson's runs while they are running: one chart per metric, each run the mean over its seeds."""
+"""The curves of a lesson: those of its runs, one chart per metric and each run the mean over its seeds; and the one
+that the reader draws as a prediction, with how far it was from the result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from app import theme
 from app.compare.data import reader
 from app.compare.lines import Lines, Look, lines_of
+from app.components.draw_curve import draw_curve
+from app.lab import lab
 from labcore.analysis.compare.table import Group
-from labcore.analysis.lessons.course import Course
+from labcore.analysis.lessons.course import Course, logged
 from labcore.analysis.lessons.lesson import Lesson
+from labcore.analysis.lessons.progress import Attempt
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import SMALL
 from labcore.runs.traces import AXES
@@ -25,7 +31,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
-    """What `compare_chart` draws. `curve` is the one that the reader drew, (share of the run, value) pairs."""
+    """The data of `compare_chart`. `curve` is the one that the reader drew, (share of the run, value) pairs."""
     lesson = course.lesson
     groups = [Group(setup.label, tuple(reader().traces(course.of(setup), lesson.charts)), (), {})
               for setup in lesson.setups]
@@ -42,7 +48,7 @@ def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
 
 
 def note(group: Group) -> str:
-    """How many seeds a line is the mean of."""
+    """The number of seeds that a line is the mean of."""
     begun = sum(trace.axes["step"].size > 0 for trace in group.traces)
     return f"{begun} of {len(group.traces)} seeds" if begun < len(group.traces) else f"{begun} seeds"
 
@@ -69,3 +75,40 @@ def _curve(lesson: Lesson, curve: Curve) -> dict[str, list[float]]:
     """The drawn curve on the axis of steps."""
     steps = next(setup.spec.steps for setup in lesson.setups if lesson.drawn and setup.name == lesson.drawn.run)
     return {"x": [round(1 + share * (steps - 1), 3) for share, _ in curve], "y": [value for _, value in curve]}
+
+
+# ---- the curve that the reader draws ---------------------------------------------------------------------------
+
+
+def sheet(lesson: Lesson, curve: Curve, fixed: bool = False) -> Curve:
+    """The sheet, with what was drawn if it is fixed; the curve as it is drawn by now."""
+    assert lesson.drawn is not None
+    metric = METRICS[lesson.drawn.metric]
+    setup = next(setup for setup in lesson.setups if setup.name == lesson.drawn.run)
+    return draw_curve(key=f"draw:{lesson.name}{':fixed' if fixed else ''}", low=lesson.drawn.low,
+                      high=lesson.drawn.high, steps=setup.spec.steps, title=f"{metric.label} of {setup.label}",
+                      unit=metric.unit, curve=curve, fixed=fixed)
+
+
+def beside(lesson: Lesson, found: Course, attempt: Attempt) -> str:
+    """The distance of the drawn curve from the mean over seeds, in words."""
+    if lesson.drawn is None or not attempt.curve:
+        return ""
+    apart, scale = distance(lesson, found, attempt), lesson.drawn.high - lesson.drawn.low
+    unit = METRICS[lesson.drawn.metric].unit
+    near = "close to" if apart < 0.1 * scale else "some way from" if apart < 0.25 * scale else "far from"
+    return (f"Your curve is {near} the result: **{theme.number(apart, 2)}** {unit} apart on average, on an axis from "
+            f"{lesson.drawn.low:g} to {lesson.drawn.high:g}.")
+
+
+def distance(lesson: Lesson, found: Course, attempt: Attempt) -> float:
+    """Mean distance of the drawn curve to the mean over seeds, at the drawn places; in the metric's unit."""
+    assert lesson.drawn is not None
+    setup = next(setup for setup in lesson.setups if setup.name == lesson.drawn.run)
+    drawn = np.array(attempt.curve)
+    at = 1 + drawn[:, 0] * (setup.spec.steps - 1)
+    seen = []
+    for row in found.of(setup):
+        steps, values = logged(lab().store.steps_after(row.id)).get(lesson.drawn.metric, (np.zeros(1), np.zeros(1)))
+        seen.append(np.interp(at, steps, values))
+    return float(np.abs(drawn[:, 1] - np.mean(seen, 0)).mean())

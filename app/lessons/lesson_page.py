@@ -8,16 +8,19 @@ from typing import Any
 
 import streamlit as st
 
+from app import theme
 from app.compare.place import Place as ComparePlace
 from app.components.compare_chart import CHART, compare_chart
 from app.lab import errors_shown, in_words, lab
-from app.lessons import curves, drawing, words
+from app.lessons import curves, words
+from app.lessons.pictures import picture
 from app.lessons.place import go
 from app.link import written
 from app.naming import apart, message
 from app.session import page_of, show_error
 from app.status import STATES
 from app.tokens import literal
+from app.training import files
 from labcore.analysis.lessons import course as courses
 from labcore.analysis.lessons import progress
 from labcore.analysis.lessons.course import Course
@@ -40,11 +43,14 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
     attempt = progress.newest(lesson.name)
     found = _course(lesson, attempt)
     st.button("All lessons", icon=":material/arrow_back:", key="lesson:all", type="tertiary", on_click=go)
-    st.subheader(lesson.title, anchor=False)
     left, right = st.columns([1, 1.35], gap="large")
     with left:
-        _claim(lesson, attempt is not None)
-        _question(lesson, attempt)
+        _head(lesson)
+        if attempt is not None:
+            st.markdown(f"**The claim.** {lesson.claim}")
+        with st.container(border=True, key="lesson_question"):
+            _question(lesson, attempt)
+        _about(lesson, attempt is not None)
     with right:
         if found is None or attempt is None:
             _before(lesson)
@@ -53,6 +59,32 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
     if following is not None:
         st.button(f"Next: {literal(following.title)}", icon=":material/arrow_forward:", key="lesson:next",
                   type="tertiary", on_click=go, args=(following.name,))
+
+
+def preview(lesson: Lesson) -> None:
+    """The lesson as its readers see it, for its author: all at once, and nothing can be answered."""
+    _head(lesson)
+    st.markdown(f"**Your prediction.** {lesson.question}")
+    if lesson.drawn is None:
+        st.radio("Prediction", lesson.choices, index=lesson.right, disabled=True, label_visibility="collapsed",
+                 captions=["right" if place == lesson.right else "" for place in range(len(lesson.choices))])
+    else:
+        st.caption("A curve is drawn by hand here.")
+    st.divider()
+    st.caption("After the prediction and the runs")
+    st.markdown(f"**The claim.** {lesson.claim}")
+    _about(lesson, predicted=True)
+    st.markdown(lesson.explanation)
+
+
+def _head(lesson: Lesson) -> None:
+    """The title, and the situation before the question."""
+    with st.container(key="lesson_head", gap="xsmall"):
+        st.caption(f"{literal(lesson.topic)} · {lesson.minutes} minutes")
+        st.header(literal(lesson.title), anchor=False)
+    if lesson.introduction:
+        with st.container(key="lesson_introduction"):
+            st.markdown(lesson.introduction)
 
 
 def _course(lesson: Lesson, attempt: Attempt | None) -> Course | None:
@@ -65,12 +97,9 @@ def _course(lesson: Lesson, attempt: Attempt | None) -> Course | None:
         return None
 
 
-def _claim(lesson: Lesson, predicted: bool) -> None:
-    """What is claimed and checked, once there is a prediction: before, it would give the answer away."""
-    if predicted:
-        st.markdown(f"**The claim.** {lesson.claim}")
-    st.caption(f"Source: {literal(lesson.source)} · {lesson.minutes} minutes")
-    with st.expander(f"Runs: {words.size(lesson)}"):
+def _about(lesson: Lesson, predicted: bool) -> None:
+    """The runs and the source; the check only once there is a prediction: before, it would give the answer away."""
+    with st.expander(words.size(lesson)):
         for setup in lesson.setups:
             spec = setup.spec
             setting = f"{spec.row.label} {spec.task} {apart(spec)}".rstrip()
@@ -78,6 +107,7 @@ def _claim(lesson: Lesson, predicted: bool) -> None:
         if predicted:
             st.markdown("Checks, for each seed and then over all seeds:")
             st.markdown("\n".join(f"- {literal(sentence)}" for sentence in words.sentences(lesson)))
+    st.caption(f"Source: {literal(lesson.source)}")
 
 
 # ---- the prediction --------------------------------------------------------------------------------------------
@@ -92,7 +122,7 @@ def _question(lesson: Lesson, attempt: Attempt | None) -> None:
         st.radio("Your prediction", lesson.choices, index=attempt.choice, disabled=True, label_visibility="collapsed",
                  key=f"predicted:{lesson.name}:{attempt.at}")
     elif lesson.drawn is not None:
-        drawing.show(lesson, attempt.curve, fixed=True)
+        curves.sheet(lesson, attempt.curve, fixed=True)
     st.caption("Locked when the runs were started.")
     if _course(lesson, attempt) is None:
         st.info("The runs of this prediction are gone or were not started." if not attempt.says else
@@ -111,7 +141,7 @@ def _ask(lesson: Lesson) -> None:
     choice: int | None = None
     curve: curves.Curve = ()
     if lesson.drawn is not None:
-        curve = drawing.show(lesson, ())
+        curve = curves.sheet(lesson, ())
     else:
         answer = st.radio("Your prediction", lesson.choices, index=None, label_visibility="collapsed",
                           key=f"choice:{lesson.name}")
@@ -121,7 +151,7 @@ def _ask(lesson: Lesson) -> None:
               key="lesson:run", disabled=not ready or read_only(), on_click=_try,
               args=(_predict, lesson, choice, curve),
               help="You cannot change the answer afterwards. The runs start at once.")
-    st.caption(words.size(lesson) + ". The page Runs keeps them.")
+    st.caption("The page Runs keeps the runs.")
 
 
 def _predict(lesson: Lesson, choice: int | None, curve: curves.Curve) -> None:
@@ -142,7 +172,9 @@ def _try(do: Callable[..., Any], *args: Any) -> None:
 
 
 def _before(lesson: Lesson) -> None:
-    with st.container(border=True):
+    with st.container(border=True, key="lesson_before"):
+        if not lesson.own:
+            st.html(picture(lesson, whole=False, ground=theme.ground()))
         st.markdown(":material/lock: Curves and verdict appear here after your prediction.")
         st.caption("A guess is enough. Your prediction stays beside the result.")
 
@@ -174,8 +206,22 @@ def _stand(lesson: Lesson, was_active: bool) -> None:
     compare_chart(curves.payload(found, () if found.active else attempt.curve), "lesson_curves",
                   on_resync=lambda: None)
     if not found.active:
+        _completions(lesson, found)
         st.markdown(lesson.explanation)
         _links(found)
+
+
+def _completions(lesson: Lesson, found: Course) -> None:
+    """The last completions of the run that the lesson names."""
+    setup = next((setup for setup in lesson.setups if setup.name == lesson.completions), None)
+    row = next(iter(found.of(setup)), None) if setup else None
+    step = max(files.steps_of(row.id, "samples"), default=0) if row else 0
+    samples = files.read(row.id, "samples", step) if row and step else None
+    if setup is None or not samples:
+        return
+    st.markdown(f"**Completions of “{literal(setup.label)}” at step {step}**, those with a reward that are not correct "
+                "first")
+    st.html(words.completions_table(samples))
 
 
 def _broken(lesson: Lesson, found: Course) -> None:
@@ -212,7 +258,7 @@ def _judged(lesson: Lesson, found: Course, attempt: Attempt) -> None:
     if not read_only() and (attempt.says, attempt.right, attempt.seeds) != (verdict.says, right, verdict.seeds):
         progress.settle(lesson.name, verdict.says, right, verdict.seeds)
     st.html(words.headline(verdict, found))
-    st.markdown(words.beside(lesson, verdict, attempt) or drawing.beside(lesson, found, attempt))
+    st.markdown(words.beside(lesson, verdict, attempt) or curves.beside(lesson, found, attempt))
     st.html(words.table(lesson, verdict))
     _more(lesson, verdict, found)
 
@@ -248,7 +294,7 @@ def _seed(found: Course) -> None:
 
 
 def _links(found: Course) -> None:
-    """To the runs where they can be looked at more closely."""
+    """Links to the pages that show the runs in detail."""
     with st.container(horizontal=True, gap="small"):
         for setup in found.lesson.setups:
             for row in found.of(setup)[:1]:  # its runs may be deleted

@@ -1,37 +1,113 @@
-"""The page of the lessons: the list, or the lesson that the link names."""
+"""The page of the lessons: the lesson or the editor that the link names, else the list: the first hour, then all by
+topic, each with its picture and how far the reader is."""
 
 from __future__ import annotations
 
+import html
+from collections.abc import Mapping, Sequence
+
 import streamlit as st
 
-from app import link, session
-from app.lessons import lesson_list, lesson_page
-from app.lessons.place import Place
+from app import link, session, theme
+from app.lessons import editor, lesson_page, words
+from app.lessons.pictures import picture
+from app.lessons.place import CSS, Place, go, write
 from app.tokens import literal
 from labcore.analysis.lessons import folders, progress
+from labcore.analysis.lessons.lesson import Lesson
+from labcore.analysis.lessons.progress import Attempt
 from labcore.errors import LabError
+from labcore.runs.files.paths import read_only
+
+INTRO = "Each lesson tests a claim: predict the result, run it, and get a verdict computed from your own runs."
+COLUMNS = 3
+
+Attempts = Mapping[str, Sequence[Attempt]]
 
 
 def page() -> None:
     """The whole page."""
     session.problem()
     place, _ = link.read(Place)
+    st.html(CSS)
+    if place.write:
+        editor.show(place.write)
+        return
     lessons, faults = folders.lessons()
     for sentence in faults:
         st.warning(literal(sentence), icon=":material/error:")
     names = [lesson.name for lesson in lessons]
     try:
         if place.lesson in names:
-            at = names.index(place.lesson)
-            lesson_page.show(lessons[at], lessons[at + 1] if at + 1 < len(lessons) else None)
+            lesson_page.show(lessons[names.index(place.lesson)], following(place.lesson, lessons))
             return
         if place.lesson:
             folders.find(place.lesson)
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
     try:
-        attempts = progress.attempts()
+        attempts: Attempts = progress.attempts()
     except LabError as error:
         st.error(literal(str(error)), icon=":material/error:")
         attempts = {}
-    lesson_list.show(lessons, attempts)
+    _list(lessons, attempts)
+
+
+def following(name: str, lessons: Sequence[Lesson]) -> Lesson | None:
+    """The next lesson of the first hour, for its lessons; else the next one of the list."""
+    hour = folders.FIRST_HOUR
+    names = [*hour] if name in hour else [lesson.name for lesson in lessons]
+    after = names[names.index(name) + 1:][:1]
+    return next((lesson for lesson in lessons if lesson.name in after), None)
+
+
+def _list(lessons: Sequence[Lesson], attempts: Attempts) -> None:
+    done = sum(words.done(attempts.get(lesson.name, ())) for lesson in lessons)
+    with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
+        st.header("Lessons", anchor=False, width="content")
+        st.button("Write a lesson", icon=":material/edit:", key="lesson:write", on_click=write,
+                  disabled=read_only(), help="For your students: write, check and preview it here, and save it as one "
+                  "file to hand out.")
+    st.markdown(f"{INTRO} **{done} of {len(lessons)}** done.")
+    _first_hour([lesson for name in folders.FIRST_HOUR for lesson in lessons if lesson.name == name], attempts)
+    with st.container(key="lesson_cards"):
+        for topic in dict.fromkeys(lesson.topic for lesson in lessons):
+            st.subheader(literal(topic), anchor=False)
+            _cards([lesson for lesson in lessons if lesson.topic == topic], attempts)
+
+
+def _first_hour(lessons: Sequence[Lesson], attempts: Attempts) -> None:
+    """The path for a beginner: six lessons in order, and the next one of them as a button."""
+    undone = [lesson for lesson in lessons if not words.done(attempts.get(lesson.name, ()))]
+    with st.container(border=True, key="first_hour"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown("**First hour**: six lessons in this order, for a first look at how language models learn from "
+                        "rewards.", width="content")
+            if undone:
+                verb = "Begin" if len(undone) == len(lessons) else "Continue"
+                st.button(f"{verb} with lesson {lessons.index(undone[0]) + 1}", key="lesson:hour", type="primary",
+                          icon=":material/play_arrow:", on_click=go, args=(undone[0].name,))
+        for number, (column, lesson) in enumerate(zip(st.columns(len(lessons)), lessons, strict=True), 1):
+            mark = str(number) if lesson in undone else "✓"
+            column.button(f"**{mark}** {literal(lesson.title)}", key=f"hour:{lesson.name}", type="tertiary",
+                          on_click=go, args=(lesson.name,))
+
+
+def _cards(lessons: Sequence[Lesson], attempts: Attempts) -> None:
+    for start in range(0, len(lessons), COLUMNS):
+        for column, lesson in zip(st.columns(COLUMNS), lessons[start:start + COLUMNS], strict=False):
+            with column.container(border=True, height="stretch", gap="xsmall"):
+                _card(lesson, attempts.get(lesson.name, ()))
+
+
+def _card(lesson: Lesson, attempts: Sequence[Attempt]) -> None:
+    colour, said = words.state(attempts)
+    if not lesson.own:
+        st.html(picture(lesson, words.done(attempts), theme.ground()))
+    st.button(f"**{literal(lesson.title)}**", key=f"lesson:{lesson.name}", type="tertiary", on_click=go,
+              args=(lesson.name,))
+    st.html(f'<div style="font-size:14px" class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
+            f'{html.escape(said)} <span class="rl-muted">{lesson.minutes} min</span></div>')
+    if lesson.own:
+        st.button("Edit", key=f"edit:{lesson.name}", type="tertiary", icon=":material/edit:", on_click=write,
+                  args=(lesson.name,), disabled=read_only())

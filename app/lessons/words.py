@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.theme import number
 from labcore.analysis.lessons.course import Course
@@ -14,6 +15,7 @@ from labcore.analysis.lessons.progress import Attempt
 from labcore.analysis.lessons.verdict import Compared, Verdict, margin_text
 from labcore.catalog.metrics import METRICS
 
+MOST_COMPLETIONS = 8  # that are shown
 UNBROKEN = "\N{NO-BREAK SPACE}"
 # verdict: (colour of its dot, what is said of the claim)
 SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
@@ -41,16 +43,22 @@ def state(attempts: Sequence[Attempt]) -> tuple[str, str]:
 
 
 def done(attempts: Sequence[Attempt]) -> bool:
-    """Whether a lesson has come to a verdict in any attempt."""
+    """True if any attempt at a lesson has a verdict."""
     return any(each.says in ("holds", "fails") for each in attempts)
 
 
 def size(lesson: Lesson) -> str:
-    """What a lesson runs: "2 runs × 3 seeds, 300 steps each"."""
-    steps = sorted({setup.spec.steps for setup in lesson.setups})
-    each = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    """The runs of a lesson: "2 runs × 3 seeds, 20 steps and 80 updates each"."""
     many = f"{len(lesson.setups)} runs" if len(lesson.setups) > 1 else "1 run"
-    return f"{many} × {len(lesson.seeds)} seeds, {each} steps each"
+    said = _range([setup.spec.steps for setup in lesson.setups], "steps")
+    if any(setup.updates != setup.spec.steps for setup in lesson.setups):
+        said += f" and {_range([setup.updates for setup in lesson.setups], 'updates')}"
+    return f"{many} × {len(lesson.seeds)} seeds, {said} each"
+
+
+def _range(counts: Sequence[int], unit: str) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,} {unit}" if low == high else f"{low:,} to {high:,} {unit}"
 
 
 def headline(verdict: Verdict, course: Course) -> str:
@@ -64,7 +72,7 @@ def headline(verdict: Verdict, course: Course) -> str:
 
 
 def prediction_correct(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> bool | None:
-    """Whether a chosen answer came true: None where the runs do not confirm the lesson's own."""
+    """True if the chosen answer is the lesson's own; None where the runs do not confirm that."""
     if verdict.says != "holds" or lesson.drawn is not None or predicted.choice is None:
         return None
     return predicted.choice == lesson.right
@@ -84,6 +92,26 @@ def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
     return f"{said}. Result: **{lesson.choices[lesson.right]}**"
 
 
+def completions(samples: Mapping[str, Any]) -> list[tuple[str, str, str, float, bool]]:
+    """(prompt, correct answer, completion, reward, whether correct) of a step, those with reward that are not correct
+    first: what an imperfect reward pays for."""
+    found = [(group["prompt"], group["answer"] or "", each["text"], float(each["reward"]), bool(each["exact"]))
+             for group in samples.get("groups", ()) for each in group["completions"]]
+    order = sorted(dict.fromkeys(found), key=lambda row: (row[4] or row[3] <= 0, row[4]))
+    return order[:MOST_COMPLETIONS]
+
+
+def completions_table(samples: Mapping[str, Any]) -> str:
+    """These completions as HTML."""
+    head = "".join(f"<th>{cell}</th>" for cell in ("Prompt", "Correct", "Completion", "Reward", ""))
+    rows = "".join(
+        f'<tr><td class="rl-mono">{html.escape(prompt)}</td><td class="rl-mono">{html.escape(answer)}</td>'
+        f'<td class="rl-mono"><b>{html.escape(text)}</b></td><td>{number(reward, 2)}</td>'
+        f'<td class="{"" if correct else "rl-neg"}">{"correct" if correct else "not correct"}</td></tr>'
+        for prompt, answer, text, reward, correct in completions(samples))
+    return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{rows}</table></div>'
+
+
 def shown(value: float) -> str:
     """A number of a lesson, the larger the fewer digits after its point.
 
@@ -94,12 +122,12 @@ def shown(value: float) -> str:
 
 
 def sentences(lesson: Lesson) -> list[str]:
-    """What is checked, a sentence for each comparison; where the lesson has none, the comparison in words."""
+    """The check, a sentence for each comparison; where the lesson has none, the comparison in words."""
     return [*lesson.sentences] or [readable(text, lesson) for text in lesson.check.comparisons]
 
 
 def numbers(part: Compared) -> str:
-    """What a comparison read off the runs, as means over the seeds: "0.63 against 0.45"."""
+    """The numbers of a comparison, as means over the seeds: "0.63 against 0.45"."""
     return " against ".join(shown(sum(values) / len(values)) for _, values in part.read)
 
 
@@ -133,7 +161,7 @@ def table(lesson: Lesson, verdict: Verdict) -> str:
 
 
 def seeds(verdict: Verdict, course: Course) -> str:
-    """What the check read off the runs of each seed, as HTML."""
+    """The numbers that the check reads of each seed, as HTML."""
     names = [f"seed {seed}" for seed in course.whole]
     head = "".join(f"<th>{cell}</th>" for cell in ("", *names))
     rows = []
@@ -144,7 +172,7 @@ def seeds(verdict: Verdict, course: Course) -> str:
 
 
 def going(course: Course) -> str:
-    """How far the runs are, as HTML."""
+    """The progress of the runs, as HTML."""
     rows = [*course.rows.values()]
     finished = sum(row.state == "finished" for row in rows)
     waiting = sum(row.state == "queued" for row in rows)

@@ -12,24 +12,26 @@ from app.components.surrogate_explorer import surrogate_explorer
 from app.lab import in_words, lab
 from app.naming import to_choose
 from app.surrogate import tokens
-from app.surrogate.place import KNOBS, SHOWN, SURROGATES, USUAL_BETA, Place, grab
+from app.surrogate.place import FIRST, KNOBS, LABELS, SURROGATES, USUAL_BETA, Place, grab
 from app.surrogate.tokens import Tokens
 from app.tokens import literal
 from app.widget_state import widget_state
+from labcore.analysis.lessons import folders
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
 from labcore.runs.store.rows import RunRow
 
+WHY = "why_clip"  # the lesson in which a run without the clip collapses
 RECENT = 60  # runs to choose from
 NONE = ""
 _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
 # Where the page begins without a run.
-FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": "clip", "shown": list(SHOWN), "a": 1.0, "rho": 1.4, "close": False,
+FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": FIRST, "shown": [FIRST], "a": 1.0, "rho": 1.4, "close": False,
                         "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
-INTRO = ("PPO and its relatives maximise a **surrogate** in place of the reward: a function of each token's ratio "
-         "ρ = π/π_old (how much likelier it is now than when it was sampled) and its advantage A (how much better than "
-         "expected it was). Drag the ratio, the clip bounds or a slider: the curves are the lab's own formulas.")
+INTRO = ("A **surrogate** is maximised in place of the reward. It is a function of each token's ratio ρ = π/π_old, how "
+         "much likelier the token is now than when it was sampled, and of its advantage A, how much better than "
+         "expected it was. Drag ρ or ε.")
 
 
 def page() -> None:
@@ -40,8 +42,11 @@ def page() -> None:
         st.warning(literal(fault.sentence), icon=":material/error:")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.header("Surrogate explorer", anchor=False, width="content")
-        st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
-                     icon=":material/school:", query_params={"section": "importance"})
+        with st.container(horizontal=True, width="content", gap="medium"):
+            st.page_link("../pages/lessons.py", label=f"Lesson: {folders.find(WHY).title}",
+                         icon=":material/experiment:", query_params={"lesson": WHY})
+            st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
+                         icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
     shown = _of_run(place)
     surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}",
@@ -49,13 +54,13 @@ def page() -> None:
 
 
 def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
-    """What the component begins with: `usual`, and what the link says instead of it."""
+    """The data of the component: the `usual` values, and those that the link has in their place."""
     lab_own = {key: float(knob.default) for key, knob in KNOBS.items()}
     usual = {**lab_own, **FREE, **(_of_tokens(shown) if shown else {})}
     said = {name: value for name in usual if (value := getattr(place, name)) is not None and value != usual[name]}
     dials = [_dial(knob, [name for name, needed in SURROGATES.items() if key in needed])
              for key, knob in KNOBS.items()]
-    return {"usual": usual, "said": said, "drawn": list(SURROGATES), "dials": dials,
+    return {"usual": usual, "said": said, "drawn": list(SURROGATES), "labels": LABELS, "dials": dials,
             "step": shown.step if shown else None,
             "tokens": [[dot.ratio, dot.advantage] for dot in shown.thinned] if shown else [],
             "count": len(shown.dots) if shown else 0}
@@ -70,10 +75,9 @@ def _dial(knob: Knob, keys: list[str]) -> dict[str, Any]:
 
 
 def _of_tokens(shown: Tokens) -> dict[str, Any]:
-    """What a run says: its knobs, its surrogate, and the usual size of its advantages."""
-    more = [shown.surrogate] if shown.surrogate in SURROGATES.keys() - {*SHOWN} else []
+    """The values of a run: its knobs, its surrogate, and the usual size of its advantages."""
     return {**shown.knobs, "focus": shown.surrogate, "a": float(f"{shown.usual:.3g}"), "close": True,
-            "rho": round(1 + 1.5 * shown.knobs.get("clip_high", FREE["rho"] - 1), 6), "shown": [*SHOWN, *more],
+            "rho": round(1 + 1.5 * shown.knobs.get("clip_high", FREE["rho"] - 1), 6), "shown": [shown.surrogate],
             **({"delta": shown.delta} if shown.delta else {})}
 
 

@@ -32,7 +32,8 @@ USUAL_BETA = 0.5  # the lab's own default is 0, which is no penalty
 # By the surrogates that are drawn, their knobs; the two beside the choices are what the clip is compared with.
 SURROGATES: dict[str, tuple[str, ...]] = {"cpi": (), "clip": (), "kl_penalised": ("beta",)} | {
     choice.key: choice.needs for choice in _DRAWN}
-SHOWN = ("cpi", "clip", "kl_penalised", "bounded_clip", "detached_weight", "soft_gate")
+LABELS = {choice.key: choice.label for choice in _DRAWN}
+FIRST = "clip"  # drawn alone when the page opens without a run
 METHODS = ("trpo", "vpg", *SURROGATES)
 TOKENS = 3  # of the small policy
 LEAST = 0.001  # probability that a token of it keeps

@@ -45,7 +45,7 @@ class Tokens:
 
 
 def has_ratio(run: RunRow) -> bool:
-    """Whether the run's surrogate compares the policy with the one that sampled."""
+    """True if the run's surrogate compares the policy with the one that sampled."""
     surrogate = run.spec.knobs.get("surrogate")
     if surrogate is not None:
         return choices.SURROGATE[str(surrogate)].needs_ratio

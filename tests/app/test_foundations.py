@@ -6,6 +6,7 @@ from app.foundations.sections import SECTIONS
 from app.llm.own_tabs import TABS
 from labcore.catalog.kinds import KINDS
 from labcore.runs.spec.run_spec import every_knob
+from tests.app.asking import trained
 from tests.app.seeding import html, link, ran
 
 ANSWER = {"model": "grpo@6", "prompt": "dbca=", "vocabulary": 12, "tokens": ["a", "<b>"], "tempered": [
@@ -49,6 +50,17 @@ def test_a_model_is_asked_by_a_click_and_by_the_link_of_it(page, grpo, asked):
     assert job["job"] == "next_token" and job["model"] == f"{grpo}@6" and link(test)["prompt"] == job["prompt"]
     page("foundations", model=f"base:{grpo}", prompt="fe=")
     assert asked.asked[1]["model"] == f"base:{grpo}" and asked.asked[1]["prompt"] == "fe="
+
+
+def test_a_run_that_has_only_begun_is_asked_as_its_base(page, lab, asked):
+    """A running lesson's: its only checkpoint is that of step 0, which is the base itself."""
+    run = trained(lab.store, steps=(0,), state="running")
+    asked.reply = lambda spec: ANSWER
+    test = page("foundations")
+    assert not test.error
+    test.button(key="foundations:ask").click()
+    ran(test)
+    assert asked.asked[0]["model"] == f"base:{run}"
 
 
 def test_without_a_model_it_says_where_one_is_made(page):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64decode
 from dataclasses import replace
+from itertools import pairwise
 from math import log
 
 import numpy as np
 import pytest
 
+from app import theme
 from app.components.draw_curve import sound
 from app.lessons import words
 from app.lessons.curves import payload
+from app.lessons.pictures import HIGH, WIDE, picture
 from labcore.analysis.estimate import estimate
 from labcore.analysis.lessons import folders, progress
 from labcore.analysis.lessons.course import Course, start
@@ -18,9 +24,11 @@ from labcore.analysis.lessons.expression import parse
 from labcore.analysis.lessons.folders import VARIABLE
 from labcore.analysis.lessons.progress import Attempt
 from labcore.analysis.lessons.verdict import Compared, judge, margin_text
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.session import Record
 from labcore.workers.worker import drive
 from tests.analysis.lessons.lesson_text import TEXT
-from tests.app.seeding import html, ran
+from tests.app.seeding import html, link, ran, samples
 
 
 @pytest.fixture
@@ -51,7 +59,8 @@ def test_the_list_has_every_lesson_and_says_what_is_wrong_with_a_file(page, mine
     progress.begin("cliff", "sweep-1")
     progress.settle("cliff", "holds", True, 3)
     test = page("lessons")
-    assert "**1 of 16** done" in markdown(test) and "The claim holds, as you predicted" in html(test)
+    assert f"**1 of {len(folders.built_in()) + 1}** done" in markdown(test)
+    assert "The claim holds, as you predicted" in html(test)
     assert len(test.warning) == 1 and "bad.md is left out: line 12" in test.warning[0].value
     assert "No such" not in html(page("lessons", lesson="cliff"))
     assert "did you mean" in page("lessons", lesson="clif").error[0].value
@@ -103,7 +112,7 @@ def test_runs_that_are_gone_or_were_stopped_are_said(page, lab, mine):
 def test_damaged_progress_is_said_and_the_lessons_are_listed(page, lab, mine, tmp_path):
     (tmp_path / "lessons.json").write_text("{", "utf-8")
     test = page("lessons")
-    assert "is damaged" in test.error[0].value and "**0 of 16** done" in markdown(test)
+    assert "is damaged" in test.error[0].value and "**0 of" in markdown(test)
     assert "is damaged" in page("lessons", lesson="both").error[0].value
 
 
@@ -112,6 +121,66 @@ def test_the_chart_of_a_share_that_is_mostly_small_fits_its_axis_to_it():
     clipped, reward = payload(Course(lesson, "none", {}))["panels"]
     assert (clipped["key"], clipped["scale"], reward["scale"]) == ("clip_frac/region", "small rate", "linear")
     assert "ε" not in lesson.choices[lesson.right]  # all of its runs have one and the same
+
+
+def test_the_first_hour_goes_from_lesson_to_lesson_in_its_order(page, lab):
+    test, hour = page("lessons"), folders.FIRST_HOUR
+    assert [each.key for each in test.button if each.key.startswith("hour:")] == [f"hour:{name}" for name in hour]
+    button(test, "lesson:hour").click()
+    assert link(ran(test)) == {"lesson": hour[0]}
+    for name, after in pairwise(hour):
+        button(test, "lesson:next").click()
+        assert link(ran(test)) == {"lesson": after}, name
+    assert button(test, "lesson:next") is None
+    progress.predict(hour[0], 0)
+    progress.settle(hour[0], "holds", True, 3)
+    assert button(page("lessons"), "lesson:hour").label == "Continue with lesson 2"
+
+
+def svg(html):
+    return b64decode(re.search(r"base64,([\w+/=]+)", html)[1]).decode()
+
+
+def test_a_picture_shows_the_beginning_alone_until_there_is_a_verdict():
+    lesson = folders.find("why_clip")
+    before, after = (picture(lesson, whole, "light") for whole in (False, True))
+    drawn = [[len(path.split("L")) for path in re.findall(r'd="M([^H"]+)" fill="none"', svg(each))]
+             for each in (before, after)]
+    assert drawn[1] == [24, 24] and all(count < 10 for count in drawn[0]) and len(drawn[0]) == 2
+    assert "no clip" in after and "no clip" not in before and "?" in svg(before) and "?" not in svg(after)
+    assert theme.DARK[0] in svg(picture(lesson, True, "dark"))
+
+
+def test_a_picture_never_shows_the_curve_that_is_to_be_drawn():
+    lesson = folders.find("zero_variance")
+    before, after = (svg(picture(lesson, whole, "light")).count("<circle") for whole in (False, True))
+    assert (before, after) == (1, 2) and lesson.drawn.metric in lesson.picture
+
+
+@pytest.mark.parametrize("name", [lesson.name for lesson in folders.built_in()])
+def test_every_picture_stays_within_its_frame(name):
+    places = [tuple(map(float, place)) for path in re.findall(
+        r'd="M([^H"]+)"', svg(picture(folders.find(name), True, "dark"))) for place in re.findall(
+        r"([\d.-]+) ([\d.-]+)", path)]
+    assert places and all(0 <= x <= WIDE and 0 <= y <= HIGH for x, y in places)
+
+
+def test_a_verdict_shows_what_an_imperfect_reward_pays_for(page, lab):
+    """The run's last samples: those with a reward that are not correct first."""
+    lesson = folders.find("reward_with_a_hole")
+    progress.predict(lesson.name, 1)
+    progress.begin(lesson.name, start(lab.store, lesson))
+    for run in lab.store.runs():
+        lab.store.claim(run.id)
+        lab.store.append(run.id, Record(1, 1, {"reward": 0.5, "exact_match": 0.5}), 1.0)
+        lab.store.set_state(run.id, "finished")
+        folder = run_folder(run.id) / "samples"
+        folder.mkdir(parents=True)
+        hacked = samples()
+        hacked["groups"][0]["completions"][1] |= {"text": "aa<b>", "reward": 1.0, "exact": False}
+        (folder / "step-000005.json").write_text(json.dumps(hacked))
+    shown = html(page("lessons", lesson=lesson.name))
+    assert "aa&lt;b&gt;" in shown and shown.index("aa&lt;b&gt;") < shown.index(">abcd</b>") and "not correct" in shown
 
 
 def test_a_drawn_lesson_waits_for_the_curve(page, lab):
@@ -187,10 +256,10 @@ def test_a_comparison_is_a_sentence_with_the_numbers_that_it_reads():
     runs = {name: [{"kl": (np.ones(1), np.array([value]))} for value in values]
             for name, values in {"free": (0.3, 0.5), "tied": (0.1, 0.1)}.items()}
     said = words.table(lesson, judge(lesson.check, runs))
-    assert "ends more than 1.5 times as large as with β = 1: 0.400 against 0.100." in said.replace("\xa0", " ")
+    assert "is more than 1.5 times as large as with β = 1: 0.400 against 0.100." in said.replace("\xa0", " ")
     assert "last(" not in said
     plain = replace(lesson, sentences=())  # of a teacher who wrote none
-    assert "KL to the reference of “β = 0”, mean of the last 5 values" in words.table(plain, judge(lesson.check, runs))
+    assert "mean of KL to the reference of “β = 0”" in words.table(plain, judge(lesson.check, runs))
 
 
 def test_a_check_is_said_in_words():

@@ -1,12 +1,14 @@
 """The page of the surrogate explorer: what it begins with, with a run and without, and what it says of a wrong link."""
 
 import json
+import re
 
 import pytest
 
+from app.components.surrogate_explorer import EXPLORER
 from app.surrogate import place, tokens
 from app.surrogate.page import payload
-from app.surrogate.place import KNOBS, SHOWN, SURROGATES, Place, grab
+from app.surrogate.place import FIRST, KNOBS, LABELS, SURROGATES, Place, grab
 from app.surrogate.tokens import of_run
 from labcore.catalog import choices
 from labcore.catalog.choice import Surrogate
@@ -18,6 +20,13 @@ from tests.app.seeding import link, ran, samples, saved_as, seed
 from tests.app.test_cartpole_page import seed as cartpole
 
 
+def test_no_two_curves_have_one_colour():
+    twins = [path.read_text("utf-8") for path in EXPLORER.folder.glob("twin_*.js")]
+    colours = [found[1] for twin in twins if (found := re.search(r'colour: \["(\d)"', twin))]
+    assert len(colours) == len(twins) == len({*colours})
+    assert all(f"--f{colour}:" in EXPLORER.style and f".rl-s{colour}" in EXPLORER.style for colour in colours)
+
+
 def given(test) -> dict:
     """What the component was given."""
     found, = [data for element in test.get("bidi_component") if "usual" in (data := json.loads(element.proto.json)[0])]
@@ -27,7 +36,8 @@ def given(test) -> dict:
 def test_without_a_run_it_begins_with_the_defaults_of_the_lab(page):
     found = given(page("surrogate"))
     assert not found["tokens"] and found["now"]["clip_high"] == KNOBS["clip_high"].default == 0.2
-    assert found["now"]["focus"] == "clip" and found["now"]["shown"] == list(SHOWN)
+    assert found["now"]["focus"] == FIRST and found["now"]["shown"] == [FIRST]
+    assert {*LABELS} <= {*found["drawn"]} and found["labels"] == LABELS
     assert {*SURROGATES} >= {choice.key for choice in choices.SURROGATE.members if choice.needs_ratio}
 
 
@@ -83,7 +93,7 @@ def test_a_world_brings_its_steps(page, lab, algorithm, focus):
 
 def test_a_run_whose_surrogate_is_rare_draws_it(page, lab):
     found = given(page("surrogate", run=seed(lab.store, "finished", algorithm="gmpo")))
-    assert found["now"]["focus"] == "geometric_clip" and found["now"]["shown"][-1] == "geometric_clip"
+    assert found["now"]["focus"] == "geometric_clip" and found["now"]["shown"] == ["geometric_clip"]
 
 
 @pytest.mark.parametrize("algorithm, said", [("reinforce", "has no ratio"), ("dpo", "has no ratio")])

@@ -156,10 +156,16 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: Page, server: Server,
                                                                           run: str) -> None:
     page.goto(f"{server.url}/surrogate?run={run}&at=6")  # as the run's tab Surrogate has it
-    words = page.locator(".rl-su-words p")
-    expect(words.nth(2)).to_contain_text("18 tokens of step 5", timeout=SLOW)
-    expect(words.nth(2)).to_contain_text("8 (44.4 %) are cut off")
-    expect(page.get_by_role("slider", name="β of the KL penalty")).to_have_attribute("aria-valuetext", "0.04")
+    counted = page.locator(".rl-su-counted")
+    expect(counted).to_contain_text("18 tokens of step 5", timeout=SLOW)
+    expect(counted).to_contain_text("8 (44.4 %) are cut off")
+    beta = page.get_by_role("slider", name="β of the KL penalty")
+    expect(beta).to_be_hidden()  # only what is drawn has its sliders
+    page.get_by_role("group", name="Add").get_by_role("button", name="KL penalty").click()
+    expect(beta).to_have_attribute("aria-valuetext", "0.04")
+    expect(page.locator(".rl-su-claim p")).to_contain_text("A KL penalty prices")
+    page.get_by_role("button", name="Remove KL penalty").click()
+    expect(beta).to_be_hidden()
     positive, negative = page.locator(".rl-su-panel").all()
     expect(positive.locator(".rl-su-open")).to_have_count(2)  # value and gradient
     expect(negative.locator(".rl-su-open")).to_have_count(0)
@@ -172,9 +178,9 @@ def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: 
     page.mouse.down()
     for share, cut in ((60, "0 (0.0 %)"), (20, "8 (44.4 %)")) * 2:
         page.mouse.move(x + share, y)
-        expect(words.nth(2)).to_contain_text(cut, timeout=SLOW)
+        expect(counted).to_contain_text(cut, timeout=SLOW)
     page.mouse.move(x + 150, y)
-    expect(words.nth(2)).to_contain_text("0 (0.0 %) are cut off")
+    expect(counted).to_contain_text("0 (0.0 %) are cut off")
     assert "clip_high" not in page.url  # the server hears of it when the hand rests
     page.mouse.up()
     page.wait_for_url(re.compile(r"clip_high=0\.[3-9]"), timeout=SLOW)
@@ -182,8 +188,8 @@ def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: 
 
 def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, server: Server, run: str) -> None:
     page.goto(f"{server.url}/surrogate?run={run}&at=6&clip_high=0.37")
-    words = page.locator(".rl-su-words p")
-    expect(words.nth(2)).to_contain_text("0 (0.0 %) are cut off", timeout=SLOW)
+    words, counted = page.locator(".rl-su-said"), page.locator(".rl-su-counted")
+    expect(counted).to_contain_text("0 (0.0 %) are cut off", timeout=SLOW)
     ratio = page.get_by_role("slider", name="Ratio ρ, A > 0")
     ratio.focus()
     ratio.press("Home")
@@ -198,5 +204,5 @@ def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, s
     expect(policy).to_have_attribute("aria-valuetext", "A 0.288, B 0.192, C 0.520", timeout=SLOW)
     page.get_by_role("button", name="Start again").click()
     page.wait_for_url(re.compile(rf"surrogate\?run={run}&at=6$"), timeout=SLOW)
-    expect(words.nth(2)).to_contain_text("8 (44.4 %) are cut off")
-    fits(page, page.url, ".rl-su-table")
+    expect(counted).to_contain_text("8 (44.4 %) are cut off")
+    fits(page, page.url, ".rl-su-under .rl-su-table")

@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.compare.launch import planning
-from labcore.analysis.lessons import expression, lesson, progress
+from labcore.analysis.lessons import expression, folders, lesson, progress
 from labcore.classic.envs import maze_text
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading
 from labcore.runs import mixes
 from labcore.runs.files import adapters
 from labcore.runs.files.jsonl import read_objects
-from labcore.runs.files.paths import LESSONS, MIXES, home, made, path_of
+from labcore.runs.files.paths import DRAFTS, LESSONS, MIXES, OWN_LESSONS, home, made, path_of
 from labcore.runs.files.untrusted import NotJSON, json_of
 from labcore.runs.imports.reading import parse
 from labcore.runs.spec.run_spec import RunSpec, make
@@ -230,7 +230,8 @@ def toml(value):
     return json.dumps(str(value) if value is None else value).replace("NaN", "nan").replace("Infinity", "inf")
 
 
-LESSON = tomllib.loads(TEXT.split("+++")[1])
+LESSON = {**tomllib.loads(TEXT.split("+++")[1]), "topic": "Mazes", "introduction": "Two methods.",
+          "picture": ["reward"], "completions": ""}
 
 
 @few
@@ -241,6 +242,27 @@ def test_lessons(fields, time):
     for told in (fields, fields | {"minutes": ...}):
         head = "\n".join(f"{json.dumps(key)} = {time if value is ... else toml(value)}" for key, value in told.items())
         answered(lesson.parse, "it", f"+++\n{head}\n+++\nText")
+
+
+@few
+@given(st.one_of(BYTES, changed({"drafts": {"new": TEXT, "new.before": TEXT}}).map(
+    lambda kept: json.dumps(kept).encode())), WORDS)
+@example(b"", "../x")
+@example(b"", "con")
+def test_drafts_and_names_of_lessons(kept, name):
+    """A draft is never begun anew over a damaged file, and no name leads out of the folder of lessons."""
+    folder = made(home() / OWN_LESSONS)
+    path = home() / DRAFTS
+    path.write_bytes(kept)
+    if answered(folders.draft, folders.NEW) is None:
+        answered(folders.keep_draft, folders.NEW, TEXT)
+        assert path.read_bytes() == kept
+    answered(folders.decoded, kept)
+    before = {*home().rglob("*")}
+    saved = answered(folders.save, name, TEXT)
+    assert {*home().rglob("*")} - before == ({saved} if saved else set()) and (saved is None or saved.parent == folder)
+    if saved:
+        saved.unlink()
 
 
 @few

@@ -34,7 +34,7 @@ EXPLORER = Explorer()
 
 
 def is_drawn(surrogate: str) -> bool:
-    """Whether a surrogate has a twin in JavaScript, by which it can be drawn and dragged."""
+    """True if a surrogate has a twin in JavaScript, by which it can be drawn and dragged."""
     return (HERE / f"twin_{surrogate}.js").is_file()
 
 

@@ -108,15 +108,13 @@ function stepTable(picture, parent) {
   node.tHead.innerHTML = "<tr><th>Step from π_old</th><th>J after the step</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rowOf = (key) => {
-    const [colour, dash] = lookOf(picture, key), cells = Array.from({ length: 5 }, () => el("td"));
-    const swatch = shape("svg", { width: 26, height: 8, "aria-hidden": true },
-      shape("line", { class: `rl-s${colour}`, x1: 0, x2: 26, y1: 4, y2: 4, "stroke-dasharray": dash }));
+    const cells = Array.from({ length: 5 }, () => el("td"));
     const name = el("button", { type: "button" });
     name.addEventListener("click", () => {
       write(picture, "along", key);
       changed(picture);
     });
-    return { name, cells, row: el("tr", {}, el("th", { scope: "row" }, swatch, name), ...cells) };
+    return { name, cells, row: el("tr", {}, el("th", { scope: "row" }, swatchOf(picture, key), name), ...cells) };
   };
   return { show(found) {
     const { now } = picture, kept = found.map(({ key }) => rows.get(key) ?? rows.set(key, rowOf(key)).get(key));

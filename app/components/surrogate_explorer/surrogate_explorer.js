@@ -4,36 +4,35 @@
 function buildExplorer(picture) {
   Object.assign(picture, { mine: {}, pending: {}, times: 0 });
   settle(picture);
-  const top = el("section", { "aria-label": "Surrogates of a token" }), under = el("section", { "aria-label": "A small exact policy" });
+  const top = el("section", { "aria-label": "Surrogates of a token" }), under = el("section", { class: "rl-su-under", "aria-label": "A small exact policy" });
   picture.root.append(top, under);
-  const head = [focusChoice(picture), choice(picture, { label: "Ratios", options: [[false, "all"], [true, "close to 1"]],
-    read: () => picture.now.close, write: (value) => write(picture, "close", value) }),
-  button(picture, "Start again", () => reset(picture))];
-  top.append(el("div", { class: "rl-f-controls" }, ...head.map(({ node }) => node)));
-  const knobs = knobsOf(picture);
-  top.append(el("div", { class: "rl-su-sliders" }, ...knobs.map(({ node }) => node)));
+  const chips = surrogateChips(picture, top), claim = sentence(top);
+  const sliders = knobsOf(picture), rest = [ratiosChoice(picture), partingButton(picture), againButton(picture)], knobs = [...sliders, ...rest];
+  top.append(el("div", { class: "rl-su-sliders" }, ...sliders.map(({ node }) => node),
+    el("div", { class: "rl-su-more" }, ...rest.map(({ node }) => node))));
   const charts = el("div", { class: "rl-f-row rl-su-panels" });
   top.append(charts);
   const panels = [panel(picture, charts, 1), panel(picture, charts, -1)];
-  const words = [el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" }), el("p", { class: "rl-f-words" })];
-  const wordsBox = el("div", { class: "rl-su-words" }, el("div", {}, ...words));
-  top.append(wordsBox);
-  const rows = surrogateTable(picture, wordsBox);
-  under.append(el("h3", {}, "A policy small enough to be exact"), el("p", {}, INTRO));
+  const counted = el("p", { class: "rl-f-words rl-su-counted" });
+  top.append(counted);
+  const rows = surrogateTable(picture, top);
+  under.append(el("h3", {}, "The same on a policy small enough to be exact"), el("p", {}, INTRO));
   const small = below(picture, under);
   return { receive: () => receive(picture), draw() {
-    head.forEach(({ show }) => show());
+    chips.show();
+    claim.show(picture);
     knobs.forEach((each) => {
-      each.node.hidden = !each.seen();
+      each.node.hidden = !(each.seen?.() ?? true);
       each.show();
     });
     if (!picture.held) picture.range = rangeOf(picture); // the axis stays where it is under the hand
     const anew = changes(picture);
-    panels.forEach((each) => each.draw(anew.above));
+    const said = panels.map((each) => each.draw(anew.above)).join(" ");
+    counted.textContent = tokenWords(picture);
     rows.show();
-    const said = topWords(picture, words), stepped = anew.below ? small.draw() : picture.stepped;
+    const stepped = anew.below ? small.draw() : picture.stepped;
     picture.stepped = stepped;
-    say(picture, picture.below ? stepped : said);
+    say(picture, picture.below ? stepped : `${said} ${counted.textContent}`);
     sendChanges(picture);
   } };
 }
@@ -53,31 +52,32 @@ function changes(picture) {
 }
 
 const INTRO = "π = softmax(θ) over three tokens writes two of them, without a memory of the first. Reward: the mean of the "
-  + "two tokens' r, plus w if they differ. All sums are exact; nothing is sampled. Drag π_old and the rewards; ε, β, c and τ are those above.";
+  + "two tokens' r, plus w if they differ. All sums are exact; nothing is sampled. Drag π_old and the rewards; the knobs of the surrogates are those above.";
 
-// What is explained: shading, dots and words are those of this one.
-const focusChoice = (picture) => choice(picture, { label: "Explain", options: picture.data.drawn
-  .filter((key) => picture.data.usual.shown.includes(key) || key === picture.now.focus).map((key) => [key, titleOf(key)]),
-read: () => picture.now.focus, write: (key) => write(picture, "focus", key) });
+// Whether ε is one knob: until its two sides are told apart, or have different values.
+const isJoined = ({ now, apart }) => !apart && now.clip_low === now.clip_high;
 
-// The size of A, and the knobs of the surrogates that are drawn: each as the first twin that has it wants it, else as
-// the lab declares it.
+const hasClip = (picture) => isUsed(picture, "clip_high") && isJoined(picture);
+const partingButton = (picture) => ({ ...button(picture, "Set ε_low and ε_high apart", () => { picture.apart = true; }),
+  seen: () => hasClip(picture) });
+const againButton = (picture) => ({ ...button(picture, "Start again", () => reset(picture)),
+  seen: () => picture.apart || Object.keys({ ...picture.data.said, ...picture.mine }).length > 0 });
+const ratiosChoice = (picture) => ({ ...choice(picture, { label: "Ratios", options: [[false, "all"], [true, "close to 1"]],
+  read: () => picture.now.close, write: (value) => write(picture, "close", value) }),
+seen: () => picture.data.tokens.length > 0 || picture.now.close });
+
+// The knobs of the surrogates that are drawn, each as the first twin that has it wants it, else as the lab declares it;
+// the two sides of ε as one; and the size of A.
 function knobsOf(picture) {
   const { drawn, dials, usual } = picture.data;
   const own = Object.assign({}, ...drawn.map((key) => SURROGATES[key].dials?.(picture) ?? {}).reverse());
-  const of = (name, keys, more) => ({ ...dial(picture, name, more),
-    seen: () => keys.some((key) => key === picture.now.focus || picture.now.shown.includes(key)) });
-  return [of("a", drawn, { label: "Size of A", low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 }),
-    ...dials.map(({ name, keys, ...declared }) => of(name, keys, { ...declared, ...own[name] }))];
-}
-
-function topWords(picture, [positive, negative, counted]) {
-  const { now } = picture, ratio = Math.max(now.rho, 1e-4);
-  const of = (advantage) => `${titleOf(now.focus)} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${branchWords(now.focus, ratio, advantage, now)}`;
-  positive.textContent = of(now.a);
-  negative.textContent = of(-now.a);
-  counted.textContent = tokenWords(picture);
-  return [positive, negative, counted].map(({ textContent }) => textContent).join(" ");
+  const sides = ["clip_low", "clip_high"];
+  const of = ({ name, keys, ...declared }) => ({ ...dial(picture, name, { ...declared, ...own[name] }),
+    seen: () => isUsed(picture, name) && !(sides.includes(name) && isJoined(picture)) });
+  const ofBoth = { ...dial(picture, "clip_high", { ...own.clip_high, label: "ε, the clip range", high: 1,
+    write: (value) => writeBoth(picture, value) }), seen: () => hasClip(picture) };
+  return [ofBoth, ...dials.map(of),
+    dial(picture, "a", { label: "Size of A", low: 0.05, high: Math.max(3, 3 * usual.a), step: 0.05 })];
 }
 
 const mount = mounting(buildExplorer);

@@ -5,8 +5,9 @@
 // A twin has `of(ρ, A, knobs)`: its value, in the unit of the advantages; `slope`: ∂S/∂log π, what pushes the token;
 // `dead(A, knobs)`: the stretches [from, to] of ratios on which that slope is 0; and `name`. Those that only weigh
 // log π (`weighs`) have no value of their own: for them `of` is weight × A, and S is that times log π.
-// What may be left out: `note` beside the name, `colour` [of the palette, dash], `words(ρ, A, knobs)`: which branch is
-// active; `dials(picture)`: sliders by their knobs, which else have the range that the knob declares.
+// What may be left out: `note` beside the name, `colour` [of the palette, dash], `says`: what it does, else the lab's
+// label; `formula`: S in letters; `words(ρ, A, knobs)`: which branch is active; `dials(picture)`: sliders by their knobs,
+// which else have the range that the knob declares.
 
 const SURROGATES = {};
 

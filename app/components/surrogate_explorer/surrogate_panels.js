@@ -6,7 +6,7 @@ const NARROW = 0.12; // an ε near 0 has a slider of its own size
 
 // The ratios that are drawn: from 0 to beyond every bound, or close around 1, three ε and all tokens wide.
 function rangeOf({ now, data }) {
-  const [low, high] = bounds(now), most = now.shown.includes("bounded_clip") ? now.dual_clip || now.clip_delta : 0;
+  const [low, high] = bounds(now), most = drawnKeys(now).includes("bounded_clip") ? now.dual_clip || now.clip_delta : 0;
   if (!now.close) return [0, Math.max(2, 1.15 * most, 1 + 3 * (high - 1) > 6 ? 2 : 1 + 3 * (high - 1))];
   const wide = Math.max(1 - low, high - 1) || 0.2, ratios = data.tokens.map(([ratio]) => ratio);
   return [Math.max(0, Math.min(1 - 3 * wide, ...ratios) - wide / 4),
@@ -15,7 +15,7 @@ function rangeOf({ now, data }) {
 
 // Where the curves are evaluated: evenly, and on both sides of every kink.
 function gridOf(picture, advantage, [low, high]) {
-  const { now } = picture, kinks = now.shown.concat(now.focus).flatMap((key) =>
+  const { now } = picture, kinks = drawnKeys(now).flatMap((key) =>
     SURROGATES[key].dead(advantage, now).flat());
   const all = [...kinks, now.ratio_cap].flatMap((kink) => [kink - 1e-9, kink + 1e-9]);
   const least = Math.max(low, 1e-4);
@@ -33,8 +33,10 @@ function roundRange(values) {
 function panel(picture, parent, sign) {
   const words = sign > 0 ? "A > 0" : "A < 0", box = el("div", { class: "rl-su-panel" });
   parent.append(box);
-  const value = plot(picture, box, { title: words, height: 268, left: 44 });
-  const slope = plot(picture, box, { title: `${words}: gradient`, height: 178, left: 44 });
+  const value = plot(picture, box, { title: words, height: 262, left: 44 });
+  const said = el("p", { class: "rl-su-said" });
+  box.append(said);
+  const slope = plot(picture, box, { title: `${words}: gradient`, height: 158, left: 44 });
   const hand = ratioHand(picture, value, words);
   const edges = (sign > 0 ? [["clip_high", "ε_high", 1]] : [["clip_low", "ε_low", -1], ["dual_clip", "c", 1]])
     .map((edge) => edgeHand(picture, value, edge));
@@ -43,20 +45,22 @@ function panel(picture, parent, sign) {
     if (anew) drawCurves(advantage, range);
     hand(advantage);
     edges.forEach((edge) => edge());
+    said.textContent = branchWords(now.focus, Math.max(now.rho, 1e-4), advantage, now);
+    return `${titleOf(now.focus)} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${said.textContent}`;
   } };
 
   function drawCurves(advantage, range) {
     const grid = gridOf(picture, advantage, range);
     const tokens = picture.data.tokens.filter(([ratio, each]) => each * sign > 0 && ratio >= range[0] && ratio <= range[1]);
-    value.call(`A = ${sized(advantage)}: objective per token`);
-    curves(picture, value, "of", { advantage, range, grid, tokens, unit: "S, reward units" });
+    value.call(sign > 0 ? `Better than expected, A = ${sized(advantage)}` : `Worse than expected, A = ${sized(advantage)}`);
+    curves(picture, value, "of", { advantage, range, grid, tokens, unit: "objective S, reward units" });
     curves(picture, slope, "slope", { advantage, range, grid, tokens, unit: "∂S/∂log π, reward units per nat" });
-    slope.call(`A = ${sized(advantage)}: gradient, how hard log π of the token is pushed`);
+    slope.call("Its gradient: how hard the token is pushed");
   }
 }
 
 function curves(picture, chart, what, { advantage, range, grid, tokens, unit }) {
-  const { now } = picture, drawn = [...now.shown.filter((key) => key !== now.focus), now.focus];
+  const { now } = picture, drawn = drawnKeys(now);
   const found = new Map(drawn.map((key) => [key, grid.map((ratio) => SURROGATES[key][what](ratio, advantage, now))]));
   const dots = tokens.map(([ratio, each]) => [ratio, SURROGATES[now.focus][what](ratio, each, now),
     isCut(now.focus, ratio, each, now)]);
@@ -64,14 +68,14 @@ function curves(picture, chart, what, { advantage, range, grid, tokens, unit }) 
   const kept = [...[...found.values()].flatMap((values) => values.slice(first)), ...dots.map(([, y]) => y)];
   chart.fit({ x: { label: "ratio ρ = π/π_old", low: range[0], high: range[1] }, y: { label: unit, ...roundRange(kept) } });
   for (const [from, to] of SURROGATES[now.focus].dead(advantage, now)) shade(chart, from, to);
-  for (const edge of [...bounds(now), 1]) upright(chart, edge, edge === 1 ? "rl-su-one" : "rl-su-edge");
+  for (const edge of [...(isUsed(picture, "clip_high") ? bounds(now) : []), 1]) upright(chart, edge, edge === 1 ? "rl-su-one" : "rl-su-edge");
   line(chart, [[range[0], 0], [range[1], 0]], { class: "rl-f-axis" });
   for (const [key, values] of found) {
     const [colour, dash] = curveOf(picture, key);
     line(chart, grid.map((ratio, i) => [ratio, drawable(values[i], chart.y)]), { class: `rl-s${colour} rl-su-${
       key === now.focus ? "focus" : "line"}`, "stroke-dasharray": dash, "data-curve": key });
   }
-  scatter(chart, dots, advantage > 0);
+  scatter(chart, dots, curveOf(picture, now.focus)[0]);
 }
 
 // Nothing is drawn beyond the axes.
@@ -92,18 +96,18 @@ function upright(chart, ratio, name) {
 }
 
 // A run's tokens, each with its own advantage; those that are cut off are open.
-function scatter(chart, dots, positive) {
+function scatter(chart, dots, colour) {
   for (const cut of [false, true]) {
     const path = dots.filter(([, y, isOpen]) => isOpen === cut && y >= chart.y.low && y <= chart.y.high).map(([x, y]) =>
       `M${(chart.x(x) - 3.5).toFixed(1)} ${chart.y(y).toFixed(1)}a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0`).join("");
-    if (path) draw(chart, "path", { d: path, class: `rl-su-dots${cut ? " rl-su-open" : ""} rl-su-${positive ? "pos" : "neg"}` });
+    if (path) draw(chart, "path", { d: path, class: `rl-su-dots rl-f${colour} rl-s${colour}${cut ? " rl-su-open" : ""}` });
   }
 }
 
-// The ratio that is looked at: a line with a point on the explained curve.
+// The ratio that is looked at: a line with a dot on each curve, in its colour; that of the explained one is large.
 function ratioHand(picture, chart, words) {
-  const rule = shape("line", { class: "rl-su-rule" }), point = shape("circle", { class: "rl-f-knob", r: 7 });
-  const hit = shape("rect", { class: "rl-f-hit", width: 30 }), node = shape("g", { "data-hand": "rho" }, rule, point, hit);
+  const rule = shape("line", { class: "rl-su-rule" }), dots = shape("g");
+  const hit = shape("rect", { class: "rl-f-hit", width: 30 }), node = shape("g", { "data-hand": "rho" }, rule, dots, hit);
   chart.hands.append(node);
   const announce = grip(picture, node, { label: `Ratio ρ, ${words}`, low: 0, high: 1e6, step: 0.01,
     read: () => picture.now.rho, at: (event) => Number(clamp(chart.at(event).x, chart.x.low, chart.x.high).toPrecision(4)),
@@ -111,34 +115,36 @@ function ratioHand(picture, chart, words) {
     text: () => `ρ = ${inShort(picture.now.rho)}` });
   return (advantage) => {
     const { now } = picture, ratio = clamp(now.rho, Math.max(chart.x.low, 1e-4), chart.x.high), x = chart.x(ratio);
-    const y = clamp(chart.y(SURROGATES[now.focus].of(ratio, advantage, now)), chart.top, chart.height - chart.bottom);
     set(rule, { x1: x, x2: x, y1: chart.top, y2: chart.height - chart.bottom });
-    set(point, { cx: x, cy: y });
+    dots.replaceChildren(...drawnKeys(now).map((key) => shape("circle", { r: key === now.focus ? 8 : 4.5, cx: x, "data-dot": key,
+      class: `rl-su-dot rl-f${curveOf(picture, key)[0]}`,
+      cy: clamp(chart.y(SURROGATES[key].of(ratio, advantage, now)), chart.top, chart.height - chart.bottom) })));
     set(hit, { x: x - 15, y: chart.top + 26, height: chart.height - chart.bottom - chart.top - 26 });
     announce();
   };
 }
 
-// A bound that can be moved, at the foot of the chart where it does not hide the ratio.
+// A bound that can be moved, at the head of the chart where it does not hide the ratio; where ε is one knob, both sides.
 function edgeHand(picture, chart, [name, label, sign]) {
   const mark = shape("path", { class: "rl-su-mark" }), words = shape("text", { "text-anchor": "middle", "aria-hidden": true });
   const hit = shape("rect", { class: "rl-f-hit", width: 34, height: 34 });
-  const node = shape("g", { "data-hand": name }, mark, words, hit), from = name === "dual_clip" ? 0 : 1;
-  const high = name === "clip_low" ? 1 : 100;
+  const node = shape("g", { "data-hand": name }, mark, words, hit), isDual = name === "dual_clip", from = isDual ? 0 : 1;
+  const isBoth = () => !isDual && isJoined(picture), called = () => (isBoth() ? "ε" : label);
   chart.hands.append(node);
-  const announce = grip(picture, node, { label, low: 0, high, step: picture.data.usual[name] < NARROW ? 0.001 : 0.01,
-    read: () => picture.now[name], write: (value) => write(picture, name, Number(value.toPrecision(3))),
-    at: (event) => sign * (clamp(chart.at(event).x, chart.x.low, chart.x.high) - from), text: () => `${label} = ${inShort(picture.now[name])}` });
+  const announce = grip(picture, node, { label, low: 0, high: name === "clip_low" ? 1 : 100,
+    step: picture.data.usual[name] < NARROW ? 0.001 : 0.01, read: () => picture.now[name],
+    write: (value) => (isBoth() ? writeBoth(picture, value) : write(picture, name, Number(value.toPrecision(3)))),
+    at: (event) => sign * (clamp(chart.at(event).x, chart.x.low, chart.x.high) - from), text: () => `${called()} = ${inShort(picture.now[name])}` });
   return () => {
     const { now } = picture, at = from + sign * now[name], y = chart.top;
-    const seen = at > chart.x.low && at < chart.x.high && (name !== "dual_clip" || (now[name] > 0 && now.shown.includes("bounded_clip")));
+    const seen = isUsed(picture, name) && at > chart.x.low && at < chart.x.high && !(isDual && now[name] === 0);
     node.toggleAttribute("hidden", !seen);
     node.setAttribute("tabindex", seen ? 0 : -1);
     if (!seen) return;
     const x = chart.x(at);
     set(mark, { d: `M${x - 7} ${y - 3}h14l-7 11z` });
     set(words, { x, y: y - 7 });
-    words.textContent = label;
+    words.textContent = isDual ? label : `${from} ${sign > 0 ? "+" : "−"} ${called()}`;
     set(hit, { x: x - 17, y: y - 14 });
     announce();
   };

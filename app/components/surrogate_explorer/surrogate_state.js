@@ -2,8 +2,14 @@
 // `mine` what this hand has changed since; the server hears of it once the hand rests, and keeps it in the link.
 
 const titleOf = (key) => SURROGATES[key].name;
-// The colour and the dash of a curve; a twin without a colour gets one by its place.
-const curveOf = (picture, key) => SURROGATES[key].colour ?? [String(1 + picture.data.drawn.indexOf(key) % 6), "1 3"];
+// The colour and the dash of a curve; a twin without a colour gets one that no other has, as far as there are any.
+const COLOURS = "123456789";
+function curveOf({ data: { drawn } }, key) {
+  if (SURROGATES[key].colour) return SURROGATES[key].colour;
+  const free = [...COLOURS].filter((each) => !drawn.some((other) => SURROGATES[other].colour?.[0] === each));
+  const plain = drawn.filter((each) => !SURROGATES[each].colour);
+  return [(free.length ? free : [...COLOURS])[plain.indexOf(key) % (free.length || COLOURS.length)], "1 3"];
+}
 
 const BELOW = new Set(["rewards", "pair", "old", "rate", "epochs", "delta", "leap", "along"]); // the small policy's
 
@@ -18,6 +24,18 @@ function write(picture, name, value) {
   picture.mine[name] = picture.pending[name] = value;
   picture.below = BELOW.has(name);
   settle(picture);
+}
+
+// The explained surrogate is drawn last, over the others.
+const drawnKeys = ({ shown, focus }) => [...shown.filter((key) => key !== focus), focus];
+// Whether a surrogate that is drawn has this knob.
+const isUsed = ({ data, now }, name) => data.dials.some((each) => each.name === name && each.keys.some((key) => drawnKeys(now).includes(key)));
+
+// Both sides of ε at once: the lower one ends at 1.
+function writeBoth(picture, value) {
+  const both = Number(clamp(value, 0, 1).toPrecision(3));
+  write(picture, "clip_low", both);
+  write(picture, "clip_high", both);
 }
 
 // Only where nothing is under way: what comes from the server may be older than the hand.
@@ -36,6 +54,7 @@ function sendChanges(picture) {
 function reset(picture) {
   const all = Object.keys({ ...picture.data.said, ...picture.mine });
   picture.mine = {};
+  picture.apart = false;
   picture.data = { ...picture.data, said: {} };
   picture.pending = Object.fromEntries(all.map((name) => [name, null]));
   settle(picture);

@@ -18,51 +18,42 @@ function clipWords(ratio, advantage, dead, { low, high, names, bound, unbounded 
   return `ρ is ${ratio > high ? `above ${names[1]}` : `below ${names[0]}`}, but ${unbounded}. ${alive}: it pulls the token back towards π_old.`;
 }
 
-const UNCLIPPED = { names: ["1 − ε_low", "1 + ε_high"], unbounded: "the minimum takes the unclipped ρA" };
+const unclipped = ({ clip_low: low, clip_high: high }) => ({ unbounded: "the minimum takes the unclipped ρA",
+  names: low === high ? ["1 − ε", "1 + ε"] : ["1 − ε_low", "1 + ε_high"] });
 
 function branchWords(key, ratio, advantage, now) {
   const { words, slope } = SURROGATES[key];
   return words ? words(ratio, advantage, now) : `The gradient is ${at3(slope(ratio, advantage, now))}.`;
 }
 
-// Every surrogate at the ratio that is looked at. A row's name explains it; its box draws it.
+// Every surrogate that is drawn, at the ratio that is looked at; where one is alone, the words have it all.
 function surrogateTable(picture, parent) {
   const body = el("tbody"), head = el("thead"), node = el("table", { class: "rl-f-table rl-su-table" }, head, body);
-  parent.append(el("div", { class: "rl-f-scroll" }, node));
+  const box = el("div", { class: "rl-f-scroll" }, node);
+  parent.append(box);
   const rows = picture.data.drawn.map((key) => {
-    const box = el("input", { type: "checkbox", "aria-label": `Draw ${titleOf(key)}` });
-    const name = el("button", { type: "button", title: `Explain ${titleOf(key)}` }), cells = Array.from({ length: 5 }, () => el("td"));
-    name.innerHTML = `${titleOf(key)} <small>${SURROGATES[key].note ?? ""}</small>`;
-    box.addEventListener("change", () => {
-      const { shown } = picture.now;
-      write(picture, "shown", picture.data.drawn.filter((each) => (each === key ? box.checked : shown.includes(each))));
-      changed(picture);
-    });
-    name.addEventListener("click", () => {
-      write(picture, "focus", key);
-      changed(picture);
-    });
-    const [colour, dash] = curveOf(picture, key), swatch = shape("svg", { width: 26, height: 8, "aria-hidden": true },
-      shape("line", { class: `rl-s${colour}`, x1: 0, x2: 26, y1: 4, y2: 4, "stroke-dasharray": dash }));
-    const row = el("tr", {}, el("th", { scope: "row" }, box, swatch, name), ...cells);
+    const cells = Array.from({ length: 5 }, () => el("td")), note = el("small");
+    note.innerHTML = SURROGATES[key].note ?? "";
+    const row = el("tr", {}, el("th", { scope: "row" }, swatchOf(picture, key), titleOf(key), " ", note), ...cells);
     body.append(row);
-    return { key, box, name, cells, row };
+    return { key, cells, row };
   });
   return { show() {
-    const { now, data } = picture;
+    const { now, data } = picture, drawn = rows.filter(({ key }) => key === now.focus || now.shown.includes(key));
+    box.hidden = drawn.length < 2;
     head.innerHTML = `<tr><th>at ρ = ${inShort(now.rho)}</th><th>S, A = ${sized(now.a)}</th><th>gradient</th><th>S, A = ${
-      sized(-now.a)}</th><th>gradient</th><th>${data.tokens.length ? "tokens cut off" : ""}</th></tr>`;
-    for (const { key, box, name, cells, row } of rows) {
+      sized(-now.a)}</th><th>gradient</th>${data.tokens.length ? "<th>tokens cut off</th>" : ""}</tr>`;
+    for (const { row } of rows) row.hidden = true;
+    for (const { key, cells, row } of drawn) {
       const { of, slope } = SURROGATES[key], ratio = Math.max(now.rho, 1e-4);
-      box.checked = now.shown.includes(key);
-      name.setAttribute("aria-pressed", String(key === now.focus));
+      row.hidden = false;
       row.toggleAttribute("data-focus", key === now.focus);
-      const cut = data.tokens.length ? shareCut(key, picture) : null;
       [of(ratio, now.a, now), slope(ratio, now.a, now), of(ratio, -now.a, now), slope(ratio, -now.a, now)].forEach((value, i) => {
         cells[i].textContent = i % 2 && value === 0 ? "0" : at3(value);
         cells[i].toggleAttribute("data-dead", i % 2 === 1 && value === 0);
       });
-      cells[4].textContent = cut === null ? "" : `${(100 * cut).toFixed(1)} %`;
+      cells[4].hidden = !data.tokens.length;
+      cells[4].textContent = data.tokens.length ? `${(100 * shareCut(key, picture)).toFixed(1)} %` : "";
     }
   } };
 }

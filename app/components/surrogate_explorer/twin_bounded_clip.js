@@ -10,7 +10,9 @@ function boundedDead(advantage, knobs) {
   return advantage < 0 && bound < Infinity ? [...found, [bound, Infinity]] : found;
 }
 
-SURROGATES.bounded_clip = { name: "Dual clip", note: "and δ", colour: ["2", "2 3"],
+SURROGATES.bounded_clip = { name: "Dual clip", note: "and δ", colour: ["2", "7 3"],
+  says: "The dual clip adds a bound where A < 0: a token that became far likelier than before can no longer dominate the update.",
+  formula: "max(min(ρA, clip(ρ) A), cA) for A < 0",
   of(ratio, advantage, knobs) {
     const { clip_delta: delta, dual_clip: highest } = knobs, capped = clamp(ratio, ...bounds(knobs)) * advantage;
     const surrogate = Math.min((delta ? Math.min(ratio, delta) : ratio) * advantage, capped);
@@ -20,4 +22,4 @@ SURROGATES.bounded_clip = { name: "Dual clip", note: "and δ", colour: ["2", "2 
   dials: (picture) => ({ dual_clip: { label: "Dual clip c, 0: none", ...most(picture, "dual_clip", 6) },
     clip_delta: { label: "Two-sided δ, 0: none", ...most(picture, "clip_delta", 6) } }),
   words: (ratio, advantage, knobs) => clipWords(ratio, advantage, boundedDead(advantage, knobs),
-    { low: bounds(knobs)[0], high: bounds(knobs)[1], bound: ratioBound(knobs), ...UNCLIPPED }) };
+    { low: bounds(knobs)[0], high: bounds(knobs)[1], bound: ratioBound(knobs), ...unclipped(knobs) }) };

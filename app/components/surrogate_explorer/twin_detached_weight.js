@@ -2,7 +2,9 @@
 
 const capped = (ratio, advantage, knobs) => Math.min(ratio, knobs.ratio_cap) * advantage;
 
-SURROGATES.detached_weight = { name: "CISPO", note: "weight × A", colour: ["4", "8 3"], weighs: true,
+SURROGATES.detached_weight = { name: "CISPO", note: "weight × A", colour: ["4", ""], weighs: true,
+  says: "CISPO caps the weight of a token but never its gradient: a token beyond the bound still learns, with the weight ε_max.",
+  formula: "sg(min(ρ, ε_max)) A log π",
   of: capped, slope: capped, dead: flat,
   dials: (picture) => ({ ratio_cap: { label: "CISPO ε_max", ...most(picture, "ratio_cap", 8) } }),
   words: (ratio, advantage, { ratio_cap: cap }) => (ratio > cap

@@ -8,7 +8,9 @@ function gammaOf(ratio, advantage, knobs) {
 
 const gammaWeighed = (ratio, advantage, knobs) => gammaOf(ratio, advantage, knobs) * advantage;
 
-SURROGATES.gamma_weight = { name: "VESPO", note: "weight × A", colour: ["2", "8 3 2 3"], weighs: true,
+SURROGATES.gamma_weight = { name: "VESPO", note: "weight × A", colour: ["9", "8 3 2 3"], weighs: true,
+  says: "VESPO weighs a whole completion by a Gamma-shaped function of its ratio, which fades on both sides of 1.",
+  formula: "sg(ρ^k e^(λ(1 − ρ))) A log π",
   of: gammaWeighed, slope: gammaWeighed, dead: flat,
   dials: (picture) => Object.fromEntries([["power", "k"], ["rate", "λ"]].flatMap(([part, letter]) =>
     [["positive", ">"], ["negative", "<"]].map(([side, sign]) => [`gamma_${part}_${side}`,

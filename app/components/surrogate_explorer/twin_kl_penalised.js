@@ -2,6 +2,8 @@
 // KL(π_old ‖ π).
 
 SURROGATES.kl_penalised = { name: "KL penalty", note: "L<sup>KLPEN</sup>", colour: ["3", ""],
+  says: "A KL penalty prices each move away from π_old by β instead of forbidding it: the pull back grows with the distance.",
+  formula: "ρA − β (ρ − 1 − log ρ)",
   of: (ratio, advantage, { beta }) => ratio * advantage - beta * (ratio - 1 - Math.log(ratio)),
   slope: (ratio, advantage, { beta }) => ratio * advantage - beta * (ratio - 1),
   dead: (advantage, { beta }) => (beta ? [] : flat(advantage)),

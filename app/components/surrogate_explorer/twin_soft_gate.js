@@ -7,7 +7,9 @@ const through = (ratio, advantage, knobs) => { // the share of ρA that the gate
   return 4 * open * (1 - open);
 };
 
-SURROGATES.soft_gate = { name: "SAPO", note: "gate", colour: ["6", ""],
+SURROGATES.soft_gate = { name: "SAPO", note: "gate", colour: ["7", ""],
+  says: "SAPO closes a smooth gate where PPO cuts: the gradient fades as the ratio leaves 1, and never jumps to 0.",
+  formula: "4/τ σ(τ(ρ − 1)) A",
   of: (ratio, advantage, knobs) => 4 / tauOf(advantage, knobs) * gate(ratio, tauOf(advantage, knobs)) * advantage,
   slope: (ratio, advantage, knobs) => through(ratio, advantage, knobs) * ratio * advantage, dead: flat,
   dials: () => ({ gate_positive: { label: "SAPO τ, A > 0", low: 0.1, high: 10, log: true },

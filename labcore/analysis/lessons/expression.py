@@ -204,7 +204,7 @@ def _whole(name: str, node: ast.expr) -> None:
 
 
 def _form(name: str) -> str:
-    """How a function is written."""
+    """The form of a function's call, for error messages."""
     if name not in OF_RUN:
         return f'{name}(last(run, "reward"))'
     return f'{name}(run, "reward", 20)' if OF_RUN[name][1] is None else f'{name}(run, "reward")'

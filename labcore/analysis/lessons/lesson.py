@@ -23,6 +23,7 @@ from labcore.runs.spec.run_spec import WHOLE, RunSpec, make
 FENCE = "+++"
 LARGEST = 64_000  # characters of a file
 LEAST_SEEDS, MOST_RUNS, MOST_SEEDS, MOST_CHOICES, MOST_CHARTS = 2, 4, 12, 6, 4
+OWN_TOPIC = "Your own lessons"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the end of a line
 NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
@@ -39,6 +40,12 @@ class Setup:
         """The run with a seed."""
         return replace(self.spec, seed=seed)
 
+    @property
+    def updates(self) -> int:
+        """The optimizer updates of a language model's run; of another kind its steps."""
+        knobs = self.spec.knobs
+        return self.spec.steps * int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -54,12 +61,16 @@ class Drawing:
 class Lesson:
     """See the module. `right` is the place of the right choice, from 0; `drawn` stands in place of the choices.
 
-    `sentences` say each comparison of the check in words, or there are none. `charts` are the metrics that are drawn
-    while the runs go, `more` is a section of Foundations, `own` says that a teacher's folder brought it.
+    `introduction` is read before the prediction. `sentences` say each comparison of the check in words, or there are
+    none. `charts` are the metrics that are drawn while the runs go, `picture` those of the small picture in the list.
+    `completions` is the run whose last completions are shown with the verdict, "" for none. `more` is a section of
+    Foundations, `own` says that a teacher's folder brought it.
     """
 
     name: str
     title: str
+    topic: str
+    introduction: str
     claim: str
     source: str
     minutes: int
@@ -72,6 +83,8 @@ class Lesson:
     check: Check
     sentences: tuple[str, ...]
     charts: tuple[str, ...]
+    picture: tuple[str, ...]
+    completions: str
     more: str
     explanation: str
     own: bool = False
@@ -79,9 +92,10 @@ class Lesson:
 
 # field -> (what it must be, whether it must be there)
 FIELDS: dict[str, tuple[type, bool]] = {
-    "title": (str, True), "claim": (str, True), "source": (str, True), "minutes": (int, True), "check": (str, True),
-    "sentences": (list, False), "seeds": (list, True), "charts": (list, False), "foundations": (str, False),
-    "question": (dict, True), "runs": (list, True), "short": (dict, False)}
+    "title": (str, True), "topic": (str, False), "introduction": (str, False), "claim": (str, True),
+    "source": (str, True), "minutes": (int, True), "check": (str, True), "sentences": (list, False),
+    "seeds": (list, True), "charts": (list, False), "picture": (list, False), "completions": (str, False),
+    "foundations": (str, False), "question": (dict, True), "runs": (list, True), "short": (dict, False)}
 QUESTION: dict[str, tuple[type, bool]] = {
     "text": (str, True), "choices": (list, False), "right": (int, False), "draw": (dict, False)}
 DRAW: dict[str, tuple[type, bool]] = {"run": (str, True), "metric": (str, True), "range": (list, True)}
@@ -184,9 +198,12 @@ def _lesson(name: str, given: dict[str, Any], body: str, own: bool, short: bool)
         raise _Wrong("check", f"the check does not use the run {idle[0]}: use it, or remove the run.")
     if not body:
         raise LabError(f"there is no explanation below the second {FENCE}: write what the reader should learn.")
-    return Lesson(name, " ".join(fields["title"].split()), fields["claim"], fields["source"], fields["minutes"],
+    charts = _metrics("charts", fields.get("charts")) or _read_by(check, drawn)
+    return Lesson(name, " ".join(fields["title"].split()), fields.get("topic", OWN_TOPIC),
+                  fields.get("introduction", ""), fields["claim"], fields["source"], fields["minutes"],
                   question["text"], choices, right, drawn, setups, _seeds(less.get("seeds", fields["seeds"])), check,
-                  _sentences(fields.get("sentences", ()), check), _charts(fields.get("charts"), check, drawn),
+                  _sentences(fields.get("sentences", ()), check), charts,
+                  _metrics("picture", fields.get("picture")) or charts[:1], _completions(fields, setups),
                   fields.get("foundations", ""), body, own)
 
 
@@ -194,22 +211,24 @@ def _setups(given: Sequence[Any], less: Mapping[str, Any]) -> tuple[Setup, ...]:
     if not 1 <= len(given) <= MOST_RUNS:
         raise _Wrong("runs", f"a lesson has 1 to {MOST_RUNS} runs, not {len(given)}.")
     found: list[Setup] = []
-    for each in given:
-        fields = _checked(each, RUN, "runs.")
+    checked = [_checked(each, RUN, "runs.") for each in given]
+    longest = max(1, *(fields["steps"] for fields in checked))  # `short` shortens all runs by one factor
+    for fields in checked:
         name = fields["name"]
         if not NAME.fullmatch(name) or name in expression.FUNCTIONS or name in ("and", "or", "not"):
             raise _Wrong("name", f"a run cannot be called {quoted(name)}: use small letters, digits and _, and no "
                          "name of a function.")
         if name in [other.name for other in found]:
             raise _Wrong("name", f"two runs are called {quoted(name)}: give each a name of its own.")
-        setup = Setup(name, fields["label"], _spec(fields, less))
+        steps = max(1, fields["steps"] * less["steps"] // longest) if "steps" in less else fields["steps"]
+        setup = Setup(name, fields["label"], _spec(fields, less, steps))
         if same := [other.name for other in found if other.spec == setup.spec]:
             raise _Wrong("runs", f"the runs {same[0]} and {name} are the same: change a knob of one, or leave it out.")
         found.append(setup)
     return tuple(found)
 
 
-def _spec(fields: Mapping[str, Any], less: Mapping[str, Any]) -> RunSpec:
+def _spec(fields: Mapping[str, Any], less: Mapping[str, Any], steps: int) -> RunSpec:
     """The run, checked as every run is. A lesson brings no files, and only the models that come with the lab."""
     try:
         row = kinds.kind(fields["kind"])
@@ -221,7 +240,7 @@ def _spec(fields: Mapping[str, Any], less: Mapping[str, Any]) -> RunSpec:
         shorter = {key: value for key, value in less.get("knobs", {}).items() if key in known}
         return make(kind=row.key, algorithm_key=fields["algorithm"], task_key=fields["task"], model=model,
                     knobs={**row.unwatched, **fields.get("knobs", {}), **shorter},
-                    steps=less.get("steps", fields["steps"]))
+                    steps=steps)
     except LabError as error:
         raise _Wrong("runs", f"the run {fields['name']} is not valid: {error}") from error
 
@@ -271,12 +290,27 @@ def _sentences(given: Sequence[Any], check: Check) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _charts(given: Sequence[Any] | None, check: Check, drawn: Drawing | None) -> tuple[str, ...]:
-    """The metrics to draw; where none are given those that the check reads."""
-    usual = [*([drawn.metric] if drawn else []), *(metric for _, metric in check.reads)]
+def _metrics(field: str, given: Sequence[Any] | None) -> tuple[str, ...]:
+    """Metrics that are drawn."""
     for each in given or ():
-        _metric("charts", each)
-    return tuple(dict.fromkeys(given or usual))[:MOST_CHARTS]
+        _metric(field, each)
+    return tuple(dict.fromkeys(given or ()))[:MOST_CHARTS]
+
+
+def _read_by(check: Check, drawn: Drawing | None) -> tuple[str, ...]:
+    """The metrics that the question and the check read."""
+    usual = [*([drawn.metric] if drawn else []), *(metric for _, metric in check.reads)]
+    return tuple(dict.fromkeys(usual))[:MOST_CHARTS]
+
+
+def _completions(fields: Mapping[str, Any], setups: Sequence[Setup]) -> str:
+    """The run whose completions are shown. Only a language model writes them."""
+    name = str(fields.get("completions", ""))
+    writers = [setup.name for setup in setups if setup.spec.kind == "llm"]
+    if name and name not in writers:
+        raise _Wrong("completions", f"completions is {quoted(name)}: use the name of a run of the kind llm"
+                     f"{', ' if writers else ''}{' or '.join(writers)}.")
+    return name
 
 
 def _metric(field: str, key: Any) -> None:

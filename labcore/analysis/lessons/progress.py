@@ -38,7 +38,7 @@ class Attempt:
 
 
 def path() -> Path:
-    """Where progress is kept."""
+    """The file in which progress is kept."""
     return _KEPT.path
 
 

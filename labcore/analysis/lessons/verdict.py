@@ -125,13 +125,13 @@ def _is_log(side: ast.expr) -> bool:
 
 
 def _equal(sign: str, a: np.ndarray, b: np.ndarray) -> bool | None:
-    """Whether a = b in every seed, or for ≠ in not every one."""
+    """True if a = b in every seed; for ≠, if a seed differs."""
     same = bool((abs(a - b) <= EQUAL * np.maximum(1, np.maximum(abs(a), abs(b)))).all())
     return None if a.size < FEWEST else same == (sign == "=")
 
 
 def _ordered(sign: str, difference: Estimate) -> bool | None:
-    """What the interval of a − b says of a `sign` b; a ≥ b means that a < b is false."""
+    """The truth of a `sign` b by the interval of a − b; a ≥ b means that a < b is false."""
     if sign in "≤≥":
         opposite = _ordered("<" if sign == "≥" else ">", difference)
         return None if opposite is None else not opposite

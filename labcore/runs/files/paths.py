@@ -9,12 +9,15 @@ from pathlib import Path
 from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
-RESERVED = frozenset({"base", "hub", "imported", "jobs", "labels", "rewards", "supervisor.log", "uploads", "votes"})
+OWN_LESSONS = "lessons"  # a teacher's
+RESERVED = frozenset({"base", "hub", "imported", "jobs", "labels", OWN_LESSONS, "rewards", "supervisor.log", "uploads",
+                      "votes"})
 IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
+DRAFTS = "lesson-drafts.json"  # lessons that are being written
 JUDGEMENTS = "judgements.db"  # what judges said of answers
-RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, JUDGEMENTS)
+RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, DRAFTS, JUDGEMENTS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
 # The names in a run's folder. START: what a fork starts from, until it has a checkpoint of its own. BEST: which
 # checkpoint is the best by the held-out rows. Each worker of a run adds to VERSIONS and LOG.

@@ -1,0 +1,97 @@
+"""The small picture of a lesson: its recorded curves, of which only the beginning is drawn before the reader's verdict.
+
+Pure: HTML with SVG in it.
+"""
+
+from __future__ import annotations
+
+import html
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from math import log
+
+from app import theme
+from labcore.analysis.lessons import recorded
+from labcore.analysis.lessons.lesson import Lesson
+from labcore.catalog.metrics import METRICS
+
+WIDE, HIGH = 320, 90  # of the view box; the picture is as wide as there is room
+LEFT, RIGHT, TOP, FLOOR = 6, 314, 6, 84
+BEGINNING = 0.3  # of the curves, drawn before the verdict: more would tell the answer
+SPREAD = 30  # a largest value of more than so many times the least is drawn by factors
+
+INK = {"light": "#1A1D21", "dark": "#E6E8EB"}
+
+Line = tuple[str, int, Sequence[float]]  # its name, the place of its colour, its values
+
+
+def picture(lesson: Lesson, whole: bool, ground: str) -> str:
+    """The picture as HTML, for a light or a dark `ground`; `whole`, with the curves' names, once there is a verdict.
+
+    An image, because Streamlit takes SVG out of HTML.
+    """
+    lines, colours = list(_lines(lesson, whole)), theme.DARK if ground == "dark" else theme.LIGHT
+    labels = [METRICS[key].label for key in (lesson.picture if len(lesson.setups) == 1 else lesson.picture[:1])]
+    heads = {label.partition(", ")[0] for label in labels}  # of "Gradient variance, baseline" and its like
+    title = heads.pop() if len(heads) == 1 else ", ".join(labels)
+    said = f"{title} over the steps of the runs" + ("" if whole else ": the beginning")
+    curves = "".join(_path(values, colours[place % 6], whole, _bounds(lines)) for _, place, values in lines)
+    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}">'
+           f'{_ground(whole, INK[ground])}{curves}</svg>')
+    names = "".join(f'<span><i style="background:{colours[place % 6]}"></i>{html.escape(name)}</span>'
+                    for name, place, _ in lines)
+    return (f'<div class="rl-lesson"><small>{html.escape(title)}</small><img alt="{html.escape(said)}" '
+            f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
+            f'{f"<div>{names}</div>" if whole else ""}</div>')
+
+
+def _lines(lesson: Lesson, whole: bool) -> Iterator[Line]:
+    """Each run by the picture's metric; of a single run each metric, but for the one that is to be predicted."""
+    curves = recorded.recorded(lesson) or {}
+    if len(lesson.setups) > 1:
+        for place, setup in enumerate(lesson.setups):
+            if values := curves.get(lesson.picture[0], {}).get(setup.name):
+                yield setup.label, place, values
+        return
+    for place, key in enumerate(lesson.picture):
+        hidden = not whole and lesson.drawn is not None and lesson.drawn.metric == key
+        if not hidden and (values := curves.get(key, {}).get(lesson.setups[0].name)):
+            yield METRICS[key].label, place, values
+
+
+def _bounds(lines: Sequence[Line]) -> tuple[float, float, bool]:
+    """(least, largest, whether by factors) of all values, and never a range of nothing."""
+    every = [value for _, _, values in lines for value in values]
+    low, high = min(every), max(every)
+    by_factors = low > 0 and high > SPREAD * low
+    if not by_factors and 0 < low < 0.5 * high:
+        low = 0.0
+    return (low, high, by_factors) if high > low else (low - 1, high + 1, False)
+
+
+def _path(values: Sequence[float], colour: str, whole: bool, bounds: tuple[float, float, bool]) -> str:
+    low, high, by_factors = bounds
+
+    def share(value: float) -> float:
+        return log(value / low) / log(high / low) if by_factors else (value - low) / (high - low)
+
+    count = len(values) if whole else max(2, round(BEGINNING * len(values)))
+    step = (RIGHT - LEFT) / max(1, len(values) - 1)
+    points = [(LEFT + i * step, FLOOR - share(value) * (FLOOR - TOP - 6)) for i, value in enumerate(values[:count])]
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    x, y = points[-1]
+    return (f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2.2" stroke-linejoin="round"/>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{colour}"/>')
+
+
+def _ground(whole: bool, ink: str) -> str:
+    """The floor, and over the part that is still hidden a sheet with a question mark."""
+    floor = f'<path d="M{LEFT} {FLOOR}H{RIGHT}" stroke="{ink}" stroke-opacity=".35"/>'
+    if whole:
+        return floor
+    left = LEFT + (RIGHT - LEFT) * (BEGINNING + 0.05)
+    middle, height = (left + RIGHT) / 2, FLOOR - TOP
+    return (f'{floor}<rect x="{left:.1f}" y="{TOP}" width="{RIGHT - left:.1f}" height="{height}" rx="6" '
+            f'fill="{ink}" fill-opacity=".055"/><text x="{middle:.1f}" y="{TOP + height / 2 + 10:.1f}" '
+            f'font-family="sans-serif" font-size="28" font-weight="600" text-anchor="middle" fill="{ink}" '
+            f'fill-opacity=".4">?</text>')

@@ -1,0 +1,89 @@
+"""Writing a lesson on the page: what is wrong with it is said, a draft is never lost, and a saved file is a lesson."""
+
+import pytest
+
+from app.lessons.editor import slug
+from labcore.analysis.lessons import folders
+from labcore.analysis.lessons.folders import NEW, TEMPLATE, VARIABLE
+from labcore.errors import LabError
+from labcore.runs.files.paths import home
+from tests.analysis.lessons.lesson_text import TEXT
+from tests.app.seeding import link, ran
+from tests.app.test_lessons_page import button, markdown
+
+
+@pytest.fixture
+def writing(page, monkeypatch):
+    """The editor of a new lesson, with no folder of lessons set."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    return page("lessons", write=NEW)
+
+
+def write(test, text):
+    test.text_area[0].set_value(text)
+    return ran(test)
+
+
+def test_it_begins_with_a_lesson_that_works_and_saves_it_as_a_file(writing):
+    assert writing.text_area[0].value == TEMPLATE.read_text("utf-8") and writing.success
+    test = write(writing, TEXT)
+    assert "Which is better?" in markdown(test) and "matter of the maze" in markdown(test)
+    button(test, "lesson:save").click()
+    test = ran(test)
+    assert link(test) == {"lesson": "both_learn"} and folders.find("both_learn").own
+    assert (home() / "lessons" / "both_learn.md").read_text("utf-8") == TEXT
+    assert folders.draft(NEW) == TEMPLATE.read_text("utf-8")  # the next one begins anew
+
+
+def test_a_fault_is_one_sentence_with_its_line_and_the_text_is_kept_as_a_draft(writing, page):
+    test = write(writing, TEXT.replace("right = 2", "right = 5"))
+    assert "line 12" in test.error[0].value and button(test, "lesson:save").disabled
+    again = page("lessons", write=NEW)  # another tab, or after a restart
+    assert "right = 5" in again.text_area[0].value
+    again.selectbox[0].select("cliff")
+    test = ran(again)
+    assert test.text_area[0].value == folders.text_of("cliff")
+    button(test, "lesson:before").click()  # the draft that it replaced
+    assert "right = 5" in ran(test).text_area[0].value
+
+
+def test_an_own_lesson_is_edited_and_its_earlier_version_kept(writing, page):
+    path = folders.save("mine", TEXT)
+    test = write(page("lessons", write="mine"), TEXT.replace("Both learn", "Both do"))
+    button(test, "lesson:save").click()
+    assert link(ran(test)) == {"lesson": "mine"} and folders.find("mine").title == "Both do"
+    assert path.with_name("mine.md.before").read_text("utf-8") == TEXT
+    test = write(page("lessons", write="mine"), "no lesson")
+    button(test, "lesson:discard").click()
+    assert "Both do" in ran(test).text_area[0].value
+    assert "renamed or deleted" in page("lessons", write="nobody").error[0].value
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "A", "1a", "new", "cliff", "a" * 49, "é", "lesson\n", "con.md"])
+def test_no_other_name_becomes_a_file(writing, name):
+    with pytest.raises(LabError, match=r"called|already"):
+        folders.save(name, TEXT)
+    assert not (home() / "lessons").exists()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * 300_000], ids=["no UTF-8", "too long"])
+def test_a_file_that_is_no_text_is_refused(content):
+    with pytest.raises(LabError, match=r"UTF-8|characters"):
+        folders.decoded(content)
+
+
+def test_nothing_is_written_over_or_in_a_lab_for_reading(writing, monkeypatch):
+    folders.save("mine", TEXT)
+    with pytest.raises(LabError, match="already"):
+        folders.save("mine", TEXT)
+    with pytest.raises(LabError):  # only what is a lesson becomes a file
+        folders.save("other", "no lesson")
+    monkeypatch.setenv("RL_LAB_READ_ONLY", "1")
+    for change in (lambda: folders.save("third", TEXT), lambda: folders.keep_draft(NEW, TEXT)):
+        with pytest.raises(LabError, match="shared for reading"):
+            change()
+
+
+@pytest.mark.parametrize("title, name", [("2 β: what is it?", "what_is_it"), ("Über α", "uber"), ("???", "")])
+def test_a_name_is_made_of_the_title(title, name):
+    assert slug(title) == name
