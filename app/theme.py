@@ -30,6 +30,16 @@ CSS = """
 <style>
 .stMainBlockContainer{padding:3.9rem 1.25rem 2rem;max-width:1680px}
 .stVerticalBlock{gap:.55rem}
+[data-testid=stTopNav]>:has([href$="/runs"]){order:90!important;margin-left:auto}
+[data-testid=stTopNav]>:has([href$="/help"]){order:91!important}
+[data-testid=stSidebarNavItems]{display:flex;flex-direction:column}
+[data-testid=stSidebarNavItems]>:has(>div>[href$="/runs"]){order:1;margin-top:1rem}
+[data-testid=stSidebarNavItems]>:has(>div>[href$="/help"]){order:1}
+.stAppHeader::after{position:absolute;left:50%;top:50%;transform:translate(-50%,-50%);font-weight:600}
+[data-testid=stMainMenuButton] svg{display:none}
+[data-testid=stMainMenuButton]::before{content:"";width:17px;height:17px;border-radius:50%;border:2px solid;
+  background:linear-gradient(90deg,currentColor 50%,transparent 50%)}
+[data-testid=stMainMenuButton]{padding:6px}
 .st-key-side,.st-key-side .stVerticalBlock{gap:.3rem}
 .st-key-side [data-testid=stSliderTickBar]{display:none}
 .st-key-side label p{font-size:14px}
@@ -42,6 +52,7 @@ CSS = """
 .st-key-pretrained_models{margin-top:-.5rem}
 .st-key-pretrained_models button{min-height:1.4rem;padding-block:0;border:none;background:none}
 .st-key-show_knobs{display:none}
+.st-key-resume_banner{padding:.3rem .8rem;border-radius:8px;background:light-dark(#F5F6F8,#1E2329)}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
   background:light-dark(#FFFFFF,#14171B)}
 div:has(>.st-key-bar){top:3.25rem;padding:.5rem 0 .35rem;margin-top:-.5rem;z-index:21;
@@ -144,6 +155,17 @@ button[kind=primary]:enabled,button[kind=primary]:enabled *{color:light-dark(#ff
 def style() -> None:
     """Write the page's CSS once per script run."""
     st.html(CSS)
+
+
+def here(title: str, section: int | None, alone: int) -> None:
+    """Write the page's title behind its section in the navigation, and on a phone, which folds that away, on top.
+
+    `section` is the number of the page's section; `alone` the number of pages without one, which Streamlit puts first.
+    """
+    told = title.replace("\\", "").replace('"', "")
+    item = f"[data-testid=stTopNav]>:nth-child({alone + section + 1})" if section is not None else ""
+    st.html(f"""<style>@media (max-width:768px){{.stAppHeader::after{{content:"{told}"}}}}
+{f'{item} button{{font-weight:600}}{item} button>span p::after{{content:" · {told}"}}' if item else ""}</style>""")
 
 
 def ground() -> str:
