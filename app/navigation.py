@@ -31,8 +31,8 @@ with lab.errors_shown():
 current = st.navigation({"": [*alone, *unknown_page.pages(list(pages.values()))],
                          **{section.title: [pages[page] for page in section.pages] for section in SECTIONS}},
                         position="top" if inside else "hidden")
-place = next((page for page, entry in pages.items() if entry == current), None)
-theme.here(current.title, [section.title for section in SECTIONS].index(place.section) if place and place.section else None,
+shown = next((page for page, entry in pages.items() if entry == current), PAGES[0])
+theme.here(current.title, [section.title for section in SECTIONS].index(shown.section) if shown.section else None,
            len(alone))
 with lab.errors_shown():
     if inside:

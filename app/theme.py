@@ -30,6 +30,7 @@ CSS = """
 <style>
 .stMainBlockContainer{padding:3.9rem 1.25rem 2rem;max-width:1680px}
 .stVerticalBlock{gap:.55rem}
+.stApp{--st-primary-color:light-dark(#0072B2,#4FA8E0)} /* Streamlit sets it in components alone */
 [data-testid=stTopNav]>:has([href$="/runs"]){order:90!important;margin-left:auto}
 [data-testid=stTopNav]>:has([href$="/help"]){order:91!important}
 [data-testid=stSidebarNavItems]{display:flex;flex-direction:column}
@@ -117,6 +118,10 @@ sub,sup{line-height:0}
 .rl-table code,.rl-mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:none;color:inherit;
   overflow-wrap:anywhere;padding:0}
 .rl-scroll{overflow-x:auto}
+.rl-ask{display:inline-block;width:17px;height:17px;line-height:16px;border-radius:50%;text-align:center;font-size:12px;
+  font-weight:600;text-decoration:none!important;color:inherit!important;opacity:.7;vertical-align:1px;
+  border:1px solid color-mix(in srgb,currentColor 45%,transparent)}
+.rl-ask:hover{opacity:1}
 .rl-code{margin:0;padding:.8rem 1rem;border-radius:.5rem;background:color-mix(in srgb,currentColor 5%,transparent);
   font:13.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere}
 .rl-code code{all:unset}.rl-code b{font-weight:inherit}

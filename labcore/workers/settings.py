@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pkgutil import resolve_name
 
 from labcore.analysis.lessons import folders
 from labcore.runs.files import storage
-from labcore.runs.files.paths import home, max_runs, read_only
+from labcore.runs.files.paths import home, read_only
 from labcore.runs.spec import judge_address
 from labcore.runs.store import dialects
-from labcore.tasks import judge
 from labcore.workers import sinks
 from labcore.workers.executors import choice
 
@@ -38,27 +36,20 @@ def _address(name: str) -> Callable[[], str]:
     return lambda: storage.shown(os.environ.get(name, "").strip()) or NOT_SET
 
 
-def _most_runs() -> str:
-    return str(max_runs(resolve_name("labcore.workers.executors.ray:AT_ONCE") if choice.executor() == choice.RAY
-                        else None))
-
-
 SETTINGS = (
     Setting("RL_LAB_HOME", "Folder of runs, checkpoints, base models, uploads and imports", lambda: str(home())),
     Setting("RL_LAB_STORE", "The database: curves, events, notes", lambda: dialects.shown(dialects.store_url())),
     Setting(storage.VARIABLE, "Shared storage for checkpoints and uploads: an object store or a shared folder",
             _address(storage.VARIABLE)),
-    Setting(storage.CACHE_VARIABLE, "With shared storage: the GB of RL_LAB_HOME above which published, unused files are "
-                                    "deleted there", _text(storage.CACHE_VARIABLE, f"{storage.CACHE_GB:g}")),
-    Setting("RL_LAB_MAX_RUNS", "Number of runs at the same time; the others wait in a queue", _most_runs),
-    Setting("RL_LAB_EXECUTOR", "Where runs are started: local (this machine) or ray (a Ray cluster)", choice.executor),
-    Setting("RL_LAB_RAY", "Address of the Ray cluster; auto is the one on this machine", _text("RL_LAB_RAY", "auto")),
+    Setting(storage.CACHE_VARIABLE, "With shared storage: the GB of RL_LAB_HOME above which published, unused files "
+                                    "are deleted there", _text(storage.CACHE_VARIABLE, f"{storage.CACHE_GB:g}")),
+    *(Setting(*row) for row in choice.SETTINGS),
     Setting("RL_LAB_READ_ONLY", "1: the lab is shared for reading; it shows everything and changes nothing",
             lambda: "1" if read_only() else NOT_SET),
     Setting(sinks.SETTING, "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, "
                            "trackio", _text(sinks.SETTING)),
     Setting(folders.VARIABLE, "A folder with your own lessons", _text(folders.VARIABLE)),
-    Setting(judge.URL, "Address of a judge that runs may use", _address(judge.URL)),
+    Setting(judge_address.URL, "Address of a judge that runs may use", _address(judge_address.URL)),
     Setting(judge_address.KEY, "API key of the judge; it is never shown",
             lambda: "set" if os.environ.get(judge_address.KEY, "").strip() else NOT_SET),
 )
