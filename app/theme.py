@@ -167,10 +167,9 @@ def here(title: str, section: int | None, alone: int) -> None:
 
     `section` is the number of the page's section; `alone` the number of pages without one, which Streamlit puts first.
     """
-    told = title.replace("\\", "").replace('"', "")
     item = f"[data-testid=stTopNav]>:nth-child({alone + section + 1})" if section is not None else ""
-    st.html(f"""<style>@media (max-width:768px){{.stAppHeader::after{{content:"{told}"}}}}
-{f'{item} button{{font-weight:600}}{item} button>span p::after{{content:" · {told}"}}' if item else ""}</style>""")
+    st.html(f"""<style>@media (max-width:768px){{.stAppHeader::after{{content:"{title}"}}}}
+{f'{item} button{{font-weight:600}}{item} button>span p::after{{content:" · {title}"}}' if item else ""}</style>""")
 
 
 def ground() -> str:
