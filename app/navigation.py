@@ -33,8 +33,8 @@ current = st.navigation({"": [*alone, *unknown_page.pages(list(pages.values()))]
                          **{section.title: [pages[page] for page in section.pages] for section in SECTIONS}},
                         position="top" if inside else "hidden")
 shown = next((page for page, entry in pages.items() if entry is current), None)
-theme.here(NAME if shown is PAGES[0] else shown.title if shown else "No such page",
-           [section.title for section in SECTIONS].index(shown.section) if shown and shown.section else None, len(alone))
+place = next((place for place, section in enumerate(SECTIONS) if shown and section.title == shown.section), None)
+theme.here(NAME if shown is PAGES[0] else shown.title if shown else "No such page", place, len(alone))
 with lab.errors_shown():
     if inside:
         login.above_the_page()
