@@ -79,9 +79,9 @@ CSS = """<style>
 .rl-question p{margin:0 0 .5rem 1.1rem;line-height:1.55;max-width:68ch}
 .rl-question .rl-see{font-size:14px}.rl-see a{margin-right:1rem;white-space:nowrap;
   color:var(--st-primary-color);text-decoration:none}.rl-see a:hover{text-decoration:underline}.rl-see span{opacity:.72}
-.rl-asked{padding:.3rem 1rem;margin:.2rem 0 1rem;border-radius:8px;
+.rl-answered{padding:.3rem 1rem;margin:.2rem 0 1rem;border-radius:8px;
   background:color-mix(in srgb,var(--st-primary-color) 9%,transparent)}
-.rl-asked .rl-question{border:0;font-size:16px}
+.rl-answered .rl-question{border:0;font-size:16px}
 kbd{font-family:inherit;font-size:13px;white-space:nowrap;padding:1px 7px;border-radius:5px;
   border:1px solid color-mix(in srgb,currentColor 30%,transparent);background:none;color:inherit}
 .rl-once{white-space:nowrap}</style>"""
@@ -111,7 +111,7 @@ def _questions(sought: str, asked: str) -> int:
     """The question that the link asks, then all others by topic, or those that have what is sought; how many."""
     found = [question for question in QUESTIONS if _has(sought, question.ask, question.answer, question.topic)]
     if asked and not sought:
-        st.html('<div class="rl-asked">' + "".join(question_html(each, is_open=True) for each in QUESTIONS
+        st.html('<div class="rl-answered">' + "".join(question_html(each, is_open=True) for each in QUESTIONS
                                                    if each.key == asked) + "</div>")
     sections = (f"<section><h3>{html.escape(topic)}</h3>"
                 + "".join(question_html(each, is_open=bool(sought) and len(found) == 1) for each in own) + "</section>"

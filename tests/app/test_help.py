@@ -76,10 +76,10 @@ def test_one_search_finds_questions_words_metrics_and_knobs_and_is_in_the_link(p
 
 
 def test_a_link_opens_its_question_and_one_that_asks_nothing_known_says_so(page):
-    assert 'class="rl-asked"><details class="rl-question" id="kl_negative" open' in html(page("help",
+    assert 'class="rl-answered"><details class="rl-question" id="kl_negative" open' in html(page("help",
                                                                                             question="kl_negative"))
     strange = page("help", question="no_such")
-    assert "rl-asked\"" not in html(strange) and any("question" in each.value for each in strange.caption)
+    assert "rl-answered\"" not in html(strange) and any("question" in each.value for each in strange.caption)
 
 
 def test_every_answer_leads_to_a_lesson_or_a_page_that_exists():
