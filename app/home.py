@@ -22,13 +22,13 @@ CSS = """<style>
 .rl-hero h1{font-size:clamp(1.8rem,3.1vw,2.5rem);line-height:1.12;font-weight:700;margin:0;padding:0;
   letter-spacing:-.02em;text-wrap:balance}
 .rl-hero p{font-size:1.05rem;line-height:1.5;margin:.7rem 0 0;opacity:.85;text-wrap:pretty}
-.rl-door h2{font-size:1.15rem;line-height:1.4;font-weight:600;margin:0;padding:0}
-.rl-door p{margin:0 0 .2rem;opacity:.8;font-size:14px;line-height:1.4}
-.st-key-doors [data-testid=stPageLink] a{padding:.25rem .4rem;margin:0 -.4rem;align-items:flex-start}
-.st-key-doors [data-testid=stPageLink] a>span:first-child{margin-top:2px;color:var(--st-primary-color)}
-.st-key-doors [data-testid=stPageLink] p{white-space:normal;font-size:13.5px;line-height:1.35;
+.rl-card h2{font-size:1.15rem;line-height:1.4;font-weight:600;margin:0;padding:0}
+.rl-card p{margin:0 0 .2rem;opacity:.8;font-size:14px;line-height:1.4}
+.st-key-cards [data-testid=stPageLink] a{padding:.25rem .4rem;margin:0 -.4rem;align-items:flex-start}
+.st-key-cards [data-testid=stPageLink] a>span:first-child{margin-top:2px;color:var(--st-primary-color)}
+.st-key-cards [data-testid=stPageLink] p{white-space:normal;font-size:13.5px;line-height:1.35;
   color:color-mix(in srgb,currentColor 78%,transparent)}
-.st-key-doors [data-testid=stPageLink] strong{display:block;font-size:15px;font-weight:600;
+.st-key-cards [data-testid=stPageLink] strong{display:block;font-size:15px;font-weight:600;
   color:light-dark(#1B1F24,#E7EAEE)}
 </style>"""
 HERO = """<div class="rl-hero"><h1>Watch a language model learn by reinforcement</h1>
@@ -76,12 +76,12 @@ def _run_live() -> None:
     st.switch_page(session.page_of(spec().kind), query_params={"run": run_id})
 
 
-def doors() -> None:
+def cards() -> None:
     """A card of each section, with its pages."""
-    with st.container(key="doors"):
+    with st.container(key="cards"):
         for column, section in zip(st.columns(len(SECTIONS)), SECTIONS, strict=True):
             with column.container(border=True, height="stretch", gap="xsmall"):
-                st.html(f'<div class="rl-door"><h2>{section.title}</h2><p>{section.words}</p></div>')
+                st.html(f'<div class="rl-card"><h2>{section.title}</h2><p>{section.words}</p></div>')
                 for page in section.pages:
                     st.page_link(page.script, label=f"**{page.title}** {page.words}", icon=page.icon, width="stretch")
 

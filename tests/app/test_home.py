@@ -1,4 +1,4 @@
-"""Home: the clip and its live run, the doors, and the way back to the last run."""
+"""Home: the clip and its live run, the cards of the sections, and the way back to the last run."""
 
 import json
 from dataclasses import replace
