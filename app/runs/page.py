@@ -219,10 +219,9 @@ def _nothing(now: View) -> None:
     actions.row([], [], False)
     left, right = st.columns([1, 1.5], gap="large")
     with left:
-        st.subheader("No runs yet", anchor=False)
-        st.markdown("A run trains one model and records its curves, its completions and its checkpoints. All of them "
-                    "are listed here: you can search, group, compare, tag and restore them. The defaults work for the "
-                    "first one.")
+        st.markdown("**No runs yet.** A run trains one model and records its curves, its completions and its "
+                    "checkpoints. All of them are listed here: you can search, group, compare, tag and restore them. "
+                    "The defaults work for the first one.")
         if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="runs:first"):
             st.switch_page("../pages/llm.py")
         st.page_link("../pages/maze.py", label="Start in a maze", icon=":material/grid_on:")

@@ -279,7 +279,7 @@ def test_details_of_an_import_say_what_the_doctor_finds_and_why_numbers_stay_in_
 
 def test_without_runs_there_is_an_action(page, lab):
     test = page("runs")
-    assert "No runs yet" in [head.value for head in test.subheader] and "Import" in labels(test)
+    assert "No runs yet" in said(test) and "Import" in labels(test)
     press(test, "runs:first")
     assert "Run" in labels(test)
 
