@@ -90,7 +90,7 @@ def ends(text: str) -> tuple[str, str]:
     return (lines or [""])[0], lines[-1] if len(lines) > 1 else ""
 
 
-def asked(item: Mapping[str, Any]) -> dict[str, Any]:
+def prompt_view(item: Mapping[str, Any]) -> dict[str, Any]:
     """An item's prompt for the browser: its last user turn, without the middle where it is long, and where that is not
     all of it the whole as parts.
 

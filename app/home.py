@@ -1,4 +1,4 @@
-"""Home: what the lab is, a recorded run that one click repeats live, three doors, and the last run."""
+"""Home: a recorded run that one click repeats live, the last run, and a card of each section."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import streamlit as st
 from app import listing, session
 from app.components.recorded_clip import content, recorded_clip, spec
 from app.lab import lab
-from app.page_list import PAGES
+from app.page_list import SECTIONS
 from app.status import STATES, duration, failed_at_once
 from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
@@ -19,24 +19,23 @@ from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
 
 RECENT = 100  # finished runs among which the clip's is looked for
 CSS = """<style>
-.rl-hero h1{font-size:clamp(1.8rem,3.3vw,2.6rem);line-height:1.12;font-weight:700;margin:0;padding:0;
+.rl-hero h1{font-size:clamp(1.8rem,3.1vw,2.5rem);line-height:1.12;font-weight:700;margin:0;padding:0;
   letter-spacing:-.02em;text-wrap:balance}
-.rl-hero p{font-size:1.05rem;line-height:1.5;margin:.7rem 0 0;opacity:.85}
-.st-key-doors{margin-top:.5rem}
+.rl-hero p{font-size:1.05rem;line-height:1.5;margin:.7rem 0 0;opacity:.85;text-wrap:pretty}
+.rl-card h2{font-size:1.15rem;line-height:1.4;font-weight:600;margin:0;padding:0}
+.rl-card p{margin:0 0 .2rem;opacity:.8;font-size:14px;line-height:1.4}
+.st-key-cards [data-testid=stPageLink] a{padding:.25rem .4rem;margin:0 -.4rem;align-items:flex-start}
+.st-key-cards [data-testid=stPageLink] a>span:first-child{margin-top:2px;color:var(--st-primary-color)}
+.st-key-cards [data-testid=stPageLink] p{white-space:normal;font-size:13.5px;line-height:1.35;
+  color:color-mix(in srgb,currentColor 78%,transparent)}
+.st-key-cards [data-testid=stPageLink] strong{display:block;font-size:15px;font-weight:600;
+  color:light-dark(#1B1F24,#E7EAEE)}
 </style>"""
 HERO = """<div class="rl-hero"><h1>Watch a language model learn by reinforcement</h1>
-<p>A small transformer learns on your own machine, live. Move a knob while it runs, and see which token, which group and
-which term of the equation made the curve turn.</p></div>"""
-
-# (title, icon, words); the list of pages says which are behind it
-DOORS = (
-    ("Learn", ":material/school:", "Entropy, KL and estimators as pictures that you can drag; lessons where you "
-                                   "predict a result, then run it; values and policies in worlds that you can see."),
-    ("Play", ":material/tune:", "Train a language model, change its knobs while it learns, then ask it questions; or "
-                                "train one so small that every number is known exactly."),
-    ("Compare", ":material/query_stats:", "Which algorithm or knob is better, and how sure is that? Curves over seeds, "
-     "sweeps and forks."),
-)
+<p>A small transformer sees shuffled letters and has to write them in order. An exact answer earns 1, any other 0, and
+that number is all it learns from.</p>
+<p>Train it on your own machine, turn a knob while it runs, and see which token, which group and which term of the
+equation moved the curve.</p></div>"""
 
 
 def top() -> None:
@@ -52,9 +51,11 @@ def top() -> None:
 
 
 def _live() -> None:
-    if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
-                 key="home:live", help="Run it live on this machine"):
-        _run_live()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if st.button("Run it live", type="primary", icon=":material/play_arrow:", shortcut="Ctrl+Enter",
+                     key="home:live", help="Run it live on this machine"):
+            _run_live()
+        st.page_link("../pages/lessons.py", label="Take a lesson first", icon=":material/school:")
     st.caption(how_long(lab().store.runs("finished", limit=RECENT, kind=spec().kind)))
 
 
@@ -75,17 +76,14 @@ def _run_live() -> None:
     st.switch_page(session.page_of(spec().kind), query_params={"run": run_id})
 
 
-def doors() -> None:
-    """Three ways in."""
-    with st.container(key="doors"):
-        for column, (title, icon, words) in zip(st.columns(len(DOORS)), DOORS, strict=True):
+def cards() -> None:
+    """A card of each section, with its pages."""
+    with st.container(key="cards"):
+        for column, section in zip(st.columns(len(SECTIONS)), SECTIONS, strict=True):
             with column.container(border=True, height="stretch", gap="xsmall"):
-                st.markdown(f"**{icon} {title}**")
-                st.caption(words)
-                with st.container(horizontal=True, gap="small"):
-                    for page in PAGES:
-                        if page.door == title:
-                            st.page_link(page.script, label=page.named or page.title, icon=":material/arrow_forward:")
+                st.html(f'<div class="rl-card"><h2>{section.title}</h2><p>{section.words}</p></div>')
+                for page in section.pages:
+                    st.page_link(page.script, label=f"**{page.title}** {page.words}", icon=page.icon, width="stretch")
 
 
 def go_on() -> None:

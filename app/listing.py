@@ -31,13 +31,12 @@ def resume_banner(interrupted: list[RunRow]) -> None:
     if not interrupted:
         return
     many = len(interrupted) > 1
-    with st.container(border=True, horizontal=True, vertical_alignment="center", key="resume_banner"):
+    with st.container(horizontal=True, vertical_alignment="center", key="resume_banner"):
         st.markdown(f":material/history: **{len(interrupted)} run{'s were' if many else ' was'} interrupted.** "
                     f"Nothing is lost: {'they continue' if many else 'it continues'} from the last checkpoint.",
                     width="stretch")
-        st.button(f"Resume {'all' if many else literal(title(interrupted[0]))}", type="primary",
-                  icon=":material/play_arrow:", on_click=resume, key="resume_all",
-                  args=([run.id for run in interrupted],))
+        st.button(f"Resume {'all' if many else literal(title(interrupted[0]))}", icon=":material/play_arrow:",
+                  on_click=resume, key="resume_all", args=([run.id for run in interrupted],))
 
 
 def resume(ids: Iterable[str]) -> None:

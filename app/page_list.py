@@ -1,20 +1,24 @@
-"""All pages, declared once: the navigation, Home's doors and Help are drawn from this list."""
+"""All pages, declared once: the navigation, Home and Help are drawn from this list."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Page:
-    """The script `pages/KEY.py`, at the address /KEY. `words` say in Help what it is for; `door` is the door of Home
-    that it stands in, where it is called `named` or by its title."""
+    """The script `pages/KEY.py`, at the address /KEY.
+
+    `words` say in a line what it is for, `section` names the menu that it is in; a page without one has a place of its
+    own in the navigation.
+    """
 
     key: str
     title: str
-    words: str = ""
-    door: str = ""
-    named: str = ""
+    words: str
+    section: str = ""
+    icon: str = ":material/article:"
 
     @property
     def script(self) -> str:
@@ -22,31 +26,48 @@ class Page:
         return f"../pages/{self.key}.py"
 
 
+@dataclass(frozen=True)
+class Section:
+    """A menu of the navigation and a card of Home."""
+
+    title: str
+    words: str
+
+    @property
+    def pages(self) -> Iterator[Page]:
+        """Its pages in their order."""
+        return (page for page in PAGES if page.section == self.title)
+
+
+SECTIONS = (
+    Section("Learn", "Drag the ideas, then predict a run and check it."),
+    Section("Train", "Start a run, turn its knobs, see why the curve moved."),
+    Section("Compare", "Which algorithm or knob is better, and how sure is that?"),
+)
 PAGES = (
-    Page("home", "Home", "A recorded run, and where to start."),
-    Page("foundations", "Foundations", "Entropy, KL and estimates from samples: pictures to drag, with the exact value "
-         "beside every estimate.", "Learn"),
-    Page("surrogate", "Surrogate explorer", "The objectives of PPO and its relatives against the ratio, with a run's "
-         "tokens; TRPO, PPO and an oversized step on a policy with exact values."),
-    Page("lessons", "Lessons", "A claim, your prediction, a short run, and a verdict computed from its numbers.",
-         "Learn"),
-    Page("maze", "Maze", "Paint a world; see values, policies and single updates of every method from value iteration "
-         "to PPO.", "Learn"),
-    Page("cartpole", "CartPole", "Train networks to act, in CartPole or any Gymnasium world with discrete actions.",
-         "Learn"),
-    Page("llm", "LLM lab", "Train a language model by SFT, DPO or reinforcement, and change its knobs while it learns.",
-         "Play"),
-    Page("exact", "Exact", "The same algorithms on problems so small that every completion is known: estimates beside "
-                           "exact values, and the path to the optimum π*.", "Play"),
-    Page("compare", "Compare", "Overlaid runs and sweeps: which is better, at what cost, and with what evidence.",
-         "Compare"),
-    Page("studies", "Studies", "Claims of papers, tested here: ten sweeps with their cost, and a verdict by a fixed "
-                               "rule.",
-         "Compare"),
-    Page("playground", "Playground", "Ask up to three checkpoints the same question; vote, and train on your votes.",
-         "Play"),
-    Page("runs", "Runs", "All runs: find, group, tag, delete and restore them, import other tools' curves, free disk "
-                         "space.",
-         "Compare", "All runs"),
-    Page("help", "Help"),
+    Page("home", "Home", "A recorded run, and where to start.", icon=":material/home:"),
+    Page("foundations", "Foundations", "Entropy, KL and estimators as pictures to drag.",
+         "Learn", ":material/category:"),
+    Page("surrogate", "Surrogate", "PPO's clip and its relatives, on your run's tokens.",
+         "Learn", ":material/show_chart:"),
+    Page("lessons", "Lessons", "Predict the result of a short run, then check it.",
+         "Learn", ":material/school:"),
+    Page("llm", "LLM lab", "SFT, DPO or reinforcement for a language model.",
+         "Train", ":material/chat:"),
+    Page("maze", "Maze", "Paint a world; see its values and single updates.",
+         "Train", ":material/grid_on:"),
+    Page("cartpole", "CartPole", "Networks that act in Gymnasium worlds.",
+         "Train", ":material/sports_esports:"),
+    Page("exact", "Exact", "Problems so small that all numbers are exact.",
+         "Train", ":material/function:"),
+    Page("compare", "Compare", "Runs and sweeps overlaid: quality, cost, evidence.",
+         "Compare", ":material/stacked_line_chart:"),
+    Page("studies", "Studies", "Claims of papers, tested by a fixed rule.",
+         "Compare", ":material/science:"),
+    Page("playground", "Playground", "Ask three checkpoints the same question; vote.",
+         "Compare", ":material/forum:"),
+    Page("runs", "Runs", "All runs: find, group, tag, delete and restore them; import other tools' curves.",
+         icon=":material/list:"),
+    Page("help", "Help", "Questions and answers, words, metrics, knobs, keys, commands and settings.",
+         icon=":material/help:"),
 )

@@ -30,6 +30,17 @@ CSS = """
 <style>
 .stMainBlockContainer{padding:3.9rem 1.25rem 2rem;max-width:1680px}
 .stVerticalBlock{gap:.55rem}
+.stApp{--st-primary-color:light-dark(#0072B2,#4FA8E0)} /* Streamlit sets it in components alone */
+[data-testid=stTopNav]>:has([href$="/runs"]){order:90!important;margin-left:auto}
+[data-testid=stTopNav]>:has([href$="/help"]){order:91!important}
+[data-testid=stSidebarNavItems]{display:flex;flex-direction:column}
+[data-testid=stSidebarNavItems]>:has(>div>[href$="/runs"]){order:1;margin-top:1rem}
+[data-testid=stSidebarNavItems]>:has(>div>[href$="/help"]){order:1}
+.stAppHeader::after{position:absolute;left:50%;top:50%;transform:translate(-50%,-50%);font-weight:600}
+[data-testid=stMainMenuButton] svg{display:none}
+[data-testid=stMainMenuButton]::before{content:"";width:17px;height:17px;border-radius:50%;border:2px solid;
+  background:linear-gradient(90deg,currentColor 50%,transparent 50%)}
+[data-testid=stMainMenuButton]{padding:6px}
 .st-key-side,.st-key-side .stVerticalBlock{gap:.3rem}
 .st-key-side [data-testid=stSliderTickBar]{display:none}
 .st-key-side label p{font-size:14px}
@@ -49,6 +60,7 @@ CSS = """
 .st-key-pretrained_models{margin-top:-.5rem}
 .st-key-pretrained_models button{min-height:1.4rem;padding-block:0;border:none;background:none}
 .st-key-show_knobs{display:none}
+.st-key-resume_banner{padding:.3rem .8rem;border-radius:8px;background:light-dark(#F5F6F8,#1E2329)}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
   background:light-dark(#FFFFFF,#14171B)}
 div:has(>.st-key-bar){top:3.25rem;padding:.5rem 0 .35rem;margin-top:-.5rem;z-index:21;
@@ -113,6 +125,10 @@ sub,sup{line-height:0}
 .rl-table code,.rl-mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:none;color:inherit;
   overflow-wrap:anywhere;padding:0}
 .rl-scroll{overflow-x:auto}
+.rl-ask{display:inline-block;width:17px;height:17px;line-height:16px;border-radius:50%;text-align:center;font-size:12px;
+  font-weight:600;text-decoration:none!important;color:inherit!important;opacity:.7;vertical-align:1px;
+  border:1px solid color-mix(in srgb,currentColor 45%,transparent)}
+.rl-ask:hover{opacity:1}
 .rl-code{margin:0;padding:.8rem 1rem;border-radius:.5rem;background:color-mix(in srgb,currentColor 5%,transparent);
   font:13.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere}
 .rl-code code{all:unset}.rl-code b{font-weight:inherit}
@@ -151,6 +167,16 @@ button[kind=primary]:enabled,button[kind=primary]:enabled *{color:light-dark(#ff
 def style() -> None:
     """Write the page's CSS once per script run."""
     st.html(CSS)
+
+
+def here(title: str, section: int | None, alone: int) -> None:
+    """Write the page's title behind its section in the navigation, and on a phone, which folds that away, on top.
+
+    `section` is the number of the page's section; `alone` the number of pages without one, which Streamlit puts first.
+    """
+    item = f"[data-testid=stTopNav]>:nth-child({alone + section + 1})" if section is not None else ""
+    st.html(f"""<style>@media (max-width:768px){{.stAppHeader::after{{content:"{title}"}}}}
+{f'{item} button{{font-weight:600}}{item} button>span p::after{{content:" · {title}"}}' if item else ""}</style>""")
 
 
 def ground() -> str:

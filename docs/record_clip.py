@@ -48,8 +48,8 @@ def recorded(store: Store, run_id: str) -> dict:
 def _group(path: Path) -> dict:
     content = json.loads(path.read_text(encoding="utf-8"))
     group = content["groups"][0]
-    return {"step": content["step"], "prompt": group["prompt"], "answers": [
-        [completion["text"], completion["exact"], round(completion["advantage"], 2)]
+    return {"step": content["step"], "prompt": group["prompt"], "target": group["answer"], "answers": [
+        [completion["text"], round(completion["reward"], 2), round(completion["advantage"], 2)]
         for completion in group["completions"]]}
 
 

@@ -5,4 +5,4 @@ from app import home, session
 session.problem()
 home.top()
 home.go_on()
-home.doors()
+home.cards()

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from app import link
-from app.chat_text import asked, in_one_line
+from app.chat_text import in_one_line, prompt_view
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
@@ -174,7 +174,7 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
         "step": at, "late": step - at, "chosen": chosen,
         "options": [[name, "watched" if name in WATCHED else "batch", _line(each["prompt"])]
                     for name, each in groups.items()],
-        "prompt": _line(group["prompt"]), "asked": asked(group), "answer": group.get("answer") or "",
+        "prompt": _line(group["prompt"]), "asked": prompt_view(group), "answer": group.get("answer") or "",
         **{f"{earned}s": any(answer[earned] is not None for answer in group["answers"])
            for earned in ("reward", "advantage")},
         "apart": "" if chosen in WATCHED else APART, **drawn,

@@ -173,6 +173,12 @@ def titles(names: Sequence[str]) -> list[str]:
     return [title(name, learnt.get(parse(name).run, "")) for name in names]
 
 
+def runs_of_models(names: Sequence[str]) -> list[str]:
+    """The title of each model's run; its id where the run is gone."""
+    there = lab().store.runs_named([parse(name).run for name in names])
+    return [title_of(there[run]) if (run := parse(name).run) in there else run for name in names]
+
+
 def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
     """By run, what it learnt by as Compare says it: "GRPO β 0.2"; with the seed where nothing else differs."""
     rows = [row for row in map(lab().find, dict.fromkeys(run_ids)) if row is not None]

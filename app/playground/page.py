@@ -12,6 +12,7 @@ import streamlit as st
 from app import jobs, link, number_boxes, session
 from app.chat_text import in_one_line
 from app.components.playground_view import payload, playground_view
+from app.components.recorded_clip import recorded_clip
 from app.lab import in_words
 from app.playground import conversation, models, vote
 from app.playground.models import titles
@@ -33,7 +34,9 @@ CSS = """
 .rl-letter{display:inline-flex;align-items:center;justify-content:center;width:21px;height:21px;border-radius:6px;
   font-weight:700;font-size:13px;margin-right:6px;flex:none}
 .st-key-slot_0,.st-key-slot_1,.st-key-slot_2{flex-wrap:nowrap}
-.st-key-playground_prompt .stElementContainer{min-width:0}</style>"""
+.st-key-playground_prompt .stElementContainer{min-width:0}
+.stMainBlockContainer div:has(>.st-key-side){top:3.9rem} /* no bar stands above */
+@media (max-width:640px){.stHorizontalBlock:has(>.stColumn .st-key-side){row-gap:0}}</style>"""
 
 
 def page() -> None:
@@ -63,11 +66,16 @@ def page() -> None:
 
 
 def _empty() -> None:
-    st.header("Playground", anchor=False)
-    st.markdown("Here up to three models answer the same prompt, such as the base of a run, its newest checkpoint and "
-                "another run. There is no trained model yet. The defaults work for a first run.")
-    if st.button("Train one in the LLM lab", type="primary", icon=":material/play_arrow:"):
-        st.switch_page("../pages/llm.py")
+    left, right = st.columns([1, 1.5], gap="large")
+    with left:
+        st.header("Playground", anchor=False)
+        st.markdown("Up to three models answer the same prompt here, such as the base of a run, its newest checkpoint "
+                    "and another run. You see token by token where they differ, and can vote blindly.")
+        st.markdown("There is no trained model yet. The defaults work for a first run.")
+        if st.button("Train one in the LLM lab", type="primary", icon=":material/play_arrow:"):
+            st.switch_page("../pages/llm.py")
+    with right:
+        recorded_clip(key="playground:clip")
 
 
 def _right(place: Place) -> None:
@@ -155,7 +163,8 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
     if found is None:
         return
     with above:
-        playground_view(payload(found, titles([column["model"] for column in found["columns"]]), stale=not fresh) | {
+        shown = [column["model"] for column in found["columns"]]
+        playground_view(payload(found, titles(shown), models.runs_of_models(shown), stale=not fresh) | {
             "check": check(spec.task_row, spec.knobs)}, key="playground_view")
     if fresh and chats(run, spec):
         with above:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import naming
+from app.components.recorded_clip import recorded_clip
 from app.lab import errors_shown, in_words, lab
 from app.runs import actions, dialogs, table
 from app.runs.state import (
@@ -217,9 +218,14 @@ def _nothing(now: View) -> None:
         st.markdown("The trash is empty. Deleted runs stay here for a week and can be restored.")
         return
     actions.row([], [], False)
-    st.markdown("No runs yet. The defaults work for the first one.")
-    with st.container(horizontal=True, vertical_alignment="center"):
+    left, right = st.columns([1, 1.5], gap="large")
+    with left:
+        st.markdown("**No runs yet.** A run trains one model and records its curves, its completions and its "
+                    "checkpoints. All of them are listed here: you can search, group, compare, tag and restore them. "
+                    "The defaults work for the first one.")
         if st.button("Open the LLM lab", type="primary", icon=":material/play_arrow:", key="runs:first"):
             st.switch_page("../pages/llm.py")
         st.page_link("../pages/maze.py", label="Start in a maze", icon=":material/grid_on:")
         st.page_link("../pages/cartpole.py", label="Balance a pole", icon=":material/sports_martial_arts:")
+    with right:
+        recorded_clip(key="runs:clip")

@@ -26,6 +26,7 @@ COLOURS = {state: colour for state, (colour, _, _) in STATES.items()} | dict.fro
 
 LETTER, PADDING, PILL = 6.0, 18, 14  # pixels: of a letter on average, and what a cell and a pill add to their text
 ROOM, LAST = 1206, "duration"  # pixels beside the boxes in a window of 1280, where the columns up to this one are seen
+MB = 1e6
 FRAME = 32  # pixels less within the frame of a group
 # The least and the most pixels of a column that is as wide as its texts; of the others all there is.
 TEXTS = {"state": (84, 98), "run": (110, 184), "algorithm": (84, 170), "task": (70, 124), "seed": (46, 76),
@@ -50,20 +51,29 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "seed": pd.array([entry.seed for entry in entries], "Int64"),
         "curve": [summary.curve for summary in summaries],
         "metric": [METRICS[summary.metric].label if summary.metric else "" for summary in summaries],
-        "last": pd.array([summary.last for summary in summaries], "Float64"),
-        "best": pd.array([summary.best for summary in summaries], "Float64"),
+        "last": pd.array([_rounded(summary.last) for summary in summaries], "Float64"),
+        "best": pd.array([_rounded(summary.best) for summary in summaries], "Float64"),
         "step": [entry.step for entry in entries],
         "steps": pd.array([entry.steps for entry in entries], "Int64"),
         "when": pd.to_datetime(when, unit="s", utc=True),
         "duration": pd.array([entry.seconds and round(entry.seconds, 1 if entry.seconds < 10 else None)
                               for entry in entries], "Float64"),
         "tags": [list(entry.tags) for entry in entries],
-        "size": pd.array([summary.size for summary in summaries], "Int64"),
+        "size": pd.array([summary.size and summary.size / MB for summary in summaries], "Float64"),
         "note": [" ".join(entry.note.split()) for entry in entries],
         "model": [models[entry.model] for entry in entries],
     }
     empty = {key for key in ("star", "open", "task", "tags", "note", "model") if not any(columns[key])}
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})
+
+
+def _rounded(value: float | None) -> float | None:
+    """Three significant digits.
+
+    >>> _rounded(0.98437), _rounded(-1234.5), _rounded(None)
+    (0.984, -1230.0, None)
+    """
+    return None if value is None else float(f"{value:.3g}")
 
 
 def widths(found: pd.DataFrame, framed: bool = False) -> dict[str, int]:
@@ -103,8 +113,8 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
         "curve": column.LineChartColumn("Curve", width=wide("curve"), help="The metric over the steps; each curve has "
                                         "its own scale"),
         "metric": column.TextColumn("Metric", width=wide("metric"), help="The metric of the run's first chart"),
-        "last": column.NumberColumn("Last", width=wide("last"), format="%.4g", help="The metric's newest value"),
-        "best": column.NumberColumn("Best", width=wide("best"), format="%.4g", help="The metric's best value in one "
+        "last": column.NumberColumn("Last", width=wide("last"), format="%g", help="The metric's newest value"),
+        "best": column.NumberColumn("Best", width=wide("best"), format="%g", help="The metric's best value in one "
                                     "step: the lowest where lower is better"),
         "step": column.NumberColumn("Steps", width=wide("step"), format="%d", help="Steps done"),
         "steps": column.NumberColumn("of", width=wide("steps"), format="%d", help="Total steps"),
@@ -112,7 +122,7 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
         "duration": column.NumberColumn("Time", width=wide("duration"), format="%g s", help="Active time, pauses left "
                                         "out"),
         "tags": column.MultiselectColumn("Tags", width=wide("tags"), options=tags, color="auto"),
-        "size": column.NumberColumn("Size", width=wide("size"), format="bytes", help="Size of its files on the disk"),
+        "size": column.NumberColumn("Size", width=wide("size"), format="%.1f MB", help="Size of its files on the disk"),
         "note": column.TextColumn("Note", width=wide("note")),
         "model": column.TextColumn("Model", width=wide("model")),
     }

@@ -16,11 +16,11 @@ from typing import Any
 
 import streamlit as st
 
-from app import number_boxes
+from app import number_boxes, question_link
 from app.naming import worded
 from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
-from labcore.catalog import inactive
+from labcore.catalog import inactive, questions
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.reward_terms import JOIN
 from labcore.errors import LabError, listed
@@ -100,7 +100,8 @@ def words(knob: Knob, going: bool) -> str:
     counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
               "restart": "needs a new run"}[knob.effect]
     locked = " Locked while the run is running." if going and knob.effect == "restart" else ""
-    return f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
+    return (f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
+            + question_link.as_markdown(questions.of_knob(knob.key)))
 
 
 def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from app import question_link
 from app.lab import active, lab
 from app.session import show_error
 from app.tokens import literal
@@ -19,6 +20,7 @@ from app.training import forking
 from app.training.feed import Feed
 from labcore.analysis.doctor import doctor
 from labcore.analysis.doctor.finding import Finding
+from labcore.catalog import questions
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.runs import fork
@@ -59,7 +61,8 @@ def line(found: list[Finding]) -> str:
         return '<div class="rl-doctor" role="status">&nbsp;</div>'
     ink, first = html.escape, found[0]
     return (f'<div class="rl-doctor rl-{first.severity}" role="status" title="{ink(f"{first.text}. {first.fix}")}">'
-            f"<i>{WORDS[first.severity]}</i><b>{ink(first.verdict)}</b><span>: {ink(first.evidence)}</span></div>")
+            f"<i>{WORDS[first.severity]}</i><b>{ink(first.verdict)}</b>&nbsp;"
+            f"{question_link.as_html(questions.of_finding(first.rule))}&nbsp;<span>{ink(first.evidence)}</span></div>")
 
 
 def details(since: int, finding: Finding) -> str:
@@ -67,7 +70,8 @@ def details(since: int, finding: Finding) -> str:
     ink = html.escape
     return (f'<div class="rl-finding rl-{finding.severity}"><i>{WORDS[finding.severity]}</i>'
             f"<b>{ink(finding.verdict)}</b>, seen at step {since:,}<br>{ink(finding.evidence[:1].upper())}"
-            f'{ink(finding.evidence[1:])}.<br><span class="rl-muted">Fix: {ink(finding.fix)}</span></div>')
+            f'{ink(finding.evidence[1:])}.<br><span class="rl-muted">Fix: {ink(finding.fix)}</span> '
+            f"{question_link.as_html(questions.of_finding(finding.rule))}</div>")
 
 
 def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Finding) -> Remedy | None:

@@ -31,7 +31,7 @@ from labcore.runs.files import atomic
 from labcore.runs.files.paths import JUDGEMENTS, check_writable, home, made
 from labcore.runs.files.untrusted import NotJSON, json_of
 from labcore.runs.spec.activity import EVERY_SECONDS, report
-from labcore.runs.spec.judge_address import KEY, address
+from labcore.runs.spec.judge_address import KEY, URL, address
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem
 
@@ -41,7 +41,6 @@ from labcore.tasks.task import Problem
 # No run asks a judge by its spec alone, which may be another person's: the machine must name the same URL, in
 # RL_LAB_JUDGE_URL or once by --judge on its command line.
 
-URL = "RL_LAB_JUDGE_URL"
 ALLOWED = "judges.txt"  # in the folder of reward files: URLs that the command line has named
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.exact import bench_charts as charts
-from app.exact.bench import _csv
-from app.exact.bench_link import VALUES, WITH, Bench, lacking, read
+from app.exact.bench import VALUES, WITH, Bench, _csv, lacking, read
 from labcore.catalog import kinds
 from labcore.llm.sizing import bench
 from labcore.runs.spec.run_spec import make

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat_text import CLOSE, OPEN, TEXT, THINKING, TOKEN, Part, asked, ends, last_turn, parts, thought
+from app.chat_text import CLOSE, OPEN, TEXT, THINKING, TOKEN, Part, ends, last_turn, parts, prompt_view, thought
 
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<s>", "</s>", "[INST]", "<start_of_turn>", "<｜User｜>", OPEN, CLOSE]
 TEMPLATED = {
@@ -61,7 +61,7 @@ def test_first_and_last_line():
 
 
 def test_a_prompt_has_parts_only_where_there_is_more_to_it():
-    assert asked({"prompt": "ba="}) == {"turn": "ba=", "parts": []}
-    rendered = asked({"prompt": "What is\n3 + 4?", "rendered": TEMPLATED["ChatML"]})
+    assert prompt_view({"prompt": "ba="}) == {"turn": "ba=", "parts": []}
+    rendered = prompt_view({"prompt": "What is\n3 + 4?", "rendered": TEMPLATED["ChatML"]})
     assert rendered["turn"] == "What is\n3 + 4?" and rendered["parts"][0] == [TOKEN, "<|im_start|>"]
-    assert asked({"prompt": TEMPLATED["Gemma"]})["turn"] == "What is\n3 + 4?", "a file that has it written out"
+    assert prompt_view({"prompt": TEMPLATED["Gemma"]})["turn"] == "What is\n3 + 4?", "a file that has it written out"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.exact.policy_figure import MOST, policy_figure, shown, words
+from app.exact.policy import MOST, figure, others, shown, words
 
 
 def prompt(optimum: bool = True):
@@ -17,7 +17,7 @@ def prompt(optimum: bool = True):
 
 def test_nothing_is_lost_and_the_order_is_that_of_the_optimum():
     rows, rest = shown(prompt())
-    assert len(rows) == MOST and rest["count"] == 28
+    assert len(rows) == MOST and rest["count"] == 25 + 15 - MOST
     assert [row["optimum"] for row in rows] == sorted((row["optimum"] for row in rows), reverse=True)
     for key in ("policy", "reference", "optimum"):
         assert sum(row[key] for row in rows) + rest[key] == pytest.approx(1)
@@ -25,7 +25,24 @@ def test_nothing_is_lost_and_the_order_is_that_of_the_optimum():
 
 @pytest.mark.parametrize("optimum, traces", [(True, 3), (False, 2)])
 def test_without_an_optimum_there_is_none_to_draw(optimum, traces):
-    figure = policy_figure(prompt(optimum), "light")
-    assert len(figure.data) == traces and len(figure.data[0].y) == MOST + 1
-    assert figure.layout.xaxis.ticktext[-1] == "28 others"
+    drawn = figure(prompt(optimum), "light")
+    assert len(drawn.data) == traces and {len(trace.x) for trace in drawn.data} == {MOST}
     assert ("π*" in words(prompt(optimum))) == optimum
+
+
+def test_all_others_are_numbers_and_no_mark():
+    likely = {**prompt(), "rest": {"count": 9_000, "policy": 0.6, "reference": 0.9, "optimum": 0.5}}
+    _, rest = shown(likely)
+    drawn = figure(likely, "dark")
+    assert max(max(trace.x) for trace in drawn.data) < 0.1 < rest["policy"]
+    said, = [each.text for each in drawn.layout.annotations if "others" in each.text]
+    assert said == others(rest) == f"9,007 others together: π {rest['policy']:.2f}, π_ref {rest['reference']:.2f}, " \
+                                   f"π* {rest['optimum']:.2f}"
+    assert others({"count": 0, "policy": 0.0}) == "These are all completions."
+
+
+def test_the_best_completions_stand_out_and_their_text_is_shown_as_text():
+    found = prompt()
+    found["rows"][3] |= {"text": "<b>", "reward": 2.0}
+    ticks = figure(found, "light").layout.yaxis.ticktext
+    assert [tick for tick in ticks if tick.startswith("<b>")] == ["<b>&lt;b&gt;| · 2.00</b>"]

@@ -1,23 +1,28 @@
-"""Help: every page, every shortcut, every metric and knob, and where the files are."""
+"""Help: questions with their answers, the links that lead to them, and the reference."""
 
 import ast
 import re
+from html import escape as html_text
 from pathlib import Path
 
 import pytest
 
-from app import help, shortcuts
+from app import help, question_link, shortcuts
+from app.page_list import PAGES
+from app.training import controls, doctor_line, feed
+from labcore.analysis.doctor.finding import Finding
+from labcore.analysis.lessons.folders import lessons
 from labcore.catalog.metrics import METRICS
+from labcore.catalog.panels import PANELS
+from labcore.catalog.questions import QUESTIONS
 from labcore.runs.files.paths import home
+from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import html
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the browser and Streamlit keep for themselves.
 RESERVED = {"C", "R"}
-
-
-def test_every_page_is_told_in_a_line():
-    assert {page.key for page in help.PAGES} == {path.stem for path in (ROOT / "pages").glob("*.py")}
+FINDING = Finding("Most groups give no gradient", "7 of 8", "Use larger groups.", rule="zero_variance")
 
 
 def test_no_shortcut_that_a_button_declares_is_missing():
@@ -50,20 +55,51 @@ def test_a_shortcut_is_of_the_page_that_draws_it(path, page):
     assert shortcuts.page_of(ROOT / path) == page
 
 
-def test_the_page_tells_shortcuts_words_metrics_commands_and_places(page):
+def test_the_reference_has_shortcuts_metrics_knobs_commands_settings_and_pages(page):
     test = page("help")
     text = html(test)
     assert "<kbd>Ctrl+Enter</kbd>" in text and str(home()) in text and "lab.db" in text
     assert all(f"<code>{key}</code>" in text for key in METRICS) and "<code>learning_rate</code>" in text
     commands = test.code[0].value
     assert all(re.search(rf"^ +{command} ", commands, re.MULTILINE) for command in ("run", "delete", "compare", "set"))
-    assert {link.proto.label for link in test.get("page_link")} >= {page.title for page in help.PAGES if page.words}
+    assert all(html_text(each.words) in text for each in PAGES) and "RL_LAB_JUDGE_KEY" in text
 
 
-def test_one_search_finds_words_metrics_and_knobs_and_is_in_the_link(page):
-    test = page("help", find="ENTROPY")
+def test_one_search_finds_questions_words_metrics_and_knobs_and_is_in_the_link(page):
+    test = page("help", find="ENTROPY bonus")
     text = html(test)
-    assert "<code>entropy</code>" in text and "<code>entropy_coef</code>" in text and "<b>Reward std</b>" not in text
-    assert test.text_input[0].value == "ENTROPY"
+    assert 'id="entropy_collapse" open' in text and 'id="group_size"' not in text
+    assert "<code>entropy_coef</code>" in text and "<b>Reward std</b>" not in text
+    assert test.text_input[0].value == "ENTROPY bonus"
     nothing = page("help", find="<code>")
-    assert nothing.caption and any("No match" in caption.value for caption in nothing.caption)
+    assert any("No match" in caption.value for caption in nothing.caption) and "rl-question\"" not in html(nothing)
+
+
+def test_a_link_opens_its_question_and_one_that_asks_nothing_known_says_so(page):
+    assert 'class="rl-answered"><details class="rl-question" id="kl_negative" open' in html(page("help",
+                                                                                            question="kl_negative"))
+    strange = page("help", question="no_such")
+    assert "rl-answered\"" not in html(strange) and any("question" in each.value for each in strange.caption)
+
+
+def test_every_answer_leads_to_a_lesson_or_a_page_that_exists():
+    there = {lesson.name for lesson in lessons()[0]}
+    for question in QUESTIONS:
+        said = help.question_html(question, is_open=False)
+        for address in re.findall(r'href="([^"]*)"', said):
+            name, _, lesson = address.partition("?lesson=")
+            assert name in {page.key for page in PAGES} and (not lesson or lesson in there), question.key
+        assert html_text(question.answer) in said
+
+
+@pytest.mark.parametrize("place, key", [
+    (lambda: feed._panel(PANELS["kl"], [METRICS["kl/k1"]], False)["ask"], "kl_negative"),
+    (lambda: controls.words(every_knob()["beta"], going=False), "beta"),
+    (lambda: doctor_line.line([FINDING]), "zero_variance"), (lambda: doctor_line.details(7, FINDING), "zero_variance"),
+    (lambda: help._metric("kl/k1")[2], "kl_negative"), (lambda: help._knob(every_knob()["beta"])[2], "beta")])
+def test_charts_knobs_and_findings_lead_to_their_question(place, key):
+    assert f"help?question={key}" in place()
+
+
+def test_where_there_is_no_question_there_is_no_link():
+    assert question_link.as_html(None) == question_link.as_markdown(None) == ""

@@ -1,4 +1,4 @@
-"""Home: the clip and its live run, the doors, and the way back to the last run."""
+"""Home: the clip and its live run, the cards of the sections, and the way back to the last run."""
 
 import json
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from app import home, listing
 from app.components.recorded_clip import HERE, content, spec
-from app.page_list import PAGES
+from app.page_list import PAGES, SECTIONS
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from tests.app.seeding import html, link, ran, seed
@@ -33,8 +33,10 @@ def test_the_clip_is_a_real_run_of_the_lab_s_defaults_and_small():
     steps = [group["step"] for group in clip["groups"]]
     assert steps == sorted(steps) and steps[0] == 1 and steps[-1] == made.steps
     for group in clip["groups"]:
-        right = "".join(sorted(group["prompt"].rstrip("=")))
-        assert {(text == right) == exact for text, exact, _ in group["answers"]} == {True}, group
+        assert group["target"] == "".join(sorted(group["prompt"].rstrip("=")))
+        assert all(reward == (text == group["target"]) for text, reward, _ in group["answers"]), group
+        best = max(advantage for _, _, advantage in group["answers"])
+        assert {advantage == best for _, reward, advantage in group["answers"] if reward} <= {True}
 
 
 def test_the_label_says_when_where_and_how_long_it_was_recorded():
@@ -54,11 +56,11 @@ def test_how_long_the_run_takes_is_measured_here_or_said_of_where_it_was_recorde
     assert recorded in " ".join(caption.value for caption in page().caption)
 
 
-def test_each_door_leads_somewhere(page):
-    there = links(page())
-    doors = [title for title, *_ in home.DOORS]
-    assert doors == ["Learn", "Play", "Compare"] and {each.door for each in PAGES} == {*doors, ""}
-    assert {each.named or each.title for each in PAGES if each.door} <= set(there)
+def test_every_page_of_every_section_is_one_click_away(page):
+    test, there = page(), links(page())
+    assert all(f"<h2>{section.title}</h2><p>{section.words}" in html(test) for section in SECTIONS)
+    for each in PAGES:
+        assert any(label.startswith(f"**{each.title}** {each.words}") for label in there) == bool(each.section)
 
 
 @pytest.mark.parametrize("state", ["finished", "stopped", "failed"])

@@ -264,7 +264,7 @@ def test_a_lab_that_is_closed_while_a_page_waits_is_one_sentence(page, lab, grpo
 def test_a_base_has_no_rivals_of_its_own_base_and_colours_reach_round_numbers():
     found = answers({"models": ["a@3", "base:a"], "count": 1})
     found["columns"][0]["answers"][0]["base_logprobs"] = [-0.1, -0.9, -0.1, -0.1, -0.1]
-    data = payload(found, ["A", "B"])
+    data = payload(found, ["A", "B"], ["GRPO sort #1", "GRPO sort #2"])
     assert [column["base"] for column in data["columns"]] == [False, True]
     assert data["reach"] == 1.0 and not data["stale"]
     assert reach(answers({"models": ["base:a"], "count": 1})) == 0.1

@@ -118,7 +118,7 @@ def test_the_name_of_an_address_is_shown_as_it_stands(page: Page, server: Server
     expect(told.locator("a, span, img, em, strong")).to_have_count(0)
 
 
-def test_the_clip_plays_and_is_started_live(moving: Page, server: Server) -> None:
+def test_from_home_one_chooses_a_theme_a_page_and_the_clip_s_run_live(moving: Page, server: Server) -> None:
     page = moving
     page.goto(server.url)
     step = page.get_by_role("slider", name="Step of the recording")
@@ -127,8 +127,22 @@ def test_the_clip_plays_and_is_started_live(moving: Page, server: Server) -> Non
     expect(step).not_to_have_value("1", timeout=SLOW)
     page.get_by_role("button", name="Pause").click()
     step.fill("200")
-    expect(page.get_by_text("Step 200: its answers to")).to_be_visible()
-    page.get_by_role("button", name="Run it live").click()
+    expect(page.get_by_text("and must write")).to_be_visible()
+    expect(page.get_by_text("Accepted completions 99 % from 46 %")).to_be_visible()
+    page.get_by_role("button", name="Main menu").click()
+    for theme in ("Dark", "Light"):
+        page.get_by_role("menuitemradio", name=theme).click()
+        page.wait_for_function("scheme => getComputedStyle(document.querySelector('.stApp')).colorScheme === scheme",
+                               arg=theme.lower(), timeout=SLOW)
+    page.keyboard.press("Escape")
+    section = page.get_by_test_id("stTopNavSection").filter(has_text="Learn")
+    section.click()
+    page.get_by_role("menuitem", name="Lessons").click()
+    page.wait_for_url(re.compile("/lessons$"), timeout=SLOW)
+    page.wait_for_function("section => getComputedStyle(section.querySelector('p'), '::after').content.includes("
+                           "'Lessons')", arg=section.element_handle(), timeout=SLOW)
+    page.goto(server.url)
+    page.get_by_role("button", name="Run it live").click(timeout=SLOW)
     page.wait_for_url(re.compile(r"/llm\?run=grpo-sort-"), timeout=SLOW)
     page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)

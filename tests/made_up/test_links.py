@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import app.compare.place
-import app.exact.bench_link
+import app.exact.bench
 import app.foundations.page
 import app.lessons.place
 import app.playground.place
@@ -23,7 +23,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.runs.spec.run_spec import knobs_of
 from tests.made_up.values import JSON, WORDS, answered, few, fewer
 
-PAGES = [app.compare.place.Place, app.exact.bench_link.Bench, app.foundations.page.Place, app.lessons.place.Place,
+PAGES = [app.compare.place.Place, app.exact.bench.Bench, app.foundations.page.Place, app.lessons.place.Place,
          app.playground.place.Place, app.runs.state.View, app.studies.page.Place, app.surrogate.place.Place,
          batch.Batch]
 TEXTS = st.one_of(WORDS, JSON, st.sampled_from(["1", "0.5", "1,2,3", "0.2,0.3,0.5", "1e400", "-1", "grpo", "tiny"]))

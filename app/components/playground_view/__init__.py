@@ -20,12 +20,15 @@ def playground_view(data: dict[str, Any], key: str) -> None:
     VIEW(key=key, data=data)
 
 
-def payload(found: dict[str, Any], titles: list[str], stale: bool = False) -> dict[str, Any]:
-    """What the browser draws of the answers `found` by the job "answer"; `stale`: newer ones are on their way."""
-    columns = [{"letter": "ABC"[place], "title": title, "name": column["model"], "colour": [LIGHT[place], DARK[place]],
-                "ink": [on(LIGHT[place]), on(DARK[place])], "ends": column["ends"], "base": is_base(column),
+def payload(found: dict[str, Any], titles: list[str], runs: list[str], stale: bool = False) -> dict[str, Any]:
+    """What the browser draws of the answers `found` by the job "answer". `titles` name the models, `runs` their runs;
+    `stale`: newer ones are on their way."""
+    columns = [{"letter": "ABC"[place], "title": title, "run": run, "name": column["model"],
+                "colour": [LIGHT[place], DARK[place]],
+                "ink": [on(LIGHT[place]), on(DARK[place])], "ends": column["ends"],
+                "base": is_base(column),
                 "answers": [each | {"thought": thought(each["tokens"])} for each in column["answers"]]}
-               for place, (column, title) in enumerate(zip(found["columns"], titles, strict=True))]
+               for place, (column, title, run) in enumerate(zip(found["columns"], titles, runs, strict=True))]
     return {"columns": columns, "reach": reach(found), "stale": stale}
 
 

@@ -182,7 +182,11 @@ function draw(view) {
   grid.style.setProperty("--columns", data.columns.length);
   for (const column of data.columns) {
     const head = make("div", undefined, "rl-asked-head");
-    head.append(letter(column, view.dark), make("b", column.title), make("small", column.name));
+    const judged = column.answers.filter((answer) => answer.exact !== null);
+    const score = `${judged.filter((answer) => answer.exact).length} of ${judged.length} right`;
+    head.append(letter(column, view.dark), make("b", column.title),
+      make("small", [judged.length && score, column.run].filter(Boolean).join(" · ")));
+    head.title = column.name; // as the command line knows it
     grid.append(head);
   }
   data.columns[0].answers.forEach((_, row) => {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from app.chat_text import SHOWN, asked, ends, shortened
+from app.chat_text import SHOWN, ends, prompt_view, shortened
 from app.llm.microscope import credit
 from app.llm.story_words import percent
 from app.theme import number
@@ -183,12 +183,12 @@ def card(kind: str, item: Item, knobs: Mapping[str, Value]) -> dict[str, Any]:
     """A card for the browser."""
     if kind == "pairs":
         sides = [{"role": side, **_written(item[side]["text"]), "at": 0} for side in ("chosen", "rejected")]
-        return {"asked": asked(item), "answer": "", "facts": f"margin {number(item['margin'], 2)}", "rows": sides,
+        return {"asked": prompt_view(item), "answer": "", "facts": f"margin {number(item['margin'], 2)}", "rows": sides,
                 "mark": "", "sign": (item["margin"] > 0) - (item["margin"] < 0)}
     if kind == "examples":
-        return {"asked": asked(item), "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",
+        return {"asked": prompt_view(item), "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",
                 "rows": [{**_written(item["text"]), "at": 0}], "mark": ""}
-    return {"asked": asked(item), "answer": shortened(item.get("answer") or "", SHOWN), "facts": _facts(item),
+    return {"asked": prompt_view(item), "answer": shortened(item.get("answer") or "", SHOWN), "facts": _facts(item),
             "rows": _rows(item, knobs), "mark": "zero variance" if equal_rewards(item) else ""}
 
 

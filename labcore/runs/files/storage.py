@@ -73,14 +73,6 @@ def shown(url: str) -> str:
     return url if scheme == "file" else f"{scheme}{mark}{re.split('[?#]', place.rpartition('@')[2])[0]}"
 
 
-def settings() -> list[tuple[str, str, str]]:
-    """The settings of the object store for people: the name, the value in use, what it does."""
-    return [(VARIABLE, shown(chosen()) or "not set",
-             "Shared storage for checkpoints and uploads: an object store or a shared folder"),
-            (CACHE_VARIABLE, os.environ.get(CACHE_VARIABLE, "").strip() or f"{CACHE_GB:g}",
-             "With shared storage: the GB of RL_LAB_HOME above which published, unused files are deleted there")]
-
-
 def _answered_by(function: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
     """Have a function of `artifacts` answer where there is an object store."""
     def decorated(alone: Callable[Given, Result]) -> Callable[Given, Result]:

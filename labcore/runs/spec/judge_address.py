@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from labcore.errors import LabError, quoted
 
+URL = "RL_LAB_JUDGE_URL"  # the address that runs of this machine may ask
 KEY = "RL_LAB_JUDGE_KEY"  # where the key of a judge is read from
 
 

@@ -42,10 +42,14 @@ def check() -> None:
         resolve_name(f"{_MODULE}:check")()
 
 
-def settings() -> list[tuple[str, str, str]]:
-    """The settings of executors for people: the name, the value in use, what it does."""
-    usual = resolve_name(f"{_MODULE}:AT_ONCE") if executor() == RAY else None
-    return [("RL_LAB_MAX_RUNS", str(max_runs(usual)), "Number of runs at the same time; the others wait in a queue"),
-            ("RL_LAB_EXECUTOR", executor(), "Where runs are started: local (this machine) or ray (a Ray cluster)"),
-            ("RL_LAB_RAY", os.environ.get("RL_LAB_RAY", "auto"),
-             "Address of the Ray cluster; auto is the one on this machine")]
+def _most_runs() -> str:
+    return str(max_runs(resolve_name(f"{_MODULE}:AT_ONCE") if executor() == RAY else None))
+
+
+# The settings of executors: name, meaning, and a function that says the value in use.
+SETTINGS: tuple[tuple[str, str, Callable[[], str]], ...] = (
+    ("RL_LAB_MAX_RUNS", "Number of runs at the same time; the others wait in a queue", _most_runs),
+    ("RL_LAB_EXECUTOR", "Where runs are started: local (this machine) or ray (a Ray cluster)", executor),
+    ("RL_LAB_RAY", "Address of the Ray cluster; auto is the one on this machine",
+     lambda: os.environ.get("RL_LAB_RAY", "").strip() or "auto"),
+)

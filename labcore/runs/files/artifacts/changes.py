@@ -83,18 +83,18 @@ def _name(text: str) -> str:
 
 # ---------------------------------------------------------------- changes
 
-Hearer = Callable[[str, Container[int]], object]
-_hearers: list[Hearer] = []
+Listener = Callable[[str, Container[int]], object]
+_listeners: list[Listener] = []
 
 
-def hear(hearer: Hearer) -> None:
-    """Have `hearer(unit, marked)` called at each change, from now on, in this process."""
-    _hearers.append(hearer)
+def subscribe(listener: Listener) -> None:
+    """Have `listener(unit, marked)` called at each change, from now on, in this process."""
+    _listeners.append(listener)
 
 
-def unhear(hearer: Hearer) -> None:
+def unsubscribe(listener: Listener) -> None:
     """Call it no longer."""
-    _hearers.remove(hearer)
+    _listeners.remove(listener)
 
 
 def changed(path: Path, marked: Container[int] = ()) -> None:
@@ -106,6 +106,6 @@ def changed(path: Path, marked: Container[int] = ()) -> None:
 
 def notify(unit: str, marked: Container[int] = ()) -> bool:
     """Say it of a unit; whether anybody hears it in this process."""
-    for hearer in _hearers:
-        hearer(unit, marked)
-    return bool(_hearers)
+    for listener in _listeners:
+        listener(unit, marked)
+    return bool(_listeners)

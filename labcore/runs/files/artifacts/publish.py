@@ -250,13 +250,13 @@ class Publisher(Publishing):
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        changes.hear(self.add)
+        changes.subscribe(self.add)
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         if self._thread:
-            changes.unhear(self.add)
+            changes.unsubscribe(self.add)
             with self._going:
                 self._closed = True
                 self._going.notify_all()

@@ -1,0 +1,25 @@
+"""Links from a finding, a metric or a knob to the question about it on the page Help, which opens in a new tab."""
+
+from __future__ import annotations
+
+import html
+
+from labcore.catalog.questions import Question
+
+
+def address(question: Question) -> str:
+    """Where its answer is, from any other page."""
+    return f"help?question={question.key}"
+
+
+def as_html(question: Question | None) -> str:
+    """A small question mark; nothing where there is no question."""
+    if question is None:
+        return ""
+    ask = html.escape(question.ask)
+    return f'<a class="rl-ask" href="{address(question)}" target="_blank" title="{ask}" aria-label="Help: {ask}">?</a>'
+
+
+def as_markdown(question: Question | None) -> str:
+    """The question as the end of a tooltip; nothing where there is none."""
+    return f" [{question.ask}]({address(question)})" if question else ""

@@ -1,0 +1,55 @@
+"""The settings of the lab: environment variables, each with its meaning and the value in use. No value is a secret."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from labcore.analysis.lessons import folders
+from labcore.runs.files import storage
+from labcore.runs.files.paths import home, read_only
+from labcore.runs.spec import judge_address
+from labcore.runs.store import dialects
+from labcore.workers import sinks
+from labcore.workers.executors import choice
+
+NOT_SET = "not set"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The environment variable `name`: what it does, and a function that says the value in use."""
+
+    name: str
+    meaning: str
+    value: Callable[[], str]
+
+
+def _text(name: str, default: str = NOT_SET) -> Callable[[], str]:
+    """Says the variable as it is."""
+    return lambda: os.environ.get(name, "").strip() or default
+
+
+def _address(name: str) -> Callable[[], str]:
+    """Says a URL without a key or a password that somebody wrote into it."""
+    return lambda: storage.shown(os.environ.get(name, "").strip()) or NOT_SET
+
+
+SETTINGS = (
+    Setting("RL_LAB_HOME", "Folder of runs, checkpoints, base models, uploads and imports", lambda: str(home())),
+    Setting("RL_LAB_STORE", "The database: curves, events, notes", lambda: dialects.shown(dialects.store_url())),
+    Setting(storage.VARIABLE, "Shared storage for checkpoints and uploads: an object store or a shared folder",
+            _address(storage.VARIABLE)),
+    Setting(storage.CACHE_VARIABLE, "With shared storage: the GB of RL_LAB_HOME above which published, unused files "
+                                    "are deleted there", _text(storage.CACHE_VARIABLE, f"{storage.CACHE_GB:g}")),
+    *(Setting(*row) for row in choice.SETTINGS),
+    Setting("RL_LAB_READ_ONLY", "1: the lab is shared for reading; it shows everything and changes nothing",
+            lambda: "1" if read_only() else NOT_SET),
+    Setting(sinks.SETTING, "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, "
+                           "trackio", _text(sinks.SETTING)),
+    Setting(folders.VARIABLE, "A folder with your own lessons", _text(folders.VARIABLE)),
+    Setting(judge_address.URL, "Address of a judge that runs may use", _address(judge_address.URL)),
+    Setting(judge_address.KEY, "API key of the judge; it is never shown",
+            lambda: "set" if os.environ.get(judge_address.KEY, "").strip() else NOT_SET),
+)
