@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
+import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -18,8 +20,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import lab
+from labcore.errors import LabError, quoted
 
 FORGET_SECONDS = 30  # between two looks for tabs that are closed for good
 CLOSE_SECONDS = 2  # how long Ctrl-C waits for open tabs
@@ -39,24 +43,45 @@ POLICY = {
     "form-action": "'self'",
     "frame-ancestors": "'self'",
 }
-HEADERS = {
-    "Content-Security-Policy": "; ".join(f"{kind} {sources}" for kind, sources in POLICY.items()),
-    "X-Frame-Options": "SAMEORIGIN",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-}
+FRAMED_BY, VISITORS = "RL_LAB_FRAMED_BY", "RL_LAB_VISITORS"
+_ORIGIN = re.compile(r"https?://[\w*.-]+(:\d+)?")
+
+
+def headers() -> dict[str, str]:
+    """The security headers of every answer. Other sites that `RL_LAB_FRAMED_BY` names, with spaces between them, may
+    show the lab in a frame: a host of apps does.
+
+    Raises:
+        LabError: one of them is not the address of a site.
+    """
+    others = os.environ.get(FRAMED_BY, "").split()
+    if wrong := [each for each in others if not _ORIGIN.fullmatch(each)]:
+        raise LabError(f"{FRAMED_BY} names {quoted(wrong[0])}: write addresses of sites, such as https://example.org, "
+                       "with spaces between them.")
+    return _headers(others)
+
+
+def _headers(others: Sequence[str]) -> dict[str, str]:
+    policy = POLICY | {"frame-ancestors": " ".join([POLICY["frame-ancestors"], *others])}
+    return {"Content-Security-Policy": "; ".join(f"{kind} {sources}" for kind, sources in policy.items()),
+            **({} if others else {"X-Frame-Options": "SAMEORIGIN"}),  # it can name no other site
+            "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"}
 
 
 class SecurityHeaders:
-    """ASGI middleware: every answer carries `HEADERS`. A script from elsewhere does not run in the lab's pages."""
+    """ASGI middleware: every answer carries `headers`. A script from elsewhere does not run in the lab's pages."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
+        try:
+            self.headers = headers()
+        except LabError:  # the page says what is wrong
+            self.headers = _headers(())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(self.headers)
             await send(message)
 
         await self.app(scope, receive, with_headers)
@@ -86,6 +111,29 @@ MIDDLEWARE = [
     # Streamlit checks the host of its WebSocket only. Another name for this machine would read the lab's files.
     Middleware(TrustedHostMiddleware, allowed_hosts=st.get_option("server.allowedHosts") or ["*"], www_redirect=False),
 ]
+
+
+def has_room() -> bool:
+    """Whether this tab may be shown: at most `RL_LAB_VISITORS` are open at a time. One that may not is told so.
+
+    Raises:
+        LabError: a setting of the server is wrong.
+    """
+    headers()
+    text = os.environ.get(VISITORS, "").strip()
+    if not text:
+        return True
+    if not text.isdecimal() or int(text) < 1:
+        raise LabError(f"{VISITORS} is {quoted(text)}: set it to a whole number from 1.")
+    manager: Any = runtime.get_instance()._session_mgr  # Streamlit has no public way to count its tabs
+    # Of the tabs that are open, the first ones are shown: who reads on is not sent away by the next visitor.
+    first = [info.session.id for info in manager.list_active_sessions()][:int(text)]
+    context = get_script_run_ctx()
+    if context is None or context.session_id in first:
+        return True
+    st.info(f"This lab is shown to {int(text)} visitors at a time, and all places are taken. Reload the page in a few "
+            "minutes.", icon=":material/hourglass_top:")
+    return False
 
 
 async def forget_closed_tabs() -> None:

@@ -103,7 +103,7 @@ def lab_home(labs, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(home))
     for name in ("RL_LAB_STORE", "RL_LAB_MAX_RUNS", "RL_LAB_LESSONS", "RL_LAB_EXECUTOR", "RL_LAB_RAY",
                  "RL_LAB_ARTIFACTS", "RL_LAB_CACHE_GB", "RL_LAB_READ_ONLY", "RL_LAB_LOG", "RL_LAB_JUDGE_URL",
-                 "RL_LAB_JUDGE_KEY"):
+                 "RL_LAB_JUDGE_KEY", "RL_LAB_VISITORS", "RL_LAB_FRAMED_BY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
     return home

@@ -97,3 +97,28 @@ def test_the_example_of_the_login_is_one_that_the_lab_takes():
     found = tomllib.loads((DEPLOY / "secrets.example.toml").read_text())
     assert set(found) == {"auth", "lab"} and found["auth"]["redirect_uri"].endswith("/oauth2callback")
     assert all("@" in each for each in found["lab"]["allowed"])
+
+
+MAKE, DEMO = (DEPLOY / "demo" / "make.sh").read_text(), (DEPLOY / "demo" / "Dockerfile").read_text()
+
+
+def test_the_demo_only_reads_and_its_settings_are_ones_that_the_code_reads():
+    given = dict(re.findall(r"^ *(?:ENV )?(RL_LAB_\w+)=(\S+)", DEMO, re.MULTILINE))
+    code = "".join(path.read_text() for top in ("app", "labcore") for path in (ROOT / top).rglob("*.py"))
+    assert given["RL_LAB_READ_ONLY"] == "1" and int(given["RL_LAB_VISITORS"]) > 1
+    assert not [name for name in given if f'"{name}"' not in code]
+    assert "\nUSER lab\n" in DEMO and "torch" not in DEMO
+
+
+def test_the_demo_leaves_out_packages_and_settings_that_are_there():
+    pinned = {line.partition("==")[0] for line in (ROOT / "requirements.txt").read_text().splitlines()}
+    left_out = {name for names in re.findall(r"\^\(([\w|-]+)\)==", MAKE) for name in names.split("|")}
+    assert "torch" in left_out and left_out <= pinned
+    config = (ROOT / "app" / ".streamlit" / "config.toml").read_text()
+    changed = re.findall(r"s/\^(\w+) = ", MAKE)
+    assert len(changed) == 3 and all(re.search(rf"^{name} = ", config, re.MULTILINE) for name in changed)
+
+
+def test_the_demo_is_a_space_of_its_own_port():
+    front = yaml.safe_load((DEPLOY / "demo" / "README.md").read_text().split("---")[1])
+    assert front["sdk"] == "docker" and f"EXPOSE {front['app_port']}" in DEMO

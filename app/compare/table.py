@@ -15,6 +15,7 @@ from app import naming
 from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
 from app.lab import in_words
+from app.share import downloads
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.table import Table, compare
@@ -108,6 +109,8 @@ def files(chosen: Chosen) -> None:
             st.download_button(label, partial(_made, make, chosen), key=f"compare:csv:{name}", icon=icon,
                                file_name=f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", mime="text/csv",
                                on_click="ignore")
+    if stored := [run.id for run in chosen.stored if run.step]:
+        downloads.show(stored, "compare", ready=True)
     st.caption("As plotted: thinned, and smoothed if the chart is; each line says so. All rows: every metric of every "
                "step as logged, one number per line. While runs are running, a file holds the values at the moment of "
                "the click.")

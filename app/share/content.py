@@ -24,6 +24,7 @@ from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
 from app.maze import drawing
+from app.share.downloads import MOST_RUNS
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
 from app.training import clock, equation, feed, files, status_line, term_values
@@ -43,7 +44,6 @@ from labcore.runs.store.store import Store
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
 
-MOST_RUNS = 8
 MOST_KEPT = 40  # steps whose answers and tokens are in the file
 MOST_GROUPS = 4  # groups of a step whose tokens are in the file
 # An absolute path of any system: a folder, or several, and the name that follows.

@@ -13,6 +13,7 @@ import streamlit as st
 
 from app.jobs import result
 from app.lab import active, errors_shown, lab
+from app.share import downloads
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.exports import folder as export
@@ -74,22 +75,6 @@ def _capsule(run_id: str) -> bytes:
     return packing.write_own(lab().store, run_id).read_bytes()
 
 
-def _html(run_id: str) -> bytes:
-    from app.share import content, document  # draws with all components, which this page need not load
-
-    return document.document(content.content(lab().store, [run_id])).encode()
-
-
-def _figures(run_id: str) -> bytes:
-    from labcore.exports import figures  # brings matplotlib in
-
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / f"{run_id}-figures"
-        figures.write(lab().store, [run_id], folder)
-        export.pack(folder, packed := folder.with_suffix(".zip"))
-        return packed.read_bytes()
-
-
 def show(run: RunRow, feed: Feed) -> None:
     """The downloads, how to load the model elsewhere, and for language models the same run with another tool.
 
@@ -145,13 +130,7 @@ def _downloads(run: RunRow) -> None:
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
-    with st.container(horizontal=True):
-        st.download_button("Share as HTML", lambda: _html(run.id), f"{run.id}.html", "text/html",
-                           icon=":material/share:", on_click="ignore", disabled=run.step == 0, key=f"html:{run.id}",
-                           help="One file that shows the run without a server: charts, answers, tokens and settings")
-        st.download_button("Figures (zip)", lambda: _figures(run.id), f"{run.id}-figures.zip", "application/zip",
-                           icon=":material/print:", on_click="ignore", disabled=run.step == 0, key=f"figures:{run.id}",
-                           help="All charts for print, as SVG and PNG of one column and of two, with captions")
+    downloads.show([run.id], run.id, run.step > 0)
 
 
 def _best(run: RunRow) -> bool:

@@ -204,7 +204,7 @@ def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     assert '<td title="grpo">GRPO</td>' in shown and '<td title="k3">k3: never negative</td>' in shown
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown
-    assert len(test.get("download_button")) == 3
+    assert len(test.get("download_button")) == 5
 
 
 def test_people_read_signs_and_files_have_keys(page, lab):

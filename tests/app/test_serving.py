@@ -19,6 +19,7 @@ from streamlit.runtime.memory_session_storage import MemorySessionStorage
 from streamlit.runtime.websocket_session_manager import WebsocketSessionManager
 
 from app import serving
+from labcore.errors import LabError
 
 
 class Session:
@@ -81,3 +82,41 @@ def test_a_text_on_a_websocket_ends_it():
         with pytest.raises(WebSocketDisconnect) as ended:
             socket.receive_bytes()
     assert ended.value.code == serving.NO_TEXT and got == [b"a"]
+
+
+def test_the_first_visitors_stay_and_one_too_many_is_told(storage, monkeypatch):
+    monkeypatch.setenv(serving.VISITORS, "2")
+    tabs = [SimpleNamespace(session=SimpleNamespace(id=name)) for name in "abc"]
+    monkeypatch.setattr(runtime.get_instance()._session_mgr, "list_active_sessions", lambda: tabs)
+    said: list[str] = []
+    monkeypatch.setattr(serving.st, "info", lambda text, **_: said.append(text))
+
+    def shown(tab: str) -> bool:
+        monkeypatch.setattr(serving, "get_script_run_ctx", lambda: SimpleNamespace(session_id=tab))
+        return serving.has_room()
+
+    assert [shown(tab) for tab in "abc"] == [True, True, False]
+    assert len(said) == 1 and "2 visitors" in said[0]
+    tabs.pop(0)  # one has left
+    assert shown("c")
+    monkeypatch.delenv(serving.VISITORS)
+    assert shown("d")
+
+
+@pytest.mark.parametrize("name, value, says", [
+    (serving.VISITORS, "few", "whole number from 1"), (serving.VISITORS, "0", "whole number from 1"),
+    (serving.FRAMED_BY, "https://a.org; script-src *", "addresses of sites"), (serving.FRAMED_BY, "a.org", "a.org")])
+def test_a_wrong_setting_is_said_on_the_page(monkeypatch, name, value, says):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(LabError, match=says):
+        serving.has_room()
+    assert "frame-ancestors 'self'" in serving.SecurityHeaders(Starlette()).headers["Content-Security-Policy"]
+
+
+def test_only_named_sites_may_show_the_lab_in_a_frame(monkeypatch):
+    assert serving.headers()["X-Frame-Options"] == "SAMEORIGIN"
+    monkeypatch.setenv(serving.FRAMED_BY, "https://huggingface.co https://*.example.org:8443")
+    found = serving.headers()
+    policy = found["Content-Security-Policy"]
+    assert "X-Frame-Options" not in found
+    assert "frame-ancestors 'self' https://huggingface.co https://*.example.org:8443" in policy

@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 import pytest
 
 from app.share import content, document
+from app.share.downloads import MOST_RUNS
 from labcore.errors import LabError
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.spec.run_spec import make
@@ -153,7 +154,7 @@ def test_a_file_of_200_steps_is_below_5_mb(lab):
     assert [kept[0]["step"], kept[-1]["step"]] == [5, 200] and len(kept) <= content.MOST_KEPT
 
 
-@pytest.mark.parametrize("count, says", [(content.MOST_RUNS + 1, "up to 8 runs"), (1, "has made no step yet")])
+@pytest.mark.parametrize("count, says", [(MOST_RUNS + 1, "up to 8 runs"), (1, "has made no step yet")])
 def test_what_cannot_be_shared_is_said(lab, count, says):
     runs = [seed(lab.store, "starting") for _ in range(count)]
     with pytest.raises(LabError, match=says):

@@ -47,6 +47,8 @@ def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, fil
     expect(cells).to_contain_text(ATTACK[:20])
     assert page.locator('img, [onerror], script[src]').count() == 0
 
+    project(page)
+
     grounds = set()
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)
@@ -63,3 +65,23 @@ def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, fil
     page.goto(file.with_name("post.html").as_uri())
     expect(page.frame_locator("iframe").get_by_role("heading", name="Comparison")).to_be_visible()
     assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+
+
+def project(page: Page) -> None:
+    """Show a chart on the whole screen in large type, step from there, show another one, and leave."""
+    chart = page.locator('figure[data-panel="reward"]')
+    before = chart.bounding_box()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("p")  # the projector: the chart is on the whole screen, in large type, and steps go on
+    expect(chart).to_have_class("rl-projected")
+    expect(page.locator(".rl-projected-bar")).to_contain_text("Step 5 of 6")
+    page.wait_for_timeout(300)  # the chart draws itself anew
+    box, letter = chart.bounding_box(), chart.locator(".xtick text").first.bounding_box()
+    assert box["width"] > 1150 and box["height"] > 500 and letter["height"] > 18
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".rl-projected-bar")).to_contain_text("Step 6 of 6")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".rl-projected")).to_have_attribute("data-panel", "kl")
+    page.keyboard.press("Escape")
+    expect(page.locator(".rl-projected")).to_have_count(0)
+    assert chart.bounding_box()["width"] == before["width"]

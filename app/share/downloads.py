@@ -1,0 +1,52 @@
+"""The buttons that share runs: as one HTML file, and as figures for print.
+
+Each file is made when its button is pressed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+import streamlit as st
+
+from app.lab import lab
+from labcore.exports.folder import pack
+
+MOST_RUNS = 8  # in one HTML file
+_ONE = Lock()  # each takes a core for seconds, and a server has other visitors
+
+
+def show(run_ids: Sequence[str], name: str, ready: bool) -> None:
+    """Both buttons, for files called `name`; disabled unless the runs are `ready`, which have made a step."""
+    shared = ready and len(run_ids) <= MOST_RUNS
+    with st.container(horizontal=True):
+        st.download_button("Share as HTML", partial(html, tuple(run_ids)), f"{name}.html", "text/html",
+                           icon=":material/share:", on_click="ignore", disabled=not shared, key=f"html:{name}",
+                           help="One file that shows up to 8 runs without a server: charts, answers, tokens, settings")
+        st.download_button("Figures (zip)", partial(figures, tuple(run_ids), name), f"{name}-figures.zip",
+                           "application/zip", icon=":material/print:", on_click="ignore", disabled=not ready,
+                           key=f"figures:{name}",
+                           help="All charts for print, as SVG and PNG of one column and of two, with captions")
+
+
+def html(run_ids: Sequence[str]) -> bytes:
+    """The runs as one HTML file."""
+    from app.share import content, document  # draws with all components, which a page need not load
+
+    with _ONE:
+        return document.document(content.content(lab().store, run_ids)).encode()
+
+
+def figures(run_ids: Sequence[str], name: str) -> bytes:
+    """The charts of the runs for print, as a zip."""
+    from labcore.exports import figures  # brings matplotlib in
+
+    with _ONE, tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / f"{name}-figures"
+        figures.write(lab().store, run_ids, folder)
+        pack(folder, packed := folder.with_suffix(".zip"))
+        return packed.read_bytes()
