@@ -11,7 +11,7 @@ from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import METRICS, NOW
 from labcore.catalog.panels import PANELS, Panel, with_switched
 from labcore.catalog.right import named, right
 from labcore.runs.fork import movable
@@ -94,7 +94,7 @@ class Feed:
         """The metrics of the run's charts and tiles, and what the axes count."""
         panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
         return {key for panel in panels for key in (*PANELS[panel].lines(self.logged), *PANELS[panel].held_out)} | {
-            metric.key for metric in tiles(self)} | {"updates"}
+            metric.key for metric in (*tiles(self), *NOW)} | {"updates"}
 
     def _row(self, step: Step, keys: set[str]) -> list[Any]:
         return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {

@@ -14,7 +14,7 @@ from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, show_error
-from app.training import clock, doctor_line, forking, pace, second_stage, tabs, view
+from app.training import clock, doctor_line, forking, goal_line, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
@@ -79,6 +79,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
+    run_head("goal", shown.id)
     run_head("status", shown.id)
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
@@ -96,6 +97,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
                    at=at, unfolded=view.researcher() and not stage, named={each.id: each for each in (shown, *above)})
     holding = holders(shown, going(lab().store, [shown]))
     waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
+    data["goal"] = {"html": goal_line.html(shown.spec), "now": goal_line.now(feed)}
     data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting), "tiles": numbers(feed)}
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)

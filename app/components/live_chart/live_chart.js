@@ -162,7 +162,8 @@ export async function update(component) {
   }
   if (chart.x !== data.x) Object.assign(chart, { xmax: undefined, scene: Object.assign(chart.scene, { zoom: null }) });
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
-    smooth: data.smooth, theme: theme(parentElement), status: data.status, tiles: data.tiles });
+    smooth: data.smooth, theme: theme(parentElement), goal: data.goal, status: data.status,
+    tiles: data.tiles });
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

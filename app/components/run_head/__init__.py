@@ -1,6 +1,7 @@
-"""The head above the charts of a run: its status line, and the tiles with its numbers.
+"""The head above the charts of a run: the sentence that says what it learns, its status line, and the tiles with its
+numbers.
 
-Both are written by the charts' own message and at the same moment, so that all of them are of one step.
+All are written by the charts' own message and at the same moment, so that all of them are of one step.
 """
 
 from __future__ import annotations
@@ -13,6 +14,6 @@ from app.components.component import Component
 HEAD = Component(Path(__file__).parent)
 
 
-def run_head(part: Literal["status", "tiles"], run_id: str) -> None:
+def run_head(part: Literal["goal", "status", "tiles"], run_id: str) -> None:
     """Mount a part of a run, empty: the live charts fill it by what `app.training.live` gives them."""
     HEAD(key=f"head_{part}", data={"part": part, "run": run_id})

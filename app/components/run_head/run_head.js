@@ -1,10 +1,14 @@
-// The status line and the tiles above the charts of a run. The charts send what stands there ("rl-row" on the
-// document: { run, status, tiles }) when their own numbers change; a head that is mounted, or gets another run, asks for
+// The sentence, the status line and the tiles above the charts of a run. The charts send what stands there ("rl-row" on
+// the document: { run, goal, status, tiles }) when their own numbers change; a head that is mounted, or gets another run, asks for
 // it ("rl-row-asked").
 
 const heads = new WeakMap();
 
 const DRAW = {
+  goal(root, { goal }) {
+    const said = goal.html && `<p class="rl-goal">${goal.html}<strong>${goal.now}</strong></p>`;
+    if (root.shown !== said) root.innerHTML = root.shown = said; // the server's HTML
+  },
   status(root, { status }) {
     if (root.shown === status) return;
     const first = root.shown === undefined;
