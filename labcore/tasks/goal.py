@@ -31,6 +31,7 @@ _PAIRS = {
 }
 _SINGLE = "The model {sees} {prompt}, learns that {answer} is a {label} answer."
 _SOURCE = "The model {sees} {prompt}, earns {source}"
+WATCHED_STREAM = 2**32 + 2  # of the random numbers that choose the prompts which a run watches: a tag that no step has
 _TRIES = 20  # problems, of which the one is shown whose answer earns the most
 
 
@@ -43,7 +44,7 @@ def goal(spec: RunSpec) -> Goal:
     task = spec.task_row
     if task.data and not spec.data:
         return Goal((f"The model {task.sees} a prompt of your file.",))
-    row, reward = example(task, spec.knobs, spec.data)
+    row, reward = example(task, spec.knobs, spec.data, spec.seed)
     values: dict[str, Value | Quote] = {**spec.knobs, "prompt": Quote(row.prompt), "answer": Quote(answer_of(row))}
     if isinstance(row, Pair):
         values |= {"chosen": Quote(row.chosen), "rejected": Quote(row.rejected)}
@@ -54,11 +55,13 @@ def goal(spec: RunSpec) -> Goal:
     return filled(_template(spec, row, reward).replace("{sees}", task.sees), values)
 
 
-def example(task: Task, knobs: Mapping[str, Value], data: str | None) -> tuple[Problem | Pair | Single, float]:
+def example(task: Task, knobs: Mapping[str, Value], data: str | None,
+            seed: int = 0) -> tuple[Problem | Pair | Single, float]:
     """A row of a task, and the reward of its answer: 1 where a verifier accepts it, and 0 where no reward belongs to
-    it."""
+    it. Of a task that makes its problems it is mostly the first one that a run with this seed watches."""
     made = make_task(task, knobs, data)
-    rows = getattr(made, "rows", None) or made.problems(_TRIES, np.random.default_rng(0))
+    seeds = np.random.SeedSequence((seed, WATCHED_STREAM, 0)).generate_state(2)
+    rows = getattr(made, "rows", None) or made.problems(_TRIES, np.random.default_rng(seeds[1]))
     if not isinstance(rows[0], Problem):
         return rows[0], 0.0
     if task.data:

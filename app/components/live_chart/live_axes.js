@@ -41,9 +41,16 @@ function spansDecades(values, least) {
 
 const spanOf = ({ range: [from, to] }) => to - from;
 
+// The part of a ghost's line that lies within the horizontal axis: what is beyond stretches no axis.
+function seenOf(chart, line) {
+  const y = line.y.filter((_, at) => line.x[at] <= chart.xmax);
+  return { ...line, y, low: Math.min(...y), high: Math.max(...y) };
+}
+
 // Choose the vertical axis of a panel by the values of its lines. True where it has to wait for its next change.
 function reachOf(chart, panel) {
-  const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric));
+  const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric))
+    .map((line) => (chart.runs[line.run].ghost ? seenOf(chart, line) : line));
   if (panel.declared === "rate" || !lines.length) return false;
   const unit = 10 ** -panel.metrics[0].digits; // what its numbers can tell apart
   const share = panel.declared === "small rate";
@@ -64,7 +71,7 @@ function reachOf(chart, panel) {
 // The end of the horizontal axis: with room for what is to come, but no further than the last step. True where it has
 // to wait for its next change.
 function widen(chart) {
-  const runs = Object.values(chart.runs);
+  const runs = ownRuns(chart);
   const ends = runs.map((run) => (run.rows.length ? POSITIONS[chart.x](run.rows.at(-1)) : 0));
   const end = Math.max(1, ...ends), now = performance.now();
   if (end <= chart.xmax) return false;

@@ -126,7 +126,7 @@ function refresh(chart) {
     describe(chart, panel);
     if (made !== panel.made) makeLines(chart, panel);
     panel.lines.forEach((line) => fill(chart, line));
-    panel.waits = linesOf(panel).every((line) => !line.x.length);
+    panel.waits = linesOf(panel).every((line) => !line.x.length || chart.runs[line.run].ghost);
     panel.none.hidden = !panel.waits;
     waits = reachOf(chart, panel) || waits;
     panel.labels = endingsOf(chart, panel);
