@@ -20,6 +20,7 @@ from app.tokens import literal
 from app.training.feed import Feed, headline
 from labcore.analysis.compare.statistics import LAST
 from labcore.catalog.knob import Value, shown
+from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.files.paths import read_only
@@ -126,11 +127,12 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
     for metric in headline(feed, 2):
         with_it, without = (_mean(each, metric.key, max(change.step, last - LAST + 1), last) for each in (feed, other))
         if with_it is not None and without is not None:
-            said.append(f"{metric.inline} {number(with_it, metric.digits)} instead of "
-                        f"{number(without, metric.digits)}")
+            apart = number(with_it - without, metric.digits)
+            said.append(f"{METRICS[metric.key].inline} {apart if with_it < without else f'+{apart}'} "
+                        f"({number(with_it, metric.digits)} vs {number(without, metric.digits)})")
     assert change.before is not None, "a change that is known from before"
-    return (f"{change.name} {shown(change.value)} instead of {shown(change.before)} since step {change.step:,}: "
-            f"{', '.join(said) or 'no number of both'} at step {last:,}. One seed: no claim about others.")
+    return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, step {last:,}: "
+            f"{', '.join(said) or 'no number of both'}. One seed: no claim about others.")
 
 
 def _mean(feed: Feed, key: str, first: int, last: int) -> float | None:

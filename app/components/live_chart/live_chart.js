@@ -64,14 +64,19 @@ function boxOf(key) {
   return box;
 }
 
-const LOW_WINDOW = 760; // pixels
+const LEAST = 140, NARROW = 170; // pixels: of a large chart at the least, and at the most beside a board or on a phone
+const BELOW = 90; // pixels: the caption of a chart, and the scrubber at the lower edge of the window
 
-// Beside a board or on a narrow page, where there is one column or two, large charts are lower; and so they are in a low
-// window, where their axes are to be seen above the scrubber.
-function heightOf({ width }, { tall, large }) {
+// Large charts are as high as the window has room for, so that their axes are seen above the scrubber.
+function heightOf({ width, room }, { tall, large }) {
   if (!large) return tall;
-  const low = window.innerHeight < LOW_WINDOW;
-  return width && width < 700 ? (low ? 138 : 170) : low ? 190 : tall;
+  return Math.max(LEAST, Math.min(width && width < 700 ? NARROW : tall, room));
+}
+
+// The pixels that a chart has above the scrubber while the page is not scrolled, in steps, so that they seldom change.
+function roomBelow({ root }) {
+  const top = root.getBoundingClientRect().top + (root.closest(".stMain")?.scrollTop ?? 0);
+  return 10 * Math.floor((window.innerHeight - top - BELOW) / 10);
 }
 
 function unfold(chart, open) {
@@ -141,6 +146,7 @@ export async function update(component) {
   const { data, parentElement, setTriggerValue } = component;
   const chart = chartAt(parentElement, parentElement.querySelector(".rl-live-chart"));
   const fresh = chart.key !== data.key;
+  chart.room = roomBelow(chart); // before anything is written
   if (!chart.scene) {
     enter(chart, newScene());
     chart.drawn = (panel) => { drawEndings(chart, panel); placeCursor(chart, panel); };
