@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from labcore.catalog.amounts import percent as percent
 from labcore.catalog.knob import LETTERS
 
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
@@ -193,15 +194,6 @@ def symbol(latex: str) -> str:
     text = html.escape(text.replace("\\", ""))
     text = re.sub(r"_\{([^}]*)\}|_(\w)", lambda m: f"<sub>{m[1] or m[2]}</sub>", text)
     return re.sub(r"\^\{([^}]*)\}|\^([\w*])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share as text.
-
-    >>> percent(0.31), percent(0.0312, 1)
-    ('31 %', '3.1 %')
-    """
-    return f"{100 * share:.{digits}f} %"
 
 
 def number(value: float, digits: int = 3) -> str:

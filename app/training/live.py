@@ -125,8 +125,8 @@ def _charts(run: RunRow, above: list[RunRow], grey: tuple[RunRow, Feed] | None, 
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != drawn
     st.session_state["charted"] = drawn
     named = {each.id: each for each in (run, *above, *([grey[0]] if grey else []))}
-    return payload(feeds, full=full, x=axis(feeds[run.id].axes()), smooth=link.get(SMOOTH), ended=not active(run), at=at,
-                   unfolded=unfolded, named=named, ghost=ghosts)
+    return payload(feeds, full=full, x=axis(feeds[run.id].axes()), smooth=link.get(SMOOTH), ended=not active(run),
+                   at=at, unfolded=unfolded, named=named, ghost=ghosts)
 
 
 def _resync() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def percent(share: float | None) -> str:
     """A share: whole percents, a digit more near 0 % and 100 %, and never 0 % or 100 % of what is not.
@@ -41,3 +43,24 @@ def milliseconds(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.0f} ms"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """A number of any size with so many significant digits, as a column of a table has it; scientific below 1e-3.
+
+    >>> significant(116151144.0), significant(110.4), significant(0.01234), significant(1051868.0, 2)
+    ('116,000,000', '110', '0.0123', '1,100,000')
+    >>> significant(-12.3456), significant(0.5), significant(2e-5), significant(0.0), significant(None)
+    ('−12.3', '0.500', '2.00e−5', '0', '–')
+    """
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    size = abs(rounded)
+    if size < 1e-3:
+        text = f"{rounded:.{digits - 1}e}".replace("e-0", "e-")
+    else:
+        text = f"{rounded:,.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
+    return text.replace("-", "−")

@@ -32,7 +32,6 @@ function wordOf(column, answer, place) {
   return first === last ? word : `${word}, part ${place - first + 1} of ${last - first + 1}`;
 }
 const signed = (value, digits = 2) => (value > 0 ? "+" : "") + format(value, digits);
-const percent = (value) => (value < 0.0005 ? "<0.1 %" : `${format(100 * value, value < 0.1 ? 1 : 0)} %`);
 
 function tint(value, reach, dark) {
   const share = Math.min(1, Math.abs(value) / reach);
