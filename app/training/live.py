@@ -84,7 +84,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         st.rerun()
     if top:
         top(run, None)
-    run_head("goal", shown.id)
+    run_head("goal", shown.id, run.id)
     run_head("status", shown.id)
     at = clock.of(run, shown, feed)
     step = at or feed.last_step

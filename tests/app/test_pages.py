@@ -330,8 +330,8 @@ def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
     assert [each.label for each in test.tabs] == [
         "Microscope", "Surrogate", "Action space", "Cost", "Equation", "Events", "Data", "Export"]
-    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "up to step 6, with three significant digits; metrics.csv",
-             "Export": "metrics.csv"}
+    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Export": "metrics.csv",
+             "Data": "up to step 6, with three significant digits; metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "Completions appear here" not in " ".join(element.value for element in test.caption)
 

@@ -14,6 +14,9 @@ from app.components.component import Component
 HEAD = Component(Path(__file__).parent)
 
 
-def run_head(part: Literal["goal", "status", "tiles"], run_id: str) -> None:
-    """Mount a part of a run, empty: the live charts fill it by what `app.training.live` gives them."""
-    HEAD(key=f"head_{part}", data={"part": part, "run": run_id})
+def run_head(part: Literal["goal", "status", "tiles"], run_id: str, opened: str = "") -> None:
+    """Mount a part of a run, empty: the live charts fill it by what `app.training.live` gives them.
+
+    When another run is `opened`, the page is scrolled to where its status line is seen.
+    """
+    HEAD(key=f"head_{part}", data={"part": part, "run": run_id, "opened": opened})

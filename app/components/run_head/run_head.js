@@ -71,6 +71,8 @@ function listening(parentElement) {
 // Another run's numbers leave at once: its own come with the charts.
 export function update({ data, parentElement }) {
   const head = heads.get(parentElement) ?? listening(parentElement);
+  if (head.opened !== data.opened) head.root.closest(".stMain")?.scrollTo({ top: 0 }); // whoever pressed Run sees it
+  head.opened = data.opened;
   if (head.run === data.run) return;
   head.run = data.run;
   head.root.dataset.part = data.part;
