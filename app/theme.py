@@ -64,7 +64,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   .st-key-show_knobs{display:block;bottom:0;width:100%;padding:0;z-index:61}
   .st-key-show_knobs .stCheckbox,.st-key-show_knobs label{width:100%}
   .st-key-show_knobs label{position:relative;justify-content:center;height:45px;align-items:center;padding-top:6px}
-  .st-key-show_knobs label>:first-child{opacity:0;position:absolute}
+  .st-key-show_knobs label>span+div{display:none}
   .st-key-show_knobs label::before{content:"";position:absolute;top:6px;left:calc(50% - 20px);width:40px;height:4px;
     border-radius:2px;background:color-mix(in srgb,currentColor 28%,transparent)}
   .st-key-show_knobs label:has(:focus-visible){outline:2px solid var(--st-primary-color);outline-offset:-3px}

@@ -79,6 +79,18 @@ function roomBelow({ root }) {
   return 10 * Math.floor((window.innerHeight - top - BELOW) / 10);
 }
 
+// Follow the room: it changes with what stands above the charts, and so with the height of the page.
+function followRoom(chart) {
+  const sizes = new ResizeObserver(() => {
+    const room = roomBelow(chart);
+    if (room === chart.room) return;
+    chart.room = room;
+    if (chart.groups) { refresh(chart); render(chart); }
+  });
+  sizes.observe(chart.root.closest(".stMainBlockContainer") ?? document.body);
+  return () => sizes.disconnect();
+}
+
 function unfold(chart, open) {
   chart.open = open;
   chart.more.hidden = !chart.rest.length;
@@ -146,11 +158,11 @@ export async function update(component) {
   const { data, parentElement, setTriggerValue } = component;
   const chart = chartAt(parentElement, parentElement.querySelector(".rl-live-chart"));
   const fresh = chart.key !== data.key;
-  chart.room = roomBelow(chart); // before anything is written
   if (!chart.scene) {
     enter(chart, newScene());
     chart.drawn = (panel) => { drawEndings(chart, panel); placeCursor(chart, panel); };
-    const stops = [onStep(chart), onRowAsked(chart)];
+    chart.room = roomBelow(chart);
+    const stops = [onStep(chart), onRowAsked(chart), followRoom(chart)];
     chart.ended = () => { stops.forEach((stop) => stop()); clearTimeout(chart.later); };
   }
   if (fresh) {
