@@ -45,6 +45,7 @@ const spanOf = ({ range: [from, to] }) => to - from;
 
 const ALONE = 3; // a spike is so many times as large as all but the largest twentieth of the values
 const SPIKES = 3; // points of a line: more are no spike
+const GAIN = 2; // times as much room for all else, or nothing is cut
 
 // The largest value of some lines, without their spikes, which would press all else to the floor. A line that has not
 // come down again has no spike: it grows.
@@ -52,7 +53,8 @@ function bodyOf(lines) {
   const values = lines.flatMap(({ y }) => y).sort((a, b) => a - b);
   const usual = ALONE * values[Math.floor(0.95 * (values.length - 1))];
   const alone = lines.every(({ y }) => !(y.at(-1) > usual) && y.filter((value) => value > usual).length <= SPIKES);
-  return alone && usual > 0 ? values.findLast((value) => value <= usual) : values.at(-1);
+  const body = alone && usual > 0 ? values.findLast((value) => value <= usual) : values.at(-1);
+  return values.at(-1) > GAIN * body ? body : values.at(-1);
 }
 
 // The largest point of each line that is above the axis, with its value.
@@ -78,8 +80,9 @@ function reachOf(chart, panel) {
   const share = panel.declared === "small rate";
   const low = share ? 0 : Math.min(...lines.map((line) => line.low));
   const raw = lines.filter(({ kind }) => kind === (chart.smooth ? "raw" : "line")); // smoothing changes no axis's kind
-  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(raw.flatMap(({ y }) => y), unit / 10));
-  const top = decades ? Math.max(...lines.map((line) => line.high)) : bodyOf(lines);
+  const body = bodyOf(lines), usual = raw.flatMap(({ y }) => y).filter((value) => value <= body);
+  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(usual, unit / 10));
+  const top = decades ? Math.max(...lines.map((line) => line.high)) : body;
   const high = Math.max(share ? LEAST_TOP : low + 4 * unit, top);
   const axis = decades ? logAxis(low, high) : linearAxis(low, high);
   panel.spikes = decades ? [] : spikesOf(panel, lines, axis.range[1]);
