@@ -10,7 +10,7 @@ export function format(value, digits) {
 }
 
 // A share, as `labcore.catalog.amounts.percent` writes it.
-export function percent(share) {
+export function asPercent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
   if (share > 0 && share < 1e-3) return "<0.1 %";
   if (share > 0.999 && share < 1) return ">99.9 %";

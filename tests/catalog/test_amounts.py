@@ -31,7 +31,7 @@ def test_no_share_and_no_size_is_written_by_hand(folder: str) -> None:
              for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".js")
              and "static" not in path.parts and path.name != "amounts.py"
              for number, line in enumerate(path.read_text("utf-8").splitlines(), 1) if by_hand(line)]
-    assert not found, "use labcore.catalog.amounts (percent in component.js): " + "\n".join(found)
+    assert not found, "use labcore.catalog.amounts (asPercent in component.js): " + "\n".join(found)
 
 
 @pytest.mark.parametrize(("line", "expected"), [

@@ -14,7 +14,7 @@ function sendRow(chart) {
 // A part of the sentence that says how far the run is, at the step that is shown.
 function saidOf(chart, run, { key, before, after, rate, digits }) {
   const value = rowAt(chart, run, key)?.[3][key];
-  return before + (rate ? percent(value) : format(value, digits)) + after;
+  return before + (rate ? asPercent(value) : format(value, digits)) + after;
 }
 
 // A tile in words: its number at the step that is shown, and how far that is from the first.

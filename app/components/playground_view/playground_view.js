@@ -95,7 +95,7 @@ function panel(view, button, column, answer, place) {
   answer.top[place].forEach(([token, p, q], at) => {
     const chosen = answer.chosen ? answer.chosen[place] === at : token === answer.tokens[place];
     bars.append(make("code", named(column, token), chosen ? "rl-chosen" : ""), bar(p, own),
-      make("span", percent(p)), ...(column.base ? [] : [bar(q, base), make("span", percent(q))]));
+      make("span", asPercent(p)), ...(column.base ? [] : [bar(q, base), make("span", asPercent(q))]));
   });
   tip.append(make("h5", `${wordOf(column, answer, place)} · token ${place + 1} of ${answer.tokens.length}`),
     make("p", numbers(answer, place)), bars);
