@@ -12,6 +12,7 @@ import streamlit as st
 from app.jobs import result
 from app.session import Draft
 from app.tokens import literal
+from labcore.catalog.amounts import milliseconds, size
 from labcore.errors import LabError
 from labcore.llm.sizing import cost
 from labcore.llm.sizing.cost import Row
@@ -116,8 +117,8 @@ def table(rows: Sequence[Row], own: str = "") -> str:
 def _line(row: Row, rows: Sequence[Row], own: str) -> str:
     times = cost.times(row, rows)
     sizes = (row.weights, row.learning) if row.held else (None, None)
-    cells = (row.label, row.names() or "–", *map(cost.in_bytes, (*sizes, row.activations)),
-             cost.in_milliseconds(row.seconds), "–" if times is None else f"{times:.2f}", row.batch)
+    cells = (row.label, row.names() or "–", *map(size, (*sizes, row.activations)),
+             milliseconds(row.seconds), "–" if times is None else f"{times:.2f}", row.batch)
     counted = "; ".join(f"{each['name'].replace('_', ' ')}: {each['parameters']:,} parameters, {each['learnt']:,} "
                         "learnt" for each in row.held)
     marked = ' class="rl-own"' if row.label == own else ""

@@ -14,9 +14,9 @@ from app import naming
 from app.jobs import result
 from app.session import Draft
 from app.tokens import literal
+from labcore.catalog.amounts import size as in_bytes
 from labcore.errors import LabError
 from labcore.llm.sizing import memory
-from labcore.llm.sizing.cost import in_bytes
 from labcore.llm.sizing.memory import PHASES, Estimate, Part
 from labcore.runs import jobs
 from labcore.runs.files.paths import read_only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from labcore.catalog import amounts
 from labcore.runs.spec.durations import duration as duration
 from labcore.runs.store.rows import RunRow
 
@@ -18,6 +19,8 @@ STATES: dict[str, tuple[str, str, str]] = {
     "failed": ("#D32F2F", "Failed", "Its results so far are kept."),
 }
 
+
+volume = amounts.size  # of files
 
 # What a live run was asked to do, until its step ends.
 PENDING = {"stopping": "Stopping", "pausing": "Pausing"}
@@ -36,14 +39,3 @@ def failed_at_once(state: str, step: int) -> bool:
 def what_next(state: str, step: int) -> str:
     """What to do next with a run that has made `step` steps, in a sentence; empty where nothing is to be done."""
     return "Fix that, then run it again." if failed_at_once(state, step) else STATES[state][2]
-
-
-def volume(size: float) -> str:
-    """
-    >>> volume(0), volume(1234), volume(56_700_000), volume(8_900_000_000)
-    ('0 kB', '1.2 kB', '56.7 MB', '8.9 GB')
-    """
-    for unit, of in (("GB", 1e9), ("MB", 1e6)):
-        if size >= of:
-            return f"{size / of:.1f} {unit}"
-    return f"{size / 1e3:.1f} kB" if size else "0 kB"

@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from labcore.catalog.amounts import percent as percent
 from labcore.catalog.knob import LETTERS
 
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
@@ -79,12 +80,19 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   .stHorizontalBlock:has(.st-key-knobs .st-key-setup){row-gap:0}
   .st-key-show_knobs,.st-key-knobs{position:fixed;left:0;right:0;z-index:60;background:light-dark(#FFFFFF,#14171B);
     border-top:1px solid color-mix(in srgb,currentColor 18%,transparent)}
-  .st-key-show_knobs{display:block;bottom:0;width:100%;padding:10px 14px;z-index:61}
-  .st-key-knobs{display:none;bottom:46px;max-height:52dvh;overflow-y:auto;padding:10px 14px;
-    box-shadow:0 -6px 18px rgb(0 0 0/14%);border-radius:12px 12px 0 0}
+  .st-key-show_knobs{display:block;bottom:0;width:100%;padding:0;z-index:61}
+  .st-key-show_knobs .stCheckbox,.st-key-show_knobs label{width:100%}
+  .st-key-show_knobs label{position:relative;justify-content:center;height:45px;align-items:center;padding-top:6px}
+  .st-key-show_knobs label>span+div{display:none}
+  .st-key-show_knobs label::before{content:"";position:absolute;top:6px;left:calc(50% - 20px);width:40px;height:4px;
+    border-radius:2px;background:color-mix(in srgb,currentColor 28%,transparent)}
+  .st-key-show_knobs label:has(:focus-visible){outline:2px solid var(--st-primary-color);outline-offset:-3px}
+  .st-key-knobs{display:none;bottom:46px;max-height:62dvh;overflow-y:auto;overscroll-behavior:contain;
+    padding:14px 14px 10px;box-shadow:0 -6px 18px rgb(0 0 0/14%);border-radius:14px 14px 0 0}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}
   .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}
-  div:has(>.st-key-clock){top:calc(3.25rem + 97px);bottom:46px}}
+  div:has(>.st-key-bar),div:has(>.st-key-clock){position:static;box-shadow:none}}
+@media (hover:none){.stButton kbd{display:none}}
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
@@ -226,15 +234,6 @@ def symbol(latex: str) -> str:
     text = html.escape(text.replace("\\", ""))
     text = re.sub(r"_\{([^}]*)\}|_(\w)", lambda m: f"<sub>{m[1] or m[2]}</sub>", text)
     return re.sub(r"\^\{([^}]*)\}|\^([\w*])", lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share as text.
-
-    >>> percent(0.31), percent(0.0312, 1)
-    ('31 %', '3.1 %')
-    """
-    return f"{100 * share:.{digits}f} %"
 
 
 def number(value: float, digits: int = 3) -> str:

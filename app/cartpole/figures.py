@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 
 from app import theme
 from app.charts import finish
+from labcore.catalog.amounts import significant
+from labcore.classic.tabular.policy_maths import Steps, gae
 
 # The choices of Ψ_t, by their metric's last part, the one with the most variance first.
 PSI = {"total_return": "Ψ<sub>1</sub>: total return", "reward_to_go": "Ψ<sub>2</sub>: reward-to-go",
@@ -57,7 +60,7 @@ def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light
     figure = go.Figure()
     figure.add_bar(y=[PSI[name] for name in names], x=[measured[name] for name in names], orientation="h",
                    marker={"color": colour, "opacity": [1.0 if name == used else 0.35 for name in names]},
-                   text=[rounded(measured[name]) for name in names], textposition="outside",
+                   text=[significant(measured[name]) for name in names], textposition="outside",
                    cliponaxis=False, hovertemplate="%{y}<br>%{x:.3g} reward²<extra></extra>")
     finish(figure, kind, 260)
     figure.update_layout(showlegend=False, margin={"r": 60}, bargap=0.35)
@@ -79,7 +82,7 @@ def variance_words(measured: Mapping[str, float]) -> str:
     best = min(names, key=measured.__getitem__)
     if best == names[0]:
         return f"On this batch no choice has less variance than {_plain(names[0])}."
-    share = rounded(measured[names[0]] / measured[best], 2)
+    share = significant(measured[names[0]] / measured[best], 2)
     return (f"{_plain(best)} has {share} times less variance than {_plain(names[0])}, which needs {share} times the "
             f"episodes for the same variance.")
 
@@ -93,20 +96,18 @@ def _plain(name: str) -> str:
     return PSI[name].replace("<sub>", "").replace("</sub>", "").replace(": ", " (", 1) + ")"
 
 
-def rounded(value: float, digits: int = 3) -> str:
-    """A number of any size with that many significant digits.
-
-    >>> rounded(116151144.0), rounded(110.4), rounded(0.01234), rounded(1051868.0, 2)
-    ('116,000,000', '110', '0.0123', '1,100,000')
-    """
-    value = float(f"{value:.{digits}g}")
-    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:g}"
+def gae_weights(gamma: float, gae_lambda: float) -> list[float]:
+    """The weight of the TD error l steps ahead, for l from 0 to DECAY − 1: the advantages of an episode with a single
+    reward of 1 at its end, where V is 0."""
+    states, ends = np.zeros(DECAY, int), np.arange(DECAY) == DECAY - 1
+    episode = Steps(np.arange(DECAY), states, states, ends.astype(float), states, ends, ends)
+    return [float(weight) for weight in gae(episode, np.zeros(1), gamma, gae_lambda)[::-1]]
 
 
 def gae_figure(gamma: float, gae_lambda: float, kind: str = "light") -> go.Figure:
     """The weight (γλ)^l of the TD error l steps ahead in the advantage."""
     figure = go.Figure()
-    figure.add_bar(x=list(range(DECAY)), y=[(gamma * gae_lambda) ** ahead for ahead in range(DECAY)],
+    figure.add_bar(x=list(range(DECAY)), y=gae_weights(gamma, gae_lambda),
                    marker={"color": theme.palette(kind)[0]},
                    hovertemplate="l = %{x}<br>weight %{y:.3f}<extra></extra>")
     finish(figure, kind, 260)

@@ -9,6 +9,14 @@ export function format(value, digits) {
   return text.replace("-", "−");
 }
 
+// A share, as `labcore.catalog.amounts.percent` writes it.
+export function asPercent(share) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return "–";
+  if (share > 0 && share < 1e-3) return "<0.1 %";
+  if (share > 0.999 && share < 1) return ">99.9 %";
+  return `${format(100 * share, (share > 0 && share < 0.0995) || (share > 0.9949 && share < 1) ? 1 : 0)} %`;
+}
+
 export function theme(element) {
   const style = getComputedStyle(element);
   const read = (name, other) => style.getPropertyValue(name).trim() || other;

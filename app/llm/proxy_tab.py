@@ -12,10 +12,11 @@ from app.llm.proxy import Point
 from app.naming import worded
 from app.session import runs_of, show_error, show_run
 from app.tokens import literal
-from app.training import forking, reward_line
+from app.training import forking
 from app.training.feed import Feed
 from labcore.analysis.doctor.signal import FIRST_BETA, GOLD_FELL
 from labcore.catalog.choices import REWARD, chosen
+from labcore.catalog.goal import reward_words
 from labcore.catalog.knob import Value, shown
 from labcore.errors import LabError
 from labcore.runs import fork
@@ -36,7 +37,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         return
     means, at, kind = proxy.smoothed(points), step if step < feed.last_step else None, theme.ground()
     st.markdown(literal(proxy.words(means)))
-    st.caption(literal(reward_line.words(run.spec.knobs)))
+    st.caption(literal(f"Rewards: {reward_words(run.spec.knobs)}."))
     if proxy.exploits(means) and not read_only():
         _cures(run, proxy.peak(means))
     apart = bool(chain.scorers(run.spec))

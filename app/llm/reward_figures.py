@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from app import theme
 from app.charts import finish
 from app.theme import number
+from labcore.catalog.amounts import percent
 from labcore.runs.store.rows import Step
 
 HEIGHT = 264
@@ -107,11 +108,11 @@ def words(samples: dict[str, Any]) -> str:
     """What the held-out pairs say, in a sentence or two."""
     held_out = samples["held_out"]
     count, found = len(held_out["scores"]), agreement(held_out["scores"]) or 0.0
-    said = f"On {count:,} held-out pairs the chosen side scores higher in {100 * found:.0f} %; chance is 50 %."
+    said = f"On {count:,} held-out pairs the chosen side scores higher in {percent(found)}; chance is 50 %."
     best = agreement(held_out.get("gold", []))
     if best is None or best == 1:
         return said
-    return f"{said} The labels are noisy: the gold score itself agrees with {100 * best:.0f} % of them."
+    return f"{said} The labels are noisy: the gold score itself agrees with {percent(best)} of them."
 
 
 # ---- what these figures share ------------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from app.lab import active
 from app.link import Param
 from app.llm import probes, reward_parts, verdicts
 from app.llm.history import Column, Key, history, key_of, thinned
-from app.llm.story_words import SMALL, likelihood, percent, sentence
+from app.llm.story_words import SMALL, likelihood, sentence
 from app.theme import number
 from app.training import files
 from app.training.feed import Feed
+from labcore.catalog.amounts import percent
 from labcore.catalog.right import check
 from labcore.runs.store.rows import RunRow
 

@@ -7,24 +7,10 @@ from math import exp, log
 from typing import Any
 
 from app.theme import number
+from labcore.catalog.amounts import percent
 
 SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 STILL = 5e-4  # a probability that changes by less stays where it is
-
-
-def percent(share: float | None) -> str:
-    """A probability.
-
-    >>> percent(0.312), percent(0.0312), percent(0.99996), percent(0.0004), percent(0.0), percent(None)
-    ('31 %', '3.1 %', '>99.9 %', '<0.1 %', '0 %', '–')
-    """
-    if share is None:
-        return "–"
-    if 0 < share < SMALL:
-        return "<0.1 %"
-    if 0.999 < share < 1:
-        return ">99.9 %"
-    return f"{100 * share:.{1 if 0 < share < 0.0995 or 0.9949 < share < 1 else 0}f} %"
 
 
 def likelihood(logprob: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.maze.drawing import truth
 from app.theme import number
+from labcore.catalog.amounts import percent, significant
 from labcore.classic.envs.maze import ACTIONS, Maze
 
 ARROWS = "↑→↓←"
@@ -51,10 +52,10 @@ def _box(inner: str) -> str:
 
 
 def _known(sample: dict[str, Any], state: int) -> str:
-    parts = [f"{html.escape(sample['values_of'])} <b>{number(sample['values'][state], 3)}</b>"]
+    parts = [f"{html.escape(sample['values_of'])} <b>{significant(sample['values'][state])}</b>"]
     exact, of = truth(sample)
     if exact and (right := exact[state]) is not None:
-        parts.append(f"{html.escape(of)} {number(right, 3)}")
+        parts.append(f"{html.escape(of)} {significant(right)}")
     if sample["visits"]:
         times = sample["visits"][state]
         parts.append(f"{times:,} {'visit' if times == 1 else 'visits'}")
@@ -74,9 +75,9 @@ def _actions(sample: dict[str, Any], state: int) -> str:
         left, width = (zero + min(value, 0.0) / span) * 100, abs(value) / span * 100
         bar = (f'<u style="left:{zero * 100:.1f}%"></u><i class="{"rl-less" if value < 0 else ""}" '
                f'style="left:{left:.1f}%;width:{width:.1f}%"></i>')
-        cells = f"<td>{number(value, 3)}</td>" if sample["q"] else ""
+        cells = f"<td>{significant(value)}</td>" if sample["q"] else ""
         rows.append(f'<tr class="{"rl-first" if greedy[action] else ""}"><td title="{name}">{ARROWS[action]}</td>'
-                    f'<td class="rl-bars"><div>{bar}</div></td>{cells}<td>{chances[action]:.0%}</td></tr>')
+                    f'<td class="rl-bars"><div>{bar}</div></td>{cells}<td>{percent(chances[action])}</td></tr>')
     names = "<th>Q(s,a)</th>" if sample["q"] else ""
     return f"<table><tr><th>a</th><th></th>{names}<th>π(a|s)</th></tr>{''.join(rows)}</table>"
 

@@ -90,8 +90,7 @@ RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start 
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
               help="The same settings with the next seed", starts=True)
-PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P",
-               help="Pause after this step, or in the middle of a long one")
+PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P")  # help would cover what is looked at after Run
 GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
@@ -103,8 +102,8 @@ FORK = Action("Fork", ":material/call_split:", forking.open_dialog, "F",
 
 # Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
 # press Stop.
-_BEFORE = tuple(action if action is STOP else replace(action, disabled=True, help="Available once the run has started")
-                for action in (PAUSE, STOP, FORK))
+_BEFORE = (replace(PAUSE, disabled=True), STOP,
+           replace(FORK, disabled=True, help="Available once the run has started"))
 
 # Before its first step a run has made nothing to continue from or to fork.
 _AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Run it again with the same settings"))

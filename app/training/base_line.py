@@ -12,8 +12,8 @@ from app.lab import lab
 from app.session import Draft
 from app.status import duration
 from app.tokens import literal
-from app.training import reward_line
 from app.widget_state import widget_state
+from labcore.catalog.goal import reward_words
 from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import RunSpec, base_spec
@@ -25,8 +25,8 @@ RECENT = 100  # finished runs among which SFT runs are looked for, to time the n
 
 def show(draft: Draft, spec: RunSpec) -> None:
     """Where rewards and base of `spec` come from; where there is a base, a switch to see its SFT all the same."""
-    if rewards := reward_line.words(spec.knobs):
-        st.caption(literal(rewards))
+    if rewards := reward_words(spec.knobs):
+        st.caption(literal(f"Rewards: {rewards}."))
     sft = base_spec(spec)
     if sft is None:
         st.caption(literal(words(spec, None)))

@@ -24,7 +24,8 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.tasks.file_statistics import answer_of
-from labcore.tasks.task import Pair, make_task
+from labcore.tasks.goal import example
+from labcore.tasks.task import Pair
 
 LONGEST = 60  # characters of a text of the user's file
 
@@ -86,10 +87,12 @@ def _section(title: str, example: str, words: str) -> str:
 
 
 def _example(draft: Draft) -> tuple[str, str, str]:
-    """A prompt, an answer that is right and one that is wrong: of the user's file where there is one."""
-    path = draft.fields["data"].get(draft.task_row.data)
-    found = _first(draft.task_row.key, path, draft.of_task()) if path else ()
-    texts = found or tuple(draft.task_row.example.split(" → "))
+    """A prompt, an answer that is right and one that is wrong, as the sentence above has them: of the user's file where
+    there is one."""
+    path, declared = draft.fields["data"].get(draft.task_row.data), tuple(draft.task_row.example.split(" → "))
+    made = path or len(declared) < 3
+    texts = _texts(draft.task_row.key, draft.kind.key, path, draft.of_task(), draft.fields["seed"]) if made else ()
+    texts = texts or declared
     if len(texts) == 3:
         return texts
     prompt, right = (*texts, "…")[:2]
@@ -97,18 +100,15 @@ def _example(draft: Draft) -> tuple[str, str, str]:
     return prompt, right, slip if right.isalnum() and slip != right else "…"
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
-def _first(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[str, ...]:
-    """The texts of a file's first line, once for a file, since its path holds its content's hash; none where the task
-    has no lines, or the file cannot be used, which is said beside it."""
+@st.cache_data(show_spinner=False, max_entries=64)
+def _texts(task_key: str, kind: str, path: str | None, knobs: dict[str, Value], seed: int) -> tuple[str, ...]:
+    """The texts of the task's example, once for a file, since its path holds its content's hash; none where the task
+    cannot be made, which is said beside it."""
     try:
-        rows = getattr(make_task(task_of(task_key), knobs, path), "rows", ())
+        row, _ = example(task_of(task_key, kind), knobs, path, seed)
     except LabError:
         return ()
-    if not rows:
-        return ()
-    first = rows[0]
-    return (first.prompt, first.chosen, first.rejected) if isinstance(first, Pair) else (first.prompt, answer_of(first))
+    return (row.prompt, row.chosen, row.rejected) if isinstance(row, Pair) else (row.prompt, answer_of(row))
 
 
 def _cut(text: str) -> str:

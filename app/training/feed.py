@@ -13,7 +13,7 @@ from labcore.analysis.doctor import doctor
 from labcore.catalog import questions
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import METRICS, NOW
 from labcore.catalog.panels import PANELS, Panel, with_switched
 from labcore.catalog.right import named, right
 from labcore.runs.fork import movable
@@ -28,6 +28,7 @@ MOST = 1500  # rows of a run that are drawn; beyond, every k-th
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
+GHOST = "#98A1AB", "#77828D"  # of a run behind the curves, on the light and on the dark ground
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
 REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
@@ -96,7 +97,7 @@ class Feed:
         """The metrics of the run's charts and tiles, and what the axes count."""
         panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
         return {key for panel in panels for key in (*PANELS[panel].lines(self.logged), *PANELS[panel].held_out)} | {
-            metric.key for metric in tiles(self)} | {"updates"}
+            metric.key for metric in (*tiles(self), *NOW)} | {"updates"}
 
     def _row(self, step: Step, keys: set[str]) -> list[Any]:
         return [step.step, step.tokens or step.env_steps, round(step.seconds, 3), {
@@ -246,46 +247,66 @@ def _scale(metrics: list[Metric]) -> str:
 
 
 def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended: bool, at: int | None = None,
-            unfolded: bool = False, named: Mapping[str, RunRow] | None = None) -> dict[str, Any]:
+            unfolded: bool = False, named: Mapping[str, RunRow] | None = None,
+            ghost: dict[str, Feed] | None = None) -> dict[str, Any]:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
     `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open; `named` are the
     runs by their ids, for what they are called: in full, and shortly at the end of a line.
     All rows where `full`, else those that the browser may lack. Several runs are drawn over each other; the first
     one's algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it
-    begins with its parent's row there, and the parent's line steps back.
+    begins with its parent's row there, and the parent's line steps back. The `ghost` is drawn thin and grey behind all.
     """
-    specs = [feed.spec for feed in feeds.values()]
-    parent_id = specs[0].parent[0] if specs[0].parent else None
-    runs, markers = {}, []
-    for place, (run_id, feed) in enumerate(feeds.items()):
-        after = 0 if full else max(0, feed.sent - OVERLAP * feed.stride)
-        parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
-        root = feed.root(parent)
-        colour = depth(feed, feeds) if any(spec.parent for spec in specs) else place
-        row = (named or {}).get(run_id)
-        runs[run_id] = {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": title(row) if row else run_id,
-                        "short": "this run" if not place else "parent" if run_id == parent_id
-                        else number_of(row) if row else run_id,
-                        "total": feed.spec.steps,
-                        "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
-                        "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
-                        "after": after,
-                        "rows": [*([root] if root and root[0] > after else []), *feed.rows(after)]}
+    own, behind = feeds, ghost or {}
+    first = next(iter(own.values()))
+    sent = {run_id: 0 if full else max(0, feed.sent - OVERLAP * feed.stride) for run_id, feed in (own | behind).items()}
+    runs = {run_id: _run(run_id, own, named or {}, sent[run_id]) for run_id in own}
+    runs |= {run_id: _ghost(run_id, feed, named or {}, sent[run_id]) for run_id, feed in behind.items()}
+    for feed in (own | behind).values():
         feed.sent = feed.last_step
-        # The marker stands before the first step that the change counts in, where the smoothing ends.
-        markers += [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
-                     "event": change.event} for change in feed.history.moves]
-        markers += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
-                     "verdict": True} for said in doctor.said(feed.events)
-                    if said.finding and said.finding.severity != "note"]
-        if root and parent:
-            markers.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
-                            "text": f"fork{branch(feed.spec, parent)}", "event": None})
-    axis = next(iter(feeds.values())).axes()[x].lower()
-    awaited = not ended and not any(feed.steps for feed in feeds.values())
-    return {"key": "+".join(feeds), "awaited": awaited, "panels": panels(specs[0], feeds.values(), ended), "runs": runs,
-            "markers": markers, "x": x, "axis": axis, "smooth": smooth, "at": at, "unfolded": unfolded}
+    return {"key": "+".join(runs), "awaited": not ended and not any(feed.steps for feed in own.values()),
+            "panels": panels(first.spec, own.values(), ended), "runs": runs,
+            "markers": [mark for run_id in own for mark in _markers(run_id, own)],
+            "x": x, "axis": first.axes()[x].lower(), "smooth": smooth, "at": at, "unfolded": unfolded}
+
+
+def _run(run_id: str, feeds: dict[str, Feed], named: Mapping[str, RunRow], after: int) -> dict[str, Any]:
+    """A run as the charts draw it, with its rows beyond the step `after`."""
+    feed, ids = feeds[run_id], list(feeds)
+    specs = [each.spec for each in feeds.values()]
+    parent_id = specs[0].parent[0] if specs[0].parent else None
+    root = feed.root(feeds.get(feed.spec.parent[0]) if feed.spec.parent else None)
+    colour = depth(feed, feeds) if any(spec.parent for spec in specs) else ids.index(run_id)
+    row = named.get(run_id)
+    short = ("this run" if run_id == ids[0] else "parent" if run_id == parent_id else number_of(row) if row else run_id)
+    return {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": title(row) if row else run_id, "short": short,
+            "total": feed.spec.steps, "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
+            "ghost": False, "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
+            "after": after, "rows": [*([root] if root and root[0] > after else []), *feed.rows(after)]}
+
+
+def _ghost(run_id: str, feed: Feed, named: Mapping[str, RunRow], after: int) -> dict[str, Any]:
+    """Another run of the task, to be drawn behind the one that is looked at."""
+    row = named.get(run_id)
+    return {"colour": list(GHOST), "label": title(row) if row else run_id,
+            "short": number_of(row) if row else run_id, "total": feed.spec.steps, "muted": False, "ghost": True,
+            "root": None, "parent": None, "after": after, "rows": feed.rows(after)}
+
+
+def _markers(run_id: str, feeds: dict[str, Feed]) -> list[dict[str, Any]]:
+    """What stands at verticals of the charts: changes of knobs, verdicts of the doctor, and where a fork begins."""
+    feed = feeds[run_id]
+    parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
+    # The marker stands before the first step that the change counts in, where the smoothing ends.
+    marks = [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
+              "event": change.event} for change in feed.history.moves]
+    marks += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
+               "verdict": True} for said in doctor.said(feed.events)
+              if said.finding and said.finding.severity != "note"]
+    if parent and (root := feed.root(parent)):
+        marks.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
+                      "text": f"fork{branch(feed.spec, parent)}", "event": None})
+    return marks
 
 
 def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:

@@ -91,13 +91,42 @@ def _close() -> None:
 @errors_shown()
 def _form(run: RunRow, found: Wish) -> None:
     there, history = found.steps, KnobHistory(run.spec, lab().store.events_after(run.id))
-    changes = history.moves
     if not there:
         st.info(literal(f"{title(run)} has no checkpoint to fork from yet. Wait for its first step." if active(run) else
                         f"{title(run)} ended before its first checkpoint, so it cannot be forked. Start a new run."))
         return
     marked = history.move_of(found.event_id)
     scope = f"fork:{run.id}:{found.event_id}" + (f":{found.knob}:{found.value}" if found.knob else "")
+    step, algorithm = _from(run, found, history.moves, marked, scope)
+    base = _base(run, step, algorithm)
+    if base is None:
+        return
+    here = f"{scope}:{step}:{algorithm}"
+    values = _values(here, base, marked, found)
+    _knobs(controls.Target(here, values, usual=base.knobs), fork.movable(run.spec, algorithm), step,
+           marked.knob if marked else found.knob)
+    left, right = st.columns(2)
+    twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.__getitem__, default=True,
+                                  required=True, key=f"{scope}:twin",
+                                  help="The same (common random numbers): any difference is due to your change. "
+                                       "Fresh: new random numbers from the same state.")
+    until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
+    number_boxes.number(here, "until", "Until step", until.get(step, base.steps), (step + 1, WHOLE["steps"][1]),
+                        lambda new: until.update({step: new}), right, step=10)
+    later = [each.text for each in history.moves if each.step > step]
+    note = fork.optimizer_note(run.id, step)
+    st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step, exact=not note))
+    if note:
+        st.caption(note)
+    if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
+                 shortcut="Ctrl+Enter"):
+        _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
+               until.get(step, base.steps), here)
+
+
+def _from(run: RunRow, found: Wish, changes: Sequence[Change], marked: Change | None, scope: str) -> tuple[int, str]:
+    """The step to fork from and the algorithm to continue with, as the user chooses them."""
+    there = found.steps
     left, right = st.columns(2)
     usual = _usual(there, changes, marked, found.before)
     step = left.selectbox("From step", there[::-1], index=there[::-1].index(usual),
@@ -108,30 +137,7 @@ def _form(run: RunRow, found: Wish) -> None:
     if marked and not any(at < marked.step for at in there):
         st.info(f"No checkpoint is left from before {literal(marked.text)} at step {marked.step:,}: the first is that "
                 f"of step {there[0]:,}, after the change.")
-    base = _base(run, step, algorithm)
-    if base is None:
-        return
-    values = _values(f"{scope}:{step}:{algorithm}", base, marked, found)
-    target = controls.Target(f"{scope}:{step}:{algorithm}", values, usual=base.knobs)
-    _knobs(target, fork.movable(run.spec, algorithm), step,
-           marked.knob if marked else found.knob)
-    left, right = st.columns(2)
-    twin = left.segmented_control("Random numbers", list(RANDOM), format_func=RANDOM.__getitem__, default=True,
-                                  required=True, key=f"{scope}:twin",
-                                  help="The same (common random numbers): any difference is due to your change. "
-                                       "Fresh: new random numbers from the same state.")
-    until: dict[int, int] = st.session_state.setdefault(f"until:{scope}", {})
-    number_boxes.number(f"{scope}:{step}:{algorithm}", "until", "Until step", until.get(step, base.steps),
-                        (step + 1, WHOLE["steps"][1]), lambda new: until.update({step: new}), right, step=10)
-    later = [each.text for each in changes if each.step > step]
-    note = fork.optimizer_note(run.id, step)
-    st.caption(_words(run, base, values, twin, later, not active(run) and step >= run.step, exact=not note))
-    if note:
-        st.caption(note)
-    if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
-                 shortcut="Ctrl+Enter"):
-        _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
-               until.get(step, base.steps), f"{scope}:{step}:{algorithm}")
+    return step, algorithm
 
 
 def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None, asked: int) -> int:

@@ -11,7 +11,7 @@ import streamlit as st
 from app import session
 from app.components.live_chart import CHART
 from app.session import Draft
-from app.training import bar, empty, export, knobs, live, own_data, presets
+from app.training import bar, empty, export, goal_line, knobs, live, own_data, presets
 from app.training.tabs import Tabs
 from labcore.runs.store.rows import RunRow
 
@@ -41,6 +41,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
             if top:
                 top(None, draft)
             assert draft is not None, "only a run that goes has none"
+            goal_line.show(draft)
             own_data.show(draft)
             presets.show(draft)
             empty.picture(draft, partial(scene, draft) if scene else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,7 +16,7 @@ from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, show_error
-from app.training import clock, doctor_line, forking, pace, second_stage, tabs, view
+from app.training import clock, doctor_line, forking, ghost, goal_line, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
@@ -38,12 +39,16 @@ def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | 
     every kind has; `top` stands above all of it.
     """
     st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
-    every = _every(run.state)
+    ghost.look(run)
+    every = _every(run)
     st.fragment(_tick, run_every=every, key="live")(run.id, run.state, every, picture, own_tabs, top)
 
 
-def _every(state: str) -> float | None:
-    return pace.every(EVERY[state]) if state in EVERY else None
+def _every(run: RunRow) -> float | None:
+    """Seconds between two drawings, while the run or its ghost goes on."""
+    behind = ghost.of(run)
+    seconds = [EVERY[each.state] for each in (run, behind) if each and each.state in EVERY]
+    return pace.every(min(seconds)) if seconds else None
 
 
 def feed_of(run: RunRow) -> Feed:
@@ -76,29 +81,31 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
-    if run.state != state or _every(state) != every or _steered_elsewhere(run) or forking.asked():
+    if run.state != state or _every(run) != every or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     if top:
         top(run, None)
+    run_head("goal", shown.id, run.id)
     run_head("status", shown.id)
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
     doctor_line.show(shown, feed, at, steered=not stage)
     with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
         run_head("tiles", shown.id)
-        view.show(shown.spec.kind, feed.axes())
+        view.show(shown, feed.axes())
         projector("projector")
     above = forking.ancestors(shown)
     forking.family(shown, above)
+    behind = ghost.of(run) if shown is run else None
+    grey = (behind, feed_of(behind)) if behind and behind not in above else None
+    if shown is run:
+        ghost.line(run, feed, grey)
     curves = picture(shown, feed, step) if picture else None
-    feeds = {each.id: feed_of(each) for each in (shown, *above)}
-    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != [*feeds]
-    st.session_state["charted"] = [*feeds]
-    data = payload(feeds, full=full, x=axis(feed.axes()), smooth=link.get(SMOOTH), ended=not active(shown),
-                   at=at, unfolded=view.researcher() and not stage, named={each.id: each for each in (shown, *above)})
+    data = _charts(shown, above, grey, at, view.researcher() and not stage)
     holding = holders(shown, going(lab().store, [shown]))
     waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
-    data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting), "tiles": numbers(feed)}
+    data |= {"goal": {"html": goal_line.html(shown.spec), "now": goal_line.now(feed)}, "tiles": numbers(feed),
+             "status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting)}
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
@@ -109,6 +116,19 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         clock.show(shown, feed, at)
     own = feed if shown is run else feed_of(run)
     tabs.show(run, own, step if own is feed else own.last_step, own_tabs)
+
+
+def _charts(run: RunRow, above: list[RunRow], grey: tuple[RunRow, Feed] | None, at: int | None,
+            unfolded: bool) -> dict[str, Any]:
+    """The data of the charts: a run, those that it was forked from, and the one behind them in grey."""
+    feeds = {each.id: feed_of(each) for each in (run, *above)}
+    ghosts = {grey[0].id: grey[1]} if grey else {}
+    drawn = [*feeds, *ghosts]
+    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != drawn
+    st.session_state["charted"] = drawn
+    named = {each.id: each for each in (run, *above, *([grey[0]] if grey else []))}
+    return payload(feeds, full=full, x=axis(feeds[run.id].axes()), smooth=link.get(SMOOTH), ended=not active(run),
+                   at=at, unfolded=unfolded, named=named, ghost=ghosts)
 
 
 def _resync() -> None:

@@ -7,6 +7,7 @@ import streamlit as st
 from app import jobs
 from app.session import Draft
 from app.tokens import literal
+from labcore.catalog.amounts import size
 from labcore.catalog.llm.hub_models import HUB_MODELS, HubModel
 from labcore.errors import LabError
 from labcore.runs import jobs as store
@@ -42,7 +43,7 @@ def _here(draft: Draft) -> None:
     if sizes:
         key = f"cached:{draft.scope}"
         st.selectbox("Downloaded", sizes, index=None, placeholder="Choose a model", key=key,
-                     format_func=lambda name: f"{name} · {sizes[name] / 1e6:,.0f} MB",
+                     format_func=lambda name: f"{name} · {size(sizes[name])}",
                      on_change=lambda: _take(draft, st.session_state[key]))
     else:
         st.caption(f"No model of the hub is on this machine yet: choose “{HUB}” to download one.")

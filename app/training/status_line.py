@@ -11,7 +11,7 @@ from typing import Any
 from app.naming import message
 from app.status import STATES, duration, name_of, what_next
 from app.theme import number
-from app.training.feed import Feed, headline, rounded, tiles
+from app.training.feed import Feed, rounded, tiles
 from labcore.catalog.knob import shown
 from labcore.runs.places import waiting_sentence
 from labcore.runs.spec.run_spec import knobs_of
@@ -32,16 +32,6 @@ def progress(run: RunRow, feed: Feed) -> list[str]:
     if pace := feed.rate():
         parts.append(f"at most {duration((steps - step) / pace)} left")
     return parts
-
-
-def outcome(feed: Feed) -> list[str]:
-    """What came out: the headline numbers, from first to last."""
-    found = []
-    for metric in headline(feed, 3):
-        first, last = feed.value(metric.key, first=True), feed.value(metric.key)
-        if first is not None and last is not None:
-            found.append(f"{metric.inline} {number(first, metric.digits)} → {number(last, metric.digits)}")
-    return found
 
 
 def to_come(run: RunRow, asked: Iterable[Control]) -> list[str]:
@@ -75,7 +65,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     else:
         said = "" if run.state == "finished" and step == run.spec.steps else said
         done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
-        parts = [part for part in (said.rstrip("."), done, *outcome(feed)) if part] or [""]
+        parts = [part for part in (said.rstrip("."), done) if part] or [""]
     if run.pending:
         when = [] if activity else ["after this step" if run.step else "before its first step"]  # else: within it
         parts, following = [*when, *filter(None, parts)], ""

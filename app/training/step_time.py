@@ -15,10 +15,10 @@ from app.tokens import literal
 from app.training.data_words import Proposal
 from app.training.own_data import take
 from labcore.analysis import time_left
+from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.knob import shown
 from labcore.errors import LabError
 from labcore.llm.sizing import step_time
-from labcore.llm.sizing.cost import in_bytes
 from labcore.llm.sizing.memory import Sizes, asked
 from labcore.llm.sizing.pace import setting
 from labcore.llm.sizing.step_time import Lighter, Need

@@ -17,8 +17,9 @@ from app.training.feed import Feed
 from app.widget_state import widget_state
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Knob
+from labcore.catalog.metrics import METRICS
 from labcore.runs.spec.run_spec import knobs_of
-from labcore.runs.store.rows import Event, RunRow
+from labcore.runs.store.rows import Event, RunRow, Step
 
 TAB = Param("tab", "")
 Draw = Callable[[RunRow, Feed, int], None]  # the run, what was read of it, and the step that the page shows
@@ -40,20 +41,41 @@ def show(run: RunRow, feed: Feed, step: int, own: Tabs) -> None:
 
 
 def _events(run: RunRow, feed: Feed, step: int) -> None:
-    from pandas import DataFrame  # a third of a second, which the first page of a server need not wait for
+    """Changes of knobs first, then what else happened; checkpoints, of which there are many, are folded."""
+    turns, others, checkpoints = grouped(feed.events, knobs_of(run.spec.row, run.spec.task_row))
+    if turns:
+        st.markdown("**Changes of knobs**")
+        _listed(turns)
+        st.markdown("**Other events**")
+    _listed(others)
+    if checkpoints:
+        with st.expander(f"{len(checkpoints):,} checkpoint{'s' if len(checkpoints) > 1 else ''}"):
+            _listed(checkpoints)
+    log.show(run)
 
-    knobs = knobs_of(run.spec.row, run.spec.task_row)
-    rows: list[dict[str, Any]] = []
-    verdicts: dict[str, str] = {}
-    for event in feed.events:
+
+TURNED = ("knob", "refused")  # kinds of events: a change of a knob, and one that could not be made
+Told = list[dict[str, Any]]
+
+
+def grouped(events: Iterable[Event], knobs: Iterable[Knob]) -> tuple[Told, Told, Told]:
+    """Changes of knobs, other events and checkpoints, each the newest first and with its detail in words."""
+    knobs, verdicts = list(knobs), dict[str, str]()
+    turns, others, checkpoints = Told(), Told(), Told()
+    for event in events:
         if event.kind == doctor.EVENT and event.payload["holds"]:
             verdicts[event.payload["rule"]] = event.payload["verdict"]
-        rows.append({"time": datetime.fromtimestamp(event.time), "step": event.step, "what": event.kind,
-                     "detail": _detail(event, knobs, verdicts)})
-    rows.reverse()
+        group = turns if event.kind in TURNED else checkpoints if event.kind == "checkpoint" else others
+        group.insert(0, {"time": datetime.fromtimestamp(event.time), "step": event.step, "event": event.kind,
+                         "detail": _detail(event, knobs, verdicts)})
+    return turns, others, checkpoints
+
+
+def _listed(rows: Told) -> None:
+    from pandas import DataFrame  # a third of a second, which the first page of a server need not wait for
+
     st.dataframe(DataFrame(rows), hide_index=True, height=min(420, 38 + 35 * len(rows)),
                  column_config={"time": st.column_config.DatetimeColumn(format="HH:mm:ss")})
-    log.show(run)
 
 
 def _detail(event: Event, knobs: Iterable[Knob], verdicts: Mapping[str, str]) -> str:
@@ -76,10 +98,18 @@ def _data(run: RunRow, feed: Feed, step: int) -> None:
     recent = [each for each in feed.steps if each.step <= step][:-201:-1]
     counters = ("tokens",) if any(step.tokens for step in feed.steps) else ("env_steps",) if feed.walks else ()
     frame = DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
-                        "seconds": round(step.seconds, 2), **step.metrics} for step in recent])
-    st.dataframe(frame, hide_index=True, height=380)
-    st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}; metrics.csv under Export has all, "
-               "exactly as logged.")
+                        "seconds": step.seconds, **step.metrics} for step in recent])
+    three = st.column_config.NumberColumn(format="%.3g")
+    whole = {"step", *counters, *(key for key in step_metrics(recent) if METRICS[key].digits == 0)}
+    st.dataframe(frame, hide_index=True, height=380,
+                 column_config={name: three for name in frame.columns if name not in whole})
+    st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}, with three significant digits; "
+               "metrics.csv under Export has all, exactly as logged.")
+
+
+def step_metrics(steps: Iterable[Step]) -> set[str]:
+    """The metrics that some steps have."""
+    return {key for step in steps for key in step.metrics}
 
 
 def _export(run: RunRow, feed: Feed, step: int) -> None:

@@ -13,6 +13,7 @@ from app.training import files, terms
 from app.training.feed import Feed
 from app.training.terms import Term
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.amounts import percent
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.metrics import METRICS
 
@@ -85,7 +86,7 @@ def _metric(key: str, feed: Feed, step: int) -> str:
     if value is None:
         return ""
     if metric.unit.startswith("share"):
-        return f"{number(100 * value, 1)} %"
+        return percent(value)
     return f"{number(value, metric.digits)} {'' if metric.unit == metric.label.lower() else metric.unit}".strip()
 
 

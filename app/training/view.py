@@ -9,7 +9,9 @@ import streamlit as st
 from app import link
 from app.link import Param
 from app.session import SMOOTH, SMOOTHEST, X, axis
+from app.training import ghost
 from app.widget_state import widget_state
+from labcore.runs.store.rows import RunRow
 
 STUDENT, RESEARCHER = "student", "researcher"
 VIEWS = {STUDENT: "Student", RESEARCHER: "Researcher"}
@@ -21,9 +23,9 @@ def researcher() -> bool:
     return link.get(VIEW) == RESEARCHER
 
 
-def show(kind: str, axes: Mapping[str, str]) -> None:
-    """The choices: who looks, and one axis and one smoothing for all charts of a page. `axes` are those of `kind`."""
-    x = widget_state(f"view:x:{kind}", axis(axes), of=tuple(axes))
+def show(run: RunRow, axes: Mapping[str, str]) -> None:
+    """The choices: who looks, one axis and one smoothing for all charts of the run's page, and the run behind them."""
+    x = widget_state(f"view:x:{run.spec.kind}", axis(axes), of=tuple(axes))
     smooth = widget_state("view:smooth", link.get(SMOOTH))
     chosen = [VIEWS[link.get(VIEW)], axes[x.value].lower(), *([f"{smooth.value:g}"] if smooth.value else [])]
     with st.popover(" · ".join(chosen), icon=":material/tune:", width="content",
@@ -35,8 +37,18 @@ def show(kind: str, axes: Mapping[str, str]) -> None:
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   help="Exponential moving average. It never crosses a knob change or a fork. The raw line stays "
                        "faint behind it.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
+        _ghost(run)
         st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's label to "
                    "fork from before it.")
+
+
+def _ghost(run: RunRow) -> None:
+    options = ghost.options(run)
+    chosen = link.get(ghost.GHOST)
+    behind = widget_state(f"view:ghost:{run.id}", chosen if chosen in options else "", of=tuple(options.items()))
+    st.selectbox("Run behind the curves", list(options), list(options).index(behind.value), key=behind.key,
+                 format_func=options.__getitem__, on_change=lambda: link.put(ghost.GHOST, behind.taken()),
+                 help="Another run of this task, thin and grey in every chart")
 
 
 def _who() -> None:

@@ -57,26 +57,30 @@ ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in (*online.ROWS,
 # Problems with at most 10,000 completions of each prompt.
 
 def _task(key: str, label: str, help: str, name: str, example: str, letters: int = 3, prompts: int = 3,
-          defaults: Mapping[str, Value] | None = None, right: str = "Exact match") -> Task:
+          goal: str = "must write {answer}, earns 1 if exact", defaults: Mapping[str, Value] | None = None,
+          right: str = "Exact match") -> Task:
     return Task(key, label, help, f"labcore.tasks.enumerable:{name}", ("online", "preference"), (
         Knob("vocabulary", "Letters", letters, "Letters of the vocabulary, in addition to the end token. More: many "
              "more completions. Fewer: a smaller problem.", low=2, high=6, group="task"),
         Knob("prompt_count", "Prompts", prompts, "Number of prompts, each a different letter. More: more to learn. "
              "Fewer: less noise between prompts. Exact values are means over all "
              "prompts.", low=1, high=4, group="task"),
-    ), pairs=True, example=example, right=right,
+    ), pairs=True, example=example, right=right, goal={"": goal},
         # A step is cheap, and a table's entry moves only where its prefix was sampled.
         defaults={"max_new_tokens": 3, "learning_rate": 3e-3, "max_grad_norm": 10.0, **(defaults or {})})
 
 
 TASKS: dict[str, Task] = {row.key: row for row in (
     _task("sorted", "Sorted, graded", "The share of neighbouring letters that are in order, starting with the prompt's "
-          "letter: partial credit.", "Sorted", "b → bbc", right="All in order"),
+          "letter: partial credit.", "Sorted", "b → bbc", right="All in order",
+          goal="must write letters in order from there, such as {answer}, earns the share of neighbours in order"),
     _task("one_winner", "One winner", "A single completion is right; every other completion gets reward 0.",
           "OneWinner", "a → bca"),
     _task("free_length", "Free length", "The right completion is the prompt's letter and the end token; wrong "
           "completions may be longer.",
-          "FreeLength", "a → a", defaults={"max_new_tokens": 4}),
+          "FreeLength", "a → a", goal="must write {answer} and then end, earns 1 if exact",
+          defaults={"max_new_tokens": 4}),
     _task("two_modes", "Two modes", "Two very different completions have similar rewards: 1 and 0.9.", "TwoModes",
-          "a → aaa", right="Best completion"),
+          "a → aaa", goal="earns 1 for {answer} and 0.9 for the next letter at each place",
+          right="Best completion"),
 )}

@@ -22,8 +22,9 @@ from labcore.errors import LabError, quoted
 class Kind:
     """A row. `session` ("module:class") holds the state of a run, `loops` ("module:function" by an algorithm's `loop`)
     train it; where a kind has none, the algorithm's `method` does. `check`, where there is one, says in words why a
-    task and its knobs cannot be run, `caution` what of a spec can be started but will not work well, `replay` lets a
-    checkpoint act; they are imported only when called (`pkgutil.resolve_name`).
+    task and its knobs cannot be run, `caution` what of a spec can be started but will not work well, `goal` what a spec
+    learns (`labcore.catalog.goal`), `replay` lets a checkpoint act; they are imported only when called
+    (`pkgutil.resolve_name`).
 
     `algorithm`, `task` and the first model are what a run has where nothing is chosen; a single model is no choice.
     `task_title` is what its tasks are called. `any_task`: a task may also be a name that no table knows. `unwatched`:
@@ -46,6 +47,7 @@ class Kind:
     task_title: str
     axes: Mapping[str, str]
     speed: str
+    goal: str
     loops: Mapping[str, str] = field(default_factory=dict)
     check: str = ""
     caution: str = ""
@@ -66,17 +68,18 @@ class Kind:
 _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
-         caution="labcore.tasks.cautions:caution",
+         "labcore.tasks.goal:goal", caution="labcore.tasks.cautions:caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "reward_model", "sft")},
          on_gpu=True, pretrained=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
          "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},
-         "tokens_per_second", check="labcore.tasks.enumerable:check",
+         "tokens_per_second", "labcore.tasks.goal:goal", check="labcore.tasks.enumerable:check",
          caution="labcore.runs.spec.cautions:precision_caution",
          loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference")}, on_gpu=True),
     Kind("maze", "Maze", "labcore.classic.tabular.session:TabularSession", maze.ALGORITHMS, maze.TASKS, "q_learning",
          "corridors", ("table",), "Maze", {"step": "Steps", "env_steps": "Moves", "seconds": "Seconds"},
-         "env_steps_per_second", speed_unit="moves/s", short=True, check="labcore.classic.envs.maze_presets:build",
+         "env_steps_per_second", "labcore.classic.envs.maze_presets:goal", speed_unit="moves/s", short=True,
+         check="labcore.classic.envs.maze_presets:build",
          caution="labcore.classic.envs.maze_presets:caution",
          loops={"planning": "labcore.classic.tabular.loops:planning",
                 "temporal_difference": "labcore.classic.tabular.loops:learning",
@@ -85,7 +88,8 @@ _ROWS = (
     Kind("cartpole", "CartPole", "labcore.classic.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
-         short=True, check="labcore.classic.envs.gym_world:check", replay="labcore.classic.deep.evaluation:replay",
+         "labcore.classic.envs.gym_world:goal", short=True, check="labcore.classic.envs.gym_world:check",
+         replay="labcore.classic.deep.evaluation:replay",
          any_task=True),
 )
 
@@ -137,6 +141,6 @@ def task(key: str, of: str = "llm") -> Task:
     if key in row.tasks:
         return row.tasks[key]
     if row.any_task and key:
-        return replace(row.tasks[row.task], key=key, label=key, help="A Gymnasium environment.")
+        return replace(row.tasks[row.task], key=key, label=key, help="A Gymnasium environment.", goal={})
     _elsewhere("task", key, of, [other.key for other in KINDS.values() if key in other.tasks])
     raise LabError(f"There is no task {quoted(key)}: {suggestion(key, list(row.tasks))}")

@@ -15,7 +15,7 @@ from labcore.errors import LabError, quoted
 _ALL = (
     Metric("reward", "Reward", "reward", "Mean reward of the batch's completions, before any KL penalty.", r"\bar R",
            "Rises. This curve shows whether the run learns; the loss does not.", better="higher",
-           short="mean"),
+           short="mean", now="earns {}"),
     Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping, by which completions are "
            "compared.", r"\bar R'", better="higher", short="shaped"),
     Metric("unscored/reward", "Not scored", "share", "Share of completions without a reward: no function of your own "
@@ -54,7 +54,7 @@ _ALL = (
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Accepted completions", "share of completions", "Share of sampled completions that the "
            "verifier accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher",
-           short="training"),
+           short="training", now="right in {}"),
     Metric("held_out/accuracy", "Held-out accuracy, sampled", "share of completions", "Share of completions of "
            "held-out prompts that the verifier accepts, at the sampling temperature, after the step; at step 1: before "
            "training.", healthy="Rises with the accepted completions of the training prompts. If only they rise, the "
@@ -157,7 +157,7 @@ _ALL = (
            "a solved task: then a tiny error is a large share.", healthy="Above 0 and rising.", better="higher"),
     Metric("rewards/accuracies", "Pair accuracy", "share of pairs", "Share of pairs whose chosen side the policy "
            "prefers more strongly than the reference does.", healthy="Rises from 0 towards 1.", scale="rate",
-           better="higher"),
+           better="higher", now="prefers the chosen side in {} of the pairs"),
     Metric("rewards/margins", "Margin", "nats × β", "Mean implicit reward of the chosen minus that of the rejected "
            "completion.", r"\beta\Delta", "Rises.", better="higher", short="margin"),
     Metric("rewards/chosen", "Implicit reward, chosen", "nats × β", "β × log-ratio to the reference of the chosen "
@@ -174,7 +174,7 @@ _ALL = (
            "completions."),
     Metric("eval_accuracy", "Held-out accuracy", "share of pairs", "Share of held-out pairs whose chosen side scores "
            "higher.", healthy="Rises above 0.5. Labels with noise keep it below 1.", scale="rate", better="higher",
-           short="held out"),
+           short="held out", now="scores the chosen side higher in {} of the pairs"),
     Metric("accuracy", "Accuracy", "share of pairs", "Share of the batch's pairs whose chosen side scores higher, "
            "before the update.", scale="rate", better="higher", short="batch"),
     Metric("eval_margin", "Held-out margin", "reward", "Mean score of the chosen minus that of the rejected "
@@ -193,7 +193,7 @@ _ALL = (
            "first choice.", healthy="Rises.", scale="rate", better="higher"),
     Metric("episode_return", "Return", "reward/episode", "Mean sum of rewards, without discount, of the episodes that "
            "ended in this step.", r"G", "Rises. It includes the moves that were made at random.", digits=2,
-           better="higher"),
+           better="higher", now="earns {} per episode"),
     Metric("episode_length", "Episode length", "steps", "Mean length of the episodes that ended in this step.",
            digits=1),
     Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
@@ -236,7 +236,7 @@ _ALL = (
            better="lower"),
     Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
            "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0.",
-           better="lower", short="mean"),
+           better="lower", short="mean", now="its values are {} off on average"),
     Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
            r"\max|V-V^*|", better="lower"),
     Metric("q_error", "Error of Q", "reward", "Mean |Q − Q*| over the states within reach and their actions.",
@@ -251,7 +251,8 @@ _ALL = (
            "Reaches the best possible.", better="higher", short="greedy"),
     Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)", short="best"),
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
-           "progress: with centred advantages it starts near 0 while the gradient is not.", r"L", better="lower"),
+           "progress: with centred advantages it starts near 0 while the gradient is not.", r"L", better="lower",
+           now="its loss is {}"),
     Metric("grad_norm", "Gradient norm", "", "Euclidean norm of the gradient before it is clipped.",
            r"\lVert\nabla L\rVert"),
     Metric("learning_rate", "Learning rate", "", "Step size of the optimizer.", r"\eta", digits=6),
@@ -296,6 +297,7 @@ class _Metrics(Mapping[str, Metric]):
 
 
 METRICS: Mapping[str, Metric] = _Metrics(_ALL)
+NOW = tuple(metric for metric in _ALL if metric.now)  # what says how far a run is, the most telling first
 
 
 def ordered(keys: Iterable[str]) -> list[str]:

@@ -19,6 +19,9 @@ class Task:
     `sft`, `online` and `reward_model` those of these loops on top. `example` is
     "prompt → right answer", with " → wrong one" where the task brings that as well. `right` is what a right completion
     has passed, as a label, where no verifier is chosen (`labcore.catalog.right`).
+
+    `sees` and `goal` are the sentence that says what the task is (`labcore.catalog.goal`): "The model `sees` {prompt},
+    `goal`." `goal` has an entry for each value of the knob that decides what earns reward, and "" for all others.
     """
 
     key: str
@@ -36,6 +39,8 @@ class Task:
     reward_model: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
     right: str = "Exact match"
+    sees: str = "sees"
+    goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, earns 1 if exact"})
 
     def own(self, loop: str) -> Mapping[str, Value]:
         """The task's own defaults of the knobs of algorithms with this loop."""

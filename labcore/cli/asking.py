@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from labcore.analysis.compare.statistics import interval
+from labcore.catalog.amounts import percent
 from labcore.cli.adding import Add
 from labcore.cli.comparing import lay_out
 from labcore.cli.terminal import computed
@@ -101,7 +102,7 @@ def _pages(found: dict[str, Any]) -> list[str]:
         head += f", after {found['updates']} update{'s' if found['updates'] > 1 else ''} by {found['stepper']}"
     cosines = lay_out([["cosine", *(row["key"] for row in rows), "norm", "loss", "clipped tokens"], *(
         [row["key"], *(_number(value) for value in line), f"{row['norm']:.4f}", f"{row['loss']:+.4f}",
-         "–" if row["clipped_frac"] is None else f"{100 * row['clipped_frac']:.1f} %"]
+         percent(row["clipped_frac"])]
         for row, line in zip(rows, found["cosines"], strict=True))], right=True)
     before = found["before"]["reward"]
     effects = lay_out([["one step", "length", "KL, nats/token", "Δ reward, resampled", "Δ reward, weighted"], *(

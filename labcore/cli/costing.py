@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from labcore.catalog import kinds
+from labcore.catalog.amounts import milliseconds
+from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.knob import suggestion
 from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.cli.terminal import computed
 from labcore.errors import LabError, listed, quoted
 from labcore.llm.sizing import cost, memory, step_time
-from labcore.llm.sizing.cost import Row, in_bytes
+from labcore.llm.sizing.cost import Row
 from labcore.llm.sizing.memory import Estimate, Sizes
 from labcore.runs import jobs
 from labcore.runs.spec.durations import duration
@@ -158,5 +160,5 @@ def _aligned(lines: Sequence[Sequence[str]], words: int) -> list[str]:
 
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     times = cost.times(row, rows)
-    return (row.label, row.names(), row.batch, cost.in_bytes(row.weights), cost.in_bytes(row.learning),
-            cost.in_bytes(row.activations), cost.in_milliseconds(row.seconds), "–" if times is None else f"{times:.2f}")
+    return (row.label, row.names(), row.batch, in_bytes(row.weights), in_bytes(row.learning),
+            in_bytes(row.activations), milliseconds(row.seconds), "–" if times is None else f"{times:.2f}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, TypeVar
 
+from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.cli.commands import summary
@@ -16,7 +17,7 @@ from labcore.runs import places, titles
 from labcore.runs.files import uploads
 from labcore.runs.lists import cleanup, marks
 from labcore.runs.lists.all_runs import Shelf
-from labcore.runs.lists.entries import IMPORTED, MEGABYTE, Entry
+from labcore.runs.lists.entries import IMPORTED, Entry
 from labcore.runs.lists.search import search
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
@@ -202,7 +203,7 @@ def _clean_up_uploads(store: Store, do_it: bool) -> int:
 
 
 def _amount(count: int, size: int, what: str = "run") -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}, {size / MEGABYTE:.1f} MB"
+    return f"{count} {what}{'s' if count != 1 else ''}, {in_bytes(size)}"
 
 
 def _natural(value: Number, name: str) -> Number:

@@ -324,8 +324,8 @@ def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
     assert [each.label for each in test.tabs] == [
         "Microscope", "Surrogate", "Action space", "Cost", "Equation", "Events", "Data", "Export"]
-    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Data": "up to step 6; metrics.csv",
-             "Export": "metrics.csv"}
+    words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Export": "metrics.csv",
+             "Data": "up to step 6, with three significant digits; metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "Completions appear here" not in " ".join(element.value for element in test.caption)
 
@@ -336,9 +336,12 @@ def test_the_events_are_said_in_words(page, lab):
     far = Finding("The KL grows too fast", "0.1 → 1.2 nats/token", "A stronger penalty.", "beta", 0.2, "kl_runaway")
     for change in (Change(3, far.rule, far), Change(5, far.rule, None), Change(5, "another", None)):
         lab.store.log(run_id, doctor.EVENT, doctor.payload(change), change.step)
-    said = list(page("llm", run=run_id, tab="Events").dataframe[0].value["detail"])
-    assert {"written in 0.2 s", "The KL grows too fast: 0.1 → 1.2 nats/token", "No longer: The KL grows too fast",
-            "No longer: another"} <= set(said)
+    test = page("llm", run=run_id, tab="Events")
+    turns, others, checkpoints = (list(table.value["detail"]) for table in test.dataframe)
+    assert turns == ["β 0.04 → 0.2"] and checkpoints == ["written in 0.2 s"], "changes first, checkpoints folded"
+    assert {"The KL grows too fast: 0.1 → 1.2 nats/token", "No longer: The KL grows too fast",
+            "No longer: another"} <= set(others)
+    assert test.expander[-1].label.startswith("1 checkpoint")
 
 
 def test_the_log_of_a_run_that_ended_is_below_its_events(page, lab):

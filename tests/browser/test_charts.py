@@ -28,6 +28,12 @@ CURSORS = f"""() => {SHOWN}.map(figure => {{ const cursor = figure.querySelector
     const axis = figure.querySelector('.rl-plot')._fullLayout.xaxis;
     return cursor.hidden ? null : Math.round(axis.p2c(parseFloat(cursor.style.left) - axis._offset)); }})"""
 MOVE = "([run, step]) => document.dispatchEvent(new CustomEvent('rl-step', { detail: { run, step } }))"
+# where the charts end
+LOWEST = f"() => Math.max(...{SHOWN}.map(figure => figure.querySelector('.rl-plot').getBoundingClientRect().bottom))"
+# where the words under the mouse end and the lines begin, in a chart
+WORDS = """() => { const [words] = document.querySelectorAll('.hoverlayer .legend');
+    const plot = words?.closest('.rl-plot'), top = plot?.getBoundingClientRect().top + plot?._fullLayout.yaxis._offset;
+    return words ? [words.getBoundingClientRect().bottom, top, words.textContent] : null; }"""
 # the top, bottom and word of each name at a line's end, by chart
 NAMES = f"""() => {SHOWN}.map(figure => [...figure.querySelectorAll('.rl-line-names > *')]
     .map(name => {{ const box = name.getBoundingClientRect(); return [box.top, box.bottom, name.textContent]; }}))"""
@@ -36,7 +42,8 @@ NAMES = f"""() => {SHOWN}.map(figure => [...figure.querySelectorAll('.rl-line-na
 def metrics(step: int) -> dict[str, float]:
     reward = round(0.4 + 0.015 * step + 0.05 * (step % 2), 6)
     return {"reward": reward, "reward_std": 0.5 - 0.01 * step, "exact_match": reward, "kl": 0.002 * step,
-            "kl/k1": 0.0021 * step, "kl/k2": 0.0019 * step, "frac_reward_zero_std": 0.02 * step, "entropy": 1 / step,
+            "kl/k1": 0.0021 * step, "kl/k2": 0.0019 * step if step != 15 else 4.0,
+            "frac_reward_zero_std": 0.02 * step, "entropy": 1 / step,
             "clip_frac/region": 0.08 / step, "clip_frac/low": 0.05 / step, "clip_frac/high": 0.03 / step,
             "explained_variance": 0.01 * step, "updates": 2.0 * step}
 
@@ -60,7 +67,7 @@ def run_of(server: Server, monkeypatch: pytest.MonkeyPatch, algorithm: str, step
 
 def opened(page: Page, server: Server, run_id: str, query: str = "") -> None:
     """Open the run's page and wait until all its charts are drawn."""
-    page.goto(f"{server.url}/llm?run={run_id}{query}")
+    page.goto(f"{server.url}/llm?run={run_id}{query or '&ghost=none'}")
     page.locator(".rl-live-chart .main-svg").first.wait_for(timeout=SLOW)
     page.wait_for_function(DRAWN, timeout=SLOW)
 
@@ -68,7 +75,7 @@ def opened(page: Page, server: Server, run_id: str, query: str = "") -> None:
 def test_three_large_charts_show_one_step_and_fold_their_markers(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo")
-    opened(page, server, run_id, "&smooth=0.8")
+    opened(page, server, run_id, "&smooth=0.8&ghost=none")
     assert page.evaluate(TITLES) == ["Reward (exact match)", "KL to the reference", "Zero-variance groups"]
 
     newest = ["0.850", "0.060", "0.600"]  # never the smoothed ends of the lines
@@ -86,7 +93,7 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
         assert all(above[1] <= below[0] + 1 for above, below in itertools.pairwise(chart))
     flags = page.locator(".rl-live-chart figure").first.locator(".annotation-text-g")
     expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4"])
-    assert page.evaluate(f"() => {SHOWN}.map(figure => figure.querySelector('.rl-plot').offsetHeight)") == [190] * 3
+    assert page.evaluate(LOWEST) <= page.locator(".rl-scrubber").bounding_box()["y"], "no bar covers an axis"
     flags.first.hover()
     for words in ("from step 5: β 0.04 → 0.1", "from step 7: β 0.2 → 0.3"):
         expect(page.locator(".hoverlayer").get_by_text(words).first).to_be_visible(timeout=SLOW)
@@ -105,11 +112,29 @@ def test_a_knobs_change_is_named_among_verdicts_and_a_click_asks_what_if(
     page.set_viewport_size({"width": 1600, "height": 900})
     opened(page, server, run_id)
     flags = page.locator(".rl-live-chart figure").first.locator(".annotation-text-g")
-    expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4 +2"])
-    flags.last.hover()
+    expect(flags).to_have_text(["β 0.3 → 0.4 +2", "β 0.2 → 0.3", "β 0.1 → 0.2", "β 0.04 → 0.1"])  # they have room
+    flags.first.hover()
     expect(page.locator(".hoverlayer").get_by_text("What if? Click to fork").first).to_be_visible(timeout=SLOW)
-    flags.last.click()
+    flags.first.click()
     expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
+
+
+def test_a_spike_and_the_run_before_leave_room_for_the_lines(
+        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, run_id = (run_of(server, monkeypatch, "grpo") for _ in range(2))
+    opened(page, server, run_id, f"&ghost={before}")
+    chart = page.locator(".rl-live-chart figure").nth(1)
+    low, high = chart.locator(".rl-plot").evaluate("plot => plot._fullLayout.yaxis.range")
+    assert -0.01 < low < 0 < high < 0.2, "without the spike of k2"
+    expect(chart.locator(".annotation-text-g", has_text="▲ 4.000")).to_be_visible()
+    grey = chart.locator(".rl-line-names > *", has_text=re.compile(r"^#"))
+    expect(grey).to_be_visible()
+    assert chart.locator(".rl-plot").evaluate(
+        "plot => plot.data.filter(line => ['#98A1AB', '#77828D'].includes(line.line.color)).length") == 1
+    chart.locator(".rl-plot").hover()
+    page.wait_for_function(f"() => ({WORDS})() !== null", timeout=SLOW)
+    bottom, top, words = page.evaluate(WORDS)
+    assert bottom <= top + 1 and words.startswith("Step ") and "k1" in words
 
 
 LOOK = """() => { window.looks = [];

@@ -196,7 +196,7 @@ def said(found: dict[str, Any]) -> list[str]:
                          f"unclipped ones. The algorithms differ here only in the baseline, the token averaging and "
                          f"the KL coefficient. Make an update on the batch first to see the clip act.")
     elif clipped:
-        shares = ", ".join(f"{row['label']} {percent(row['clipped_frac'], 1)} (cosine {two(row['unclipped'])} to its "
+        shares = ", ".join(f"{row['label']} {percent(row['clipped_frac'])} (cosine {two(row['unclipped'])} to its "
                            "unclipped gradient)" for row in clipped)
         sentences.append(f"The ratios differ from 1. Clipped tokens: {shares}. An algorithm without a ratio "
                          "treats the batch as on-policy.")

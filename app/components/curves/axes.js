@@ -11,7 +11,7 @@ const looksOf = ({ ink, line, font, ground }) => ({ paper_bgcolor: "rgba(0,0,0,0
   hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } },
   modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink } });
 
-const LEAST_TOP = 0.02; // where the axis of a share that is usually small ends at the least
+const LEAST_TOP = 0.004; // where the axis of a share that is usually small ends at the least
 
 // The axis of such shares: from 0, so that lines along the edge are seen in full, to just above the largest.
 function smallRange(values) {
@@ -59,7 +59,7 @@ function power10(tick) {
 // Dotted verticals at `marks` ({ x, text, colour, more }), their words above the plot, whose x axis shows
 // `range` on so many pixels: on as many levels as near neighbours need, the rightmost lowest. `more` is what else an
 // annotation has; `worded` are the marks with words, in the order of the annotations; `top` is the margin they need.
-function markLayout(marks, range, pixels, words = true) {
+function markLayout(marks, range, pixels, words = true, most = LEVELS) {
   const shapes = [], annotations = [], worded = [], levels = [];
   const perPixel = (range[1] - range[0]) / pixels;
   for (const mark of [...marks].sort((a, b) => b.x - a.x)) {
@@ -72,7 +72,7 @@ function markLayout(marks, range, pixels, words = true) {
     const [start, end] = right ? [x - long, x] : [x, x + long];
     const free = levels.findIndex((taken) => taken.every(([from, to]) => end < from || start > to));
     const level = free < 0 ? levels.length : free;
-    if (level >= LEVELS) continue;
+    if (level >= most) continue;
     levels[level] = [...(levels[level] ?? []), [start - 8 * perPixel, end + 8 * perPixel]];
     worded.push(mark);
     annotations.push({ x, yref: "paper", y: 1, yshift: 14 * level - 2, yanchor: "bottom", showarrow: false,
@@ -86,10 +86,14 @@ const NEAR = 62; // pixels: marks that are nearer fold to one flag, whose words 
 const LETTER = 6.2; // pixels
 const MOST_LISTED = 12;
 
-// The same on one level, whatever their number: marks that are near each other fold to one flag with their count, and
-// the list of them to hover. A knob's change that is alone among verdicts gives them its words. A flag of several
-// changes is not among the `worded`.
-function foldedLayout(marks, range, pixels) {
+// The same in little room: every knob's change has a flag with its words while there is room on so many `levels`. Else
+// all stand on one level: marks that are near each other fold to one flag with their count, and the list of them to
+// hover. A knob's change that is alone among verdicts gives them its words. A flag of several changes is not among the
+// `worded`.
+function foldedLayout(marks, range, pixels, levels = 1) {
+  const apart = eachNamed(marks, range, pixels);
+  const laid = markLayout(apart, range, pixels, true, levels);
+  if (laid.worded.length === apart.length) return { ...laid, top: Math.max(laid.top, 22) };
   const shapes = [...new Map(marks.map((mark) => [mark.x, mark])).values()].map(({ x, colour }) => ({ type: "line",
     x0: x, x1: x, yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: colour, width: 1, dash: "dot" } }));
   const flags = flagsOf(marks, range, pixels);
@@ -99,6 +103,24 @@ function foldedLayout(marks, range, pixels) {
     ...(list && { captureevents: true, hovertext: list, text: `<b>${escaped(text)}</b>` }) }));
   const worded = flags.map(({ first, click }) => (click ? first : {}));
   return { shapes, annotations, worded, top: 22 };
+}
+
+// A flag for each knob's change, and for the verdicts that stand near none of them: near ones are in its list.
+function eachNamed(marks, range, pixels) {
+  const scale = pixels / (range[1] - range[0]);
+  const turns = marks.filter(({ verdict }) => !verdict).map((mark) => ({ x: mark.x, marks: [mark] }));
+  const flags = [...turns];
+  for (const mark of marks.filter(({ verdict }) => verdict)) {
+    const near = flags.find(({ x }) => Math.abs(x - mark.x) * scale < NEAR);
+    if (near) near.marks.push(mark);
+    else flags.push({ x: mark.x, marks: [mark] });
+  }
+  return flags.map((flag) => {
+    const { whole } = named(flag), { first, click, list } = flag, most = Math.max(8, Math.floor(pixels / LETTER) - 2);
+    return { ...first, x: flag.x, click: click ? first.click : undefined,
+      text: whole.length > most ? `${whole.slice(0, most - 1).trimEnd()}…` : whole,
+      more: { ...first.more, ...(list && { captureevents: true, hovertext: list }) } };
+  });
 }
 
 // The flags from left to right, each with the words that have room before its neighbours.

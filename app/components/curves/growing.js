@@ -14,6 +14,7 @@
 const charts = new WeakMap();
 
 const DATA = ["x", "y", "customdata"];
+const HEAD = 110; // pixels at the top of the window, where the page's bars stand
 const AHEAD = "300px"; // below or above what is seen
 
 const linesOf = (panel) => panel.order.map((key) => panel.lines.get(key));
@@ -84,8 +85,21 @@ function draw(chart, panel) {
   chart.drawn?.(panel);
 }
 
+// The words under the mouse stand above the lines, or below them where there is no room, and never on them.
+function lift(panel) {
+  const words = panel.plot.querySelector(".hoverlayer .legend"), { yaxis } = panel.plot._fullLayout;
+  const [, x, y] = words?.getAttribute("transform")?.match(/translate\(([-\d.]+)[, ]+([-\d.]+)\)/) ?? [];
+  if (x === undefined) return;
+  const { height } = words.getBBox(), above = yaxis._offset - height - 4;
+  const free = panel.plot.getBoundingClientRect().top + above > HEAD;
+  const place = Math.round(free ? above : yaxis._offset + yaxis._length + 4);
+  if (place !== Math.round(y)) words.setAttribute("transform", `translate(${x},${place})`);
+}
+
 function listen(chart, panel) {
   panel.listening = true;
+  new MutationObserver(() => lift(panel)).observe(panel.plot.querySelector(".hoverlayer"),
+    { childList: true, subtree: true, attributes: true, attributeFilter: ["transform"] });
   panel.plot.on("plotly_relayout", (change) => {
     const range = (axis) => (`${axis}.range[0]` in change ? [change[`${axis}.range[0]`], change[`${axis}.range[1]`]]
       : null);

@@ -4,8 +4,8 @@
 const FORMS = {
   main: { left: 50, right: 12, bottom: 40, across: 8, up: 7, rates: [0, 0.25, 0.5, 0.75, 1], words: true, title: 4 },
   small: { left: 50, right: 12, bottom: 26, across: 4, up: 4, rates: [0, 0.25, 0.5, 0.75, 1], words: false },
-  large: { left: 46, right: 12, bottom: 38, across: 6, up: 5, rates: [0, 0.25, 0.5, 0.75, 1], fold: true, title: 4 },
-  below: { left: 46, right: 12, bottom: 22, across: 5, up: 4, rates: [0, 0.5, 1], fold: true },
+  large: { left: 46, right: 12, bottom: 38, across: 6, up: 5, rates: [0, 0.25, 0.5, 0.75, 1], fold: 3, title: 4 },
+  below: { left: 46, right: 12, bottom: 22, across: 5, up: 4, rates: [0, 0.5, 1], fold: 1 },
 };
 
 function xRange(chart, panel) {
@@ -39,6 +39,13 @@ function marksOf(chart, panel, range) {
 // As high as the server says, lower where it is narrow; on a projector as high as there is room.
 const highOf = ({ box, height }, width) => Number(box?.dataset.room) || Math.min(height, Math.max(150, 0.85 * width));
 
+// A point above the axis, at its upper edge and with its value.
+function spikeMark(chart, { x, text, hue }, range) {
+  return { x, yref: "paper", y: 1, yanchor: "top", showarrow: false, borderpad: 1, bgcolor: chart.theme.ground,
+    xanchor: x > (range[0] + range[1]) / 2 ? "right" : "left", text: `▲ ${text}`,
+    font: { size: 12, color: hue[chart.theme.dark ? 1 : 0] } };
+}
+
 function layoutOf(chart, panel) {
   const { ink, line, ground } = chart.theme;
   const form = panel.form ?? chart.form;
@@ -52,9 +59,10 @@ function layoutOf(chart, panel) {
   const range = xRange(chart, panel);
   const { shapes, annotations, worded, top } = range
     ? (form.fold ? foldedLayout : markLayout)(marksOf(chart, panel, range), range,
-      Math.max(width - margin.l - margin.r, 120), form.words)
+      Math.max(width - margin.l - margin.r, 120), form.fold ? form.fold : form.words)
     : { shapes: [], annotations: [], worded: [], top: 8 };
   panel.worded = worded; // of the annotations, in their order
+  if (!panel.zoom) annotations.push(...(panel.spikes ?? []).map((spike) => spikeMark(chart, spike, range)));
   panel.plot.style.setProperty("--rl-words", `${top - 8}px`); // a chart's buttons can stand below them
   const strip = panel.order.some((key) => String(key).includes(":gap"));
   const height = highOf(panel, width);
@@ -65,7 +73,7 @@ function layoutOf(chart, panel) {
     hoversort: "value descending", hovermode: range ? "x unified" : "closest",
     hoverlabel: { ...looks.hoverlabel, namelength: 40 },
     xaxis: { ...axis, showgrid: !range, gridcolor: line, nticks: form.across, anchor: strip ? "y2" : "y",
-      ...(range && { range, unifiedhovertitle: { text: `%{x} ${panel.axis}` } }),
+      ...(range && { range, unifiedhovertitle: { text: panel.axis === "steps" ? "Step %{x}" : `%{x} ${panel.axis}` } }),
       ...(form.title && { title: { text: panel.axis, standoff: form.title, font: { size: 12 } } }) },
     yaxis: { ...yAxis(chart, panel, axis, inside * (1 - low)), domain: [low ? low + 22 / inside : 0, 1] } };
   if (panel.plane && panel.range.x) {

@@ -5,6 +5,6 @@ const SOON = [150, 350, 650, 850]; // milliseconds after the charts are there; t
 function awaitFirstPoint(chart, ask) {
   if (chart.awaited === chart.key) return;
   const key = chart.awaited = chart.key;
-  const blank = () => chart.key === key && !Object.values(chart.runs).some((run) => run.rows.length);
+  const blank = () => chart.key === key && !ownRuns(chart).some((run) => run.rows.length);
   SOON.forEach((after) => setTimeout(() => { if (blank()) ask(); }, after));
 }

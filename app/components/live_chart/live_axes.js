@@ -15,8 +15,10 @@ function roundStep(span) {
 const roundUp = (value) => [1, 2, 5, 10].map((each) => each * 10 ** Math.floor(Math.log10(value)))
   .find((each) => each >= value * 0.999);
 
+const NOTHING = 0.02; // a number below zero by less than this share of the largest moves no axis
+
 function linearAxis(low, high) {
-  const from = low >= 0 && low < 0.6 * high ? 0 : low;
+  const from = low < 0.6 * high && low > -NOTHING * high ? 0 : low;
   const span = high > from ? high - from : Math.abs(high) || 1;
   const dtick = roundStep(span);
   const floor = Math.floor(from / dtick + 1e-9) * dtick;
@@ -41,17 +43,49 @@ function spansDecades(values, least) {
 
 const spanOf = ({ range: [from, to] }) => to - from;
 
+const ALONE = 3; // a spike is so many times as large as all but the largest twentieth of the values
+const SPIKES = 3; // points of a line: more are no spike
+const GAIN = 2; // times as much room for all else, or nothing is cut
+
+// The largest value of some lines, without their spikes, which would press all else to the floor. A line that has not
+// come down again has no spike: it grows.
+function bodyOf(lines) {
+  const values = lines.flatMap(({ y }) => y).sort((a, b) => a - b);
+  const usual = ALONE * values[Math.floor(0.95 * (values.length - 1))];
+  const alone = lines.every(({ y }) => !(y.at(-1) > usual) && y.filter((value) => value > usual).length <= SPIKES);
+  const body = alone && usual > 0 ? values.findLast((value) => value <= usual) : values.at(-1);
+  return values.at(-1) > GAIN * body ? body : values.at(-1);
+}
+
+// The largest point of each line that is above the axis, with its value.
+function spikesOf(panel, lines, top) {
+  return lines.filter(({ kind, high }) => kind === "line" && high > top).map((line) => {
+    const at = line.y.indexOf(line.high);
+    return { x: line.x[at], hue: line.hue, text: format(line.high, panel.metrics[0].digits) };
+  });
+}
+
+// The part of a ghost's line that lies within the horizontal axis: what is beyond stretches no axis.
+function seenOf(chart, line) {
+  const y = line.y.filter((_, at) => line.x[at] <= chart.xmax);
+  return { ...line, y, low: Math.min(...y), high: Math.max(...y) };
+}
+
 // Choose the vertical axis of a panel by the values of its lines. True where it has to wait for its next change.
 function reachOf(chart, panel) {
-  const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric));
+  const lines = linesOf(panel).filter((line) => line.x.length && !chart.scene.hidden.has(line.metric))
+    .map((line) => (chart.runs[line.run].ghost ? seenOf(chart, line) : line));
   if (panel.declared === "rate" || !lines.length) return false;
   const unit = 10 ** -panel.metrics[0].digits; // what its numbers can tell apart
   const share = panel.declared === "small rate";
   const low = share ? 0 : Math.min(...lines.map((line) => line.low));
-  const high = Math.max(share ? LEAST_TOP : low + 4 * unit, ...lines.map((line) => line.high));
   const raw = lines.filter(({ kind }) => kind === (chart.smooth ? "raw" : "line")); // smoothing changes no axis's kind
-  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(raw.flatMap(({ y }) => y), unit / 10));
+  const body = bodyOf(lines), usual = raw.flatMap(({ y }) => y).filter((value) => value <= body);
+  const decades = panel.declared === "symlog" && (panel.decades || spansDecades(usual, unit / 10));
+  const top = decades ? Math.max(...lines.map((line) => line.high)) : body;
+  const high = Math.max(share ? LEAST_TOP : low + 4 * unit, top);
   const axis = decades ? logAxis(low, high) : linearAxis(low, high);
+  panel.spikes = decades ? [] : spikesOf(panel, lines, axis.range[1]);
   const made = JSON.stringify([axis, decades]);
   if (made === panel.reach?.made) return false;
   const now = performance.now();
@@ -64,7 +98,7 @@ function reachOf(chart, panel) {
 // The end of the horizontal axis: with room for what is to come, but no further than the last step. True where it has
 // to wait for its next change.
 function widen(chart) {
-  const runs = Object.values(chart.runs);
+  const runs = ownRuns(chart);
   const ends = runs.map((run) => (run.rows.length ? POSITIONS[chart.x](run.rows.at(-1)) : 0));
   const end = Math.max(1, ...ends), now = performance.now();
   if (end <= chart.xmax) return false;

@@ -64,14 +64,31 @@ function boxOf(key) {
   return box;
 }
 
-const LOW_WINDOW = 760; // pixels
+const LEAST = 140, NARROW = 170; // pixels: of a large chart at the least, and at the most beside a board or on a phone
+const BELOW = 66; // pixels: the caption of a chart, and the scrubber at the lower edge of the window
 
-// Beside a board or on a narrow page, where there is one column or two, large charts are lower; and so they are in a low
-// window, where their axes are to be seen above the scrubber.
-function heightOf({ width }, { tall, large }) {
+// Large charts are as high as the window has room for, so that their axes are seen above the scrubber.
+function heightOf({ width, room }, { tall, large }) {
   if (!large) return tall;
-  const low = window.innerHeight < LOW_WINDOW;
-  return width && width < 700 ? (low ? 138 : 170) : low ? 190 : tall;
+  return Math.max(LEAST, Math.min(width && width < 700 ? NARROW : tall, room));
+}
+
+// The pixels that a chart has above the scrubber while the page is not scrolled, in steps, so that they seldom change.
+function roomBelow({ root }) {
+  const top = root.getBoundingClientRect().top + (root.closest(".stMain")?.scrollTop ?? 0);
+  return 10 * Math.floor((window.innerHeight - top - BELOW) / 10);
+}
+
+// Follow the room: it changes with what stands above the charts, and so with the height of the page.
+function followRoom(chart) {
+  const sizes = new ResizeObserver(() => {
+    const room = roomBelow(chart);
+    if (room === chart.room) return;
+    chart.room = room;
+    if (chart.groups) { refresh(chart); render(chart); }
+  });
+  sizes.observe(chart.root.closest(".stMainBlockContainer") ?? document.body);
+  return () => sizes.disconnect();
 }
 
 function unfold(chart, open) {
@@ -126,7 +143,7 @@ function refresh(chart) {
     describe(chart, panel);
     if (made !== panel.made) makeLines(chart, panel);
     panel.lines.forEach((line) => fill(chart, line));
-    panel.waits = linesOf(panel).every((line) => !line.x.length);
+    panel.waits = linesOf(panel).every((line) => !line.x.length || chart.runs[line.run].ghost);
     panel.none.hidden = !panel.waits;
     waits = reachOf(chart, panel) || waits;
     panel.labels = endingsOf(chart, panel);
@@ -144,7 +161,8 @@ export async function update(component) {
   if (!chart.scene) {
     enter(chart, newScene());
     chart.drawn = (panel) => { drawEndings(chart, panel); placeCursor(chart, panel); };
-    const stops = [onStep(chart), onRowAsked(chart)];
+    chart.room = roomBelow(chart);
+    const stops = [onStep(chart), onRowAsked(chart), followRoom(chart)];
     chart.ended = () => { stops.forEach((stop) => stop()); clearTimeout(chart.later); };
   }
   if (fresh) {
@@ -162,7 +180,8 @@ export async function update(component) {
   }
   if (chart.x !== data.x) Object.assign(chart, { xmax: undefined, scene: Object.assign(chart.scene, { zoom: null }) });
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
-    smooth: data.smooth, theme: theme(parentElement), status: data.status, tiles: data.tiles });
+    smooth: data.smooth, theme: theme(parentElement), goal: data.goal, status: data.status,
+    tiles: data.tiles });
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

@@ -17,12 +17,13 @@ function huesOf(hue, place) {
 
 // What stands at the ends of a panel's lines: its metrics, of the run that is looked at; else the runs.
 function endingsOf(chart, panel) {
-  const runs = Object.entries(chart.runs);
+  const runs = Object.entries(chart.runs), [{ key }] = panel.metrics;
+  const named = ([run, { label, short, ghost }]) => ({ run, metric: key, label, text: short, ghost });
   if (panel.metrics.length > 1) {
-    return panel.metrics.map(({ key, label, short }) => ({ run: runs[0][0], metric: key, label, text: short }));
+    return [...panel.metrics.map(({ key: metric, label, short }) => ({ run: runs[0][0], metric, label, text: short })),
+      ...runs.filter(([, { ghost }]) => ghost).map(named)];
   }
-  const [{ key }] = panel.metrics;
-  return runs.length > 1 ? runs.map(([run, { label, short }]) => ({ run, metric: key, label, text: short })) : [];
+  return runs.length > 1 ? runs.map(named) : [];
 }
 
 // The place of a line's last point that is seen, in pixels of the plot.
@@ -48,8 +49,8 @@ function drawEndings(chart, panel) {
   panel.names.replaceChildren(...found.map((each) => nameOf(chart, panel, each, width)));
 }
 
-function nameOf(chart, panel, { hue, x, top, off, text, label, metric }, width) {
-  const hides = panel.metrics.length > 1, dark = chart.theme.dark ? 1 : 0;
+function nameOf(chart, panel, { hue, x, top, off, text, label, metric, ghost }, width) {
+  const hides = panel.metrics.length > 1 && !ghost, dark = chart.theme.dark ? 1 : 0;
   const name = document.createElement(hides ? "button" : "span");
   [name.textContent, name.title, name.className] = [text, label, off ? "rl-off" : ""];
   Object.assign(name.style, { top: `${top}px`, left: `${Math.min(x + 5, width - panel.room + 3)}px`,

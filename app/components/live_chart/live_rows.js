@@ -12,7 +12,7 @@ function takeRows(chart, incoming) {
   for (const [id, run] of Object.entries(incoming)) {
     const kept = (chart.runs[id] ??= { rows: [], last: 0, dots: new Map() });
     Object.assign(kept, { label: run.label, short: run.short, colour: run.colour, muted: run.muted, root: run.root,
-      parent: run.parent, total: run.total });
+      parent: run.parent, total: run.total, ghost: run.ghost });
     if (run.after > kept.last) return false;
     for (const row of run.rows) {
       if (row[4]) kept.dots.set(row[0], row[4]);
@@ -22,19 +22,29 @@ function takeRows(chart, incoming) {
   return true;
 }
 
+// The runs that the page is about: all but the ghost.
+const ownRuns = (chart) => Object.values(chart.runs).filter(({ ghost }) => !ghost);
+
+// How far a line lies behind the others.
+const behind = (chart, { run }) => 2 * Boolean(chart.runs[run].ghost) + Boolean(chart.runs[run].muted);
+
 // The lines of a panel, still without points; what steps back lies below.
 function makeLines(chart, panel) {
   const runs = Object.keys(chart.runs);
-  const several = runs.length > 1;
+  const several = ownRuns(chart).length > 1;
   const metrics = [...panel.metrics.entries()].reverse(); // the first one lies above the others
   const lines = runs.flatMap((run, group) => metrics.flatMap(([place, { key, label, digits }]) => {
-    const { root, label: named, colour } = chart.runs[run];
+    const { root, label: named, colour, ghost } = chart.runs[run];
+    if (ghost) {
+      return place ? [] : [{ run, group, metric: key, digits: Math.max(digits, 3), width: 1.2, hue: colour,
+        name: `${named} · ${label}`, kind: "line" }];
+    }
     const base = { run, group, metric: key, digits: Math.max(digits, 3), width: place ? 1.4 : 2,
       hue: huesOf(several ? colour : panel.colour, place), name: (several ? `${named} · ` : "") + label };
     return [...(panel.dots && !place ? [{ ...base, kind: "dots", name: "" }] : []),
       ...(chart.smooth ? [{ ...base, kind: "raw" }] : []), { ...base, kind: "line" },
       ...(root !== null ? [{ ...base, kind: "root", name: "", size: 7 }] : [])];
-  })).sort((a, b) => Boolean(chart.runs[b.run].muted) - Boolean(chart.runs[a.run].muted));
+  })).sort((a, b) => behind(chart, b) - behind(chart, a));
   lines.forEach((line) => Object.assign(line, { x: [], y: [], taken: 0, low: Infinity, high: -Infinity,
     average: line.kind === "line" && chart.smooth ? smoother(chart.smooth, breaksOf(chart, line.run)) : null }));
   panel.lines = new Map(lines.entries());

@@ -7,7 +7,14 @@ function sendRow(chart) {
   if (!chart.tiles) return;
   const [[run, { last }]] = Object.entries(chart.runs);
   document.dispatchEvent(new CustomEvent("rl-row", { detail: { run, last, status: chart.status,
+    goal: { html: chart.goal.html, now: chart.goal.now.map((part) => saidOf(chart, chart.runs[run], part)).join("") },
     tiles: chart.tiles.map((tile) => tileOf(chart, chart.runs[run], tile)) } }));
+}
+
+// A part of the sentence that says how far the run is, at the step that is shown.
+function saidOf(chart, run, { key, before, after, rate, digits }) {
+  const value = rowAt(chart, run, key)?.[3][key];
+  return before + (rate ? asPercent(value) : format(value, digits)) + after;
 }
 
 // A tile in words: its number at the step that is shown, and how far that is from the first.

@@ -32,7 +32,6 @@ function wordOf(column, answer, place) {
   return first === last ? word : `${word}, part ${place - first + 1} of ${last - first + 1}`;
 }
 const signed = (value, digits = 2) => (value > 0 ? "+" : "") + format(value, digits);
-const percent = (value) => (value < 0.0005 ? "<0.1 %" : `${format(100 * value, value < 0.1 ? 1 : 0)} %`);
 
 function tint(value, reach, dark) {
   const share = Math.min(1, Math.abs(value) / reach);
@@ -96,7 +95,7 @@ function panel(view, button, column, answer, place) {
   answer.top[place].forEach(([token, p, q], at) => {
     const chosen = answer.chosen ? answer.chosen[place] === at : token === answer.tokens[place];
     bars.append(make("code", named(column, token), chosen ? "rl-chosen" : ""), bar(p, own),
-      make("span", percent(p)), ...(column.base ? [] : [bar(q, base), make("span", percent(q))]));
+      make("span", asPercent(p)), ...(column.base ? [] : [bar(q, base), make("span", asPercent(q))]));
   });
   tip.append(make("h5", `${wordOf(column, answer, place)} · token ${place + 1} of ${answer.tokens.length}`),
     make("p", numbers(answer, place)), bars);

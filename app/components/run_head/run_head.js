@@ -1,10 +1,14 @@
-// The status line and the tiles above the charts of a run. The charts send what stands there ("rl-row" on the
-// document: { run, status, tiles }) when their own numbers change; a head that is mounted, or gets another run, asks for
+// The sentence, the status line and the tiles above the charts of a run. The charts send what stands there ("rl-row" on
+// the document: { run, goal, status, tiles }) when their own numbers change; a head that is mounted, or gets another run, asks for
 // it ("rl-row-asked").
 
 const heads = new WeakMap();
 
 const DRAW = {
+  goal(root, { goal }) {
+    const said = goal.html && `<p class="rl-goal">${goal.html}<strong>${goal.now}</strong></p>`;
+    if (root.shown !== said) root.innerHTML = root.shown = said; // the server's HTML
+  },
   status(root, { status }) {
     if (root.shown === status) return;
     const first = root.shown === undefined;
@@ -67,6 +71,8 @@ function listening(parentElement) {
 // Another run's numbers leave at once: its own come with the charts.
 export function update({ data, parentElement }) {
   const head = heads.get(parentElement) ?? listening(parentElement);
+  if (head.opened !== data.opened) head.root.closest(".stMain")?.scrollTo({ top: 0 }); // whoever pressed Run sees it
+  head.opened = data.opened;
   if (head.run === data.run) return;
   head.run = data.run;
   head.root.dataset.part = data.part;

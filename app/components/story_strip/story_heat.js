@@ -107,7 +107,7 @@ function tip(strip, cursor, aloud) {
   const value = rows[cursor.y].cells[cursor.x];
   const missing = rows[cursor.y].rest ? "not known: not all answers were measured" : "not measured";
   const amount = value === null ? missing : low ? `${format(low * (1 - value), 1)} nats`
-    : `${format(100 * value, value < 0.1 ? 1 : 0)} %`;
+    : asPercent(value);
   output.textContent = `${stepName(columns[cursor.x])} · ${nameOf(rows[cursor.y])} · ${amount}` +
     (strip.data.verdicts ? " of the samples" : "");
   if (aloud) strip.spoken.textContent = output.textContent;

@@ -8,8 +8,8 @@ from typing import Any
 
 from app.llm.microscope import credit, words
 from app.llm.microscope.lines import Line, agrees, bracketed, less, plain
-from app.llm.story_words import percent
 from labcore.catalog import choices
+from labcore.catalog.amounts import percent
 from labcore.catalog.choice import KL
 from labcore.catalog.knob import Value
 from labcore.catalog.worked import Numbers

@@ -13,8 +13,8 @@ from typing import Any
 
 from app.chat_text import SHOWN, ends, prompt_view, shortened
 from app.llm.microscope import credit
-from app.llm.story_words import percent
 from app.theme import number
+from labcore.catalog.amounts import percent
 from labcore.catalog.knob import Value
 
 Item = Mapping[str, Any]

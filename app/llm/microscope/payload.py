@@ -12,9 +12,9 @@ from app.chat_text import thought
 from app.llm import reward_parts
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
-from app.llm.story_words import percent
 from app.theme import number
 from app.tokens import VIEWS
+from labcore.catalog.amounts import percent
 from labcore.catalog.knob import Value
 
 Knobs = Mapping[str, Value]

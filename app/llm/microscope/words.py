@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 
 from app.llm.microscope.lines import Line, agrees, bracketed, plain
-from app.llm.story_words import percent
+from labcore.catalog.amounts import percent
 from labcore.catalog.choice import Choice
 from labcore.catalog.knob import Value
 from labcore.catalog.worked import Numbers, Unrecorded, Worked

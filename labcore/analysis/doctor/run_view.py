@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import stdev
 from typing import Any
 
+from labcore.catalog.amounts import percent
 from labcore.catalog.choices import ADVANTAGE
 from labcore.catalog.knob import Knob, Value
 
@@ -247,8 +248,8 @@ class RunView:
 
 
 def share(value: float) -> str:
-    """A share in per cent, with a narrow space that does not break."""
-    return f"{value:.0%}".replace("%", "\u202f%")
+    """A share in per cent."""
+    return percent(value)
 
 
 def number(value: float) -> str:

@@ -7,7 +7,19 @@ from labcore.catalog.task import Task
 
 _ALL = ("online", "preference", "reward_model", "sft")  # loops
 WITHOUT_ANSWERS = "length, format, regex or json, or contains with a pattern"  # verifiers of prompts alone
-VERIFIERS = ("exact", "numeric", "math", "choice", "regex", "contains", "length", "format", "json")
+# What a completion must be for each verifier to accept it, as `Task.goal` has it.
+VERIFIED = {
+    "exact": "must write {answer}, earns 1 if exact",
+    "numeric": "earns 1 if the last number is {number}",
+    "math": "earns 1 if its result equals {answer}",
+    "choice": "earns 1 if it states the letter {letter}",
+    "regex": "earns 1 if its answer matches {pattern}",
+    "contains": "earns 1 if its answer contains {wanted}",
+    "length": "earns 1 if it writes {length_low} to {length_high} characters",
+    "format": "earns 1 if its answer has the form {pattern}",
+    "json": "earns 1 if it writes JSON{same}",
+}
+VERIFIERS = tuple(VERIFIED)
 
 _VERIFIER = (
     Knob("verifier", "Verifier", "exact", "How an answer is scored. exact: equal to the answer; numeric: the number "
@@ -87,14 +99,17 @@ TASKS: dict[str, Task] = {
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
                  low=1, high=6, safe=(1, 3), group="task"),
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
-            sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132"),
+            sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132",
+            goal={"exact": "must write {answer}, earns 1 if exact",
+                  "shaped": "must write {answer}, earns the share of digits that are right"}),
         Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
              "labcore.tasks.countdown:Countdown", _ALL, (
                  Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,
                       high=5, safe=(2, 4), group="task"),
              ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10},
-             example="2,7,3:13= → 2*3+7", right="Target reached"),
+             example="2,7,3:13= → 2*3+7", right="Target reached",
+             goal={"": "must reach the target, for example by {answer}, earns 1 if each number is used once"}),
         Task("reviews", "Film reviews", "Continue a film review. Its gold score, sentiment times the square of "
              "fluency, is hidden from the policy where a reward model gives the rewards.",
              "labcore.tasks.reviews:Reviews", _ALL, (
@@ -106,17 +121,18 @@ TASKS: dict[str, Task] = {
              reward_model={"pairs": "dataset"},
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
              sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull",
-             right="Fluent"),
+             right="Fluent", goal={"": "must continue it, earns sentiment × fluency²: {reward} for {answer}"}),
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",
              "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, *_FILE_KNOBS), data="prompts",
-             defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####"),
+             defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####",
+             sees="is asked", goal=VERIFIED),
         Task("preferences", "Your own preferences", "A file with prompt, chosen and rejected (JSONL, JSON, CSV or "
              "Parquet); for KTO also with prompt, completion and label (true or false).",
              "labcore.tasks.preferences:Preferences", ("preference", "reward_model", "sft"), _FILE_KNOBS,
              data="preferences", verifiable=False, pairs=True,
              defaults=_LINES | {"pairs": "dataset"}, sft=_LINES_SFT,
-             example="a prompt → the chosen answer → the rejected one"),
+             example="a prompt → the chosen answer → the rejected one", sees="is asked"),
         Task("text", "Your own text", "A plain text file, cut into pieces: SFT learns to continue it, RL rewards "
              "continuations that the verifier accepts.", "labcore.tasks.text:Text", _ALL, (
                  *(knob.with_default("length") if knob.key == "verifier" else knob for knob in _VERIFIER),
@@ -126,6 +142,6 @@ TASKS: dict[str, Task] = {
                       "memory, more compute per step.", low=8, high=2048, unit="characters", group="task"),
                  *HELD_OUT, ORDER,
              ), data="text", defaults=_FILE | {"max_new_tokens": 48},
-             example="a slice of your text → its continuation"),
+             example="a slice of your text → its continuation", sees="reads", goal=VERIFIED),
     )
 }

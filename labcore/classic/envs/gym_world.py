@@ -13,9 +13,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from labcore.catalog.goal import Goal, of_task
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.task import Task
 from labcore.errors import LabError, first_line, quoted
+from labcore.runs.spec.run_spec import RunSpec
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
 # Where all environments have continuous actions: their classes cannot be asked without the packages that they need.
@@ -78,6 +80,17 @@ def describe(env_id: str) -> World:
 def check(task: Task, knobs: Mapping[str, Value]) -> None:
     """Raises LabError where the task is no environment that the methods can learn."""
     describe(task.key)
+
+
+def goal(spec: RunSpec) -> Goal:
+    """What a run learns, in a sentence: the catalog's for the worlds that it knows, else by the sizes of the
+    environment. Raises LabError as `describe`."""
+    if said := of_task(spec.task_row, spec.knobs):
+        return Goal((f"The agent {said}.",))
+    world = describe(spec.task)
+    seen = "one of {} states" if world.states else "{} numbers"
+    return Goal((f"The agent sees {seen.format(world.observation_size)}, takes one of {world.actions} actions, earns "
+                 f"the rewards of {spec.task} for up to {world.max_steps:,} steps.",))
 
 
 def _world(env: gym.Env, env_id: str) -> World:

@@ -9,9 +9,11 @@ from pkgutil import resolve_name
 import numpy as np
 from numpy.typing import NDArray
 
-from labcore.catalog.knob import Value
+from labcore.catalog.goal import Goal, filled
+from labcore.catalog.knob import Value, shown
 from labcore.catalog.task import Task
 from labcore.classic.envs.maze import MAX_SIDE, Maze
+from labcore.classic.envs.maze import Kind as CellKind
 from labcore.classic.envs.maze_text import from_rows, from_text
 from labcore.errors import LabError
 from labcore.maths.call import call
@@ -69,6 +71,37 @@ def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
 def caution(spec: RunSpec) -> str:
     """A caution for a maze that can be run but not solved; mostly empty. Raises LabError as `build`."""
     return build(spec.task_row, spec.knobs).caution()
+
+
+_WALKS = "The agent starts in row {row}, column {column}, must reach the goal, earns {pays}."
+_GOALS = {"planning": "The method knows the maze and computes the value of every cell. Rewards: {pays}.",
+          "temporal_difference": _WALKS, "tabular_policy_gradient": _WALKS}
+_PLACES: dict[CellKind, str] = {"goal": "at the goal", "trap": "in a trap", "reward": "in a reward cell"}
+
+
+def goal(spec: RunSpec) -> Goal:
+    """What a run learns, in a sentence with the rewards of its maze. Raises LabError as `build`."""
+    maze = build(spec.task_row, spec.knobs)
+    assert maze.start is not None, "it was checked"
+    row, column = maze.place(maze.start)
+    return filled(_GOALS[spec.row.loop], {"row": row + 1, "column": column + 1, "pays": pays(maze)})
+
+
+def pays(maze: Maze) -> str:
+    """The rewards of a maze in words.
+
+    >>> pays(textbook()), pays(cliff())
+    ('10 at the goal, −10 in a trap and 0 per move', '−100 in a trap and −1 per move')
+    """
+    cells = [cell for row in maze.cells for cell in row]
+    parts = []
+    for kind, where in _PLACES.items():
+        rewards = {float(cell.reward) for cell in cells if cell.kind == kind and cell.reward is not None}
+        if own := sorted(rewards - {maze.step_reward}):
+            parts.append(f"{' or '.join(map(shown, own))} {where}")
+    slip = f"; {100 * maze.slip:.3g} % of the moves slip sideways" if maze.slip else ""
+    step = f"{shown(maze.step_reward)} per move"
+    return (f"{', '.join(parts)} and {step}" if parts else step).replace("-", "−") + slip
 
 
 @lru_cache(maxsize=8)  # a form asks for the same maze at every turn of a knob

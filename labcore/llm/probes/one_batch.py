@@ -20,6 +20,7 @@ from torch.nn.utils import parameters_to_vector
 from labcore import machine
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.amounts import size
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.knobs import DTYPE, MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
@@ -298,5 +299,5 @@ def _check_memory(session: LlmSession, count: int) -> None:
     needed, free = numbers * 4 * (count + 4), machine.free_memory(session.device.type)
     if free is not None and needed > free:
         raise LabError(f"The model has {numbers / 1e6:,.0f} M parameters: {count} gradients and a copy need "
-                       f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Choose fewer algorithms, or a "
+                       f"{size(needed)}, and {size(free)} are free. Choose fewer algorithms, or a "
                        "smaller model.")

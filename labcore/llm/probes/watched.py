@@ -32,6 +32,7 @@ from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.runs.spec.activity import part_of
+from labcore.tasks.goal import WATCHED_STREAM
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
 
 WATCHED = "watched prompts"
@@ -41,7 +42,6 @@ BATCHES = ("prompts_per_step", "pairs_per_step", "sequences_per_step")  # the kn
 SAMPLES = 8  # completions of each, where the run does not compare those of a prompt with each other
 REFERENCE_ANSWERS, REFERENCE_SAMPLES = 8, 64  # of its most frequent ones, among so many: or as half a batch has
 MOST_ANSWERS = 24  # of a prompt
-STREAM = 2**32 + 2  # a tag that no step has, nor a quiz or a trial: see `probes.answer`
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[d
     return found.after(session)
 
 
-def apart(session: LlmSession, step: int = 0, stream: int = STREAM) -> LlmSession:
+def apart(session: LlmSession, step: int = 0, stream: int = WATCHED_STREAM) -> LlmSession:
     """The session on the same networks with random numbers of its own, of the seed and the step."""
     seeds = np.random.SeedSequence((session.prompt_seed, stream, step)).generate_state(2)
     return replace(session, generator=torch.Generator(session.device).manual_seed(int(seeds[0])),

@@ -134,28 +134,3 @@ def beside(spec: RunSpec, keys: Sequence[str] = USUAL) -> list[RunSpec]:
                 found.append(make(algorithm_key=key, task_key=spec.task, model=spec.model, knobs=knobs, data=spec.data,
                                   device=spec.device, threads=spec.threads))
     return found
-
-
-def in_bytes(size: int | None) -> str:
-    """A size as people read it.
-
-    >>> in_bytes(9_800_196), in_bytes(612), in_bytes(None)
-    ('9.8 MB', '0.6 kB', '–')
-    """
-    if size is None:
-        return "–"
-    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size / 1e3:.1f} kB"
-
-
-def in_milliseconds(seconds: float | None) -> str:
-    """A step's time as people read it.
-
-    >>> in_milliseconds(0.1234), in_milliseconds(2.5), in_milliseconds(None)
-    ('123 ms', '2.5 s', '–')
-    """
-    if seconds is None:
-        return "–"
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.0f} ms"

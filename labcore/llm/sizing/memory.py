@@ -11,12 +11,12 @@ from typing import Any
 
 from labcore import machine
 from labcore.catalog import choices
+from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.sizing import passes
 from labcore.llm.sizing import passes as held
-from labcore.llm.sizing.cost import in_bytes
 from labcore.llm.sizing.pace import setting
 from labcore.llm.sizing.passes import FULL, HALF, WEIGHT, Batch, Layers, Mode
 from labcore.runs import jobs, versions

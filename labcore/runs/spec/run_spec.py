@@ -15,6 +15,7 @@ from typing import Any
 
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.goal import Goal
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.llm import pretrained
@@ -107,6 +108,11 @@ class RunSpec:
         """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""
         named = self.kind_row.caution
         return str(resolve_name(named)(self)) if named else ""
+
+    def goal(self) -> Goal:
+        """The sentence that says what the run learns. Raises LabError where its task cannot be made."""
+        found: Goal = resolve_name(self.kind_row.goal)(self)
+        return found
 
     def to_json(self) -> str:
         fields = asdict(self)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from labcore.catalog.amounts import size
 from labcore.llm.sizing import memory, passes
 from labcore.llm.sizing import memory as memory_parts
 from labcore.llm.sizing.memory import Sizes
@@ -39,7 +40,7 @@ class Resources:
         '2 cores, a GPU and 2.4 GB of memory'
         """
         cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{cores}{', a GPU' if self.gpu == 'must' else ''} and {self.memory / 1e9:.1f} GB of memory"
+        return f"{cores}{', a GPU' if self.gpu == 'must' else ''} and {size(self.memory)} of memory"
 
 
 def needed(spec: RunSpec) -> Resources:

@@ -172,7 +172,7 @@ def test_what_learns_triggers_nothing(row):
 
 def test_the_evidence_has_the_numbers_and_their_steps():
     finding = found(spec_of(), flat(frac_reward_zero_std=0.71))["zero_variance"]
-    assert finding.text == ("Most groups give no gradient: 71\u202f% of the groups have one reward for all their "
+    assert finding.text == ("Most groups give no gradient: 71 % of the groups have one reward for all their "
                             "completions in steps 6 to 15")
     assert (finding.knob, finding.value, finding.severity) == ("group_size", 16, "warning")
     jump = found(spec_of(), drops("kl", 0.02, 1.2, 55))["step_too_big"]

@@ -1,0 +1,140 @@
+"""The ghost: another run of the same task, drawn thin and grey behind the curves.
+
+It is the run before this one, or one that the user chose; or the same run without its last change of a knob, which a
+button forks in the background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import streamlit as st
+
+from app import link
+from app.lab import active, lab
+from app.link import Param
+from app.session import runs_of, show_error
+from app.theme import number
+from app.tokens import literal
+from app.training.feed import Feed, headline
+from labcore.analysis.compare.statistics import LAST
+from labcore.catalog.knob import Value, shown
+from labcore.catalog.metrics import METRICS
+from labcore.errors import LabError
+from labcore.runs import fork
+from labcore.runs.files.paths import read_only
+from labcore.runs.knob_history import Change
+from labcore.runs.store.rows import RunRow
+from labcore.runs.titles import title
+
+NONE = "none"
+GHOST = Param("ghost", "")  # the id of a run; empty: the one before this; NONE
+
+
+def look(run: RunRow) -> None:
+    """Look for the runs that could be the ghost of a run, once for every run of the page's script."""
+    others = [each for each in runs_of(run.spec.kind) if each.id != run.id and each.step
+              and (each.spec.task, each.spec.model) == (run.spec.task, run.spec.model)]
+    st.session_state[f"ghosts:{run.id}"] = [(each.id, title(each), each.created) for each in others]
+
+
+def _others(run: RunRow) -> list[tuple[str, str, float]]:
+    found: list[tuple[str, str, float]] = st.session_state.get(f"ghosts:{run.id}", [])
+    return found
+
+
+def previous(run: RunRow) -> str:
+    """The id of the newest run of the task that is older than `run`; empty where there is none, and for a fork, whose
+    parent is drawn beside it."""
+    return "" if run.spec.parent else next((key for key, _, created in _others(run) if created < run.created), "")
+
+
+def of(run: RunRow) -> RunRow | None:
+    """The ghost of a run: the one of the link, else the one before it."""
+    chosen = link.get(GHOST)
+    key = "" if chosen == NONE else chosen or previous(run)
+    found = lab().find(key) if key else None
+    fits = found and found.id != run.id and (found.spec.kind, found.spec.task) == (run.spec.kind, run.spec.task)
+    return found if fits else None
+
+
+def options(run: RunRow) -> dict[str, str]:
+    """What may stand behind the curves of a run, by what the link says of it."""
+    others = {key: name for key, name, _ in _others(run)}
+    before = others.get(previous(run))
+    return {GHOST.default: f"Previous run ({before})" if before else "Nothing", **({NONE: "Nothing"} if before else {}),
+            **({found.id: title(found)} if (found := of(run)) and found.id not in others else {}), **others}
+
+
+# ---- the same run without its last change -----------------------------------------------------------------------
+
+
+def twin_of(run: RunRow, change: Change, values: dict[str, Value]) -> RunRow | None:
+    """The fork of a run that is the run without a `change`, where there is one; `values` are the run's knobs."""
+    wanted = values | {change.knob: change.before}
+    return next((each for each in reversed(lab().store.children(run.id))
+                 if each.spec.twin and each.spec.parent and each.spec.parent[1] < change.step
+                 and each.spec.algorithm == run.spec.algorithm and dict(each.spec.knobs) == wanted), None)
+
+
+def start_twin(run: RunRow, change: Change, moves: Sequence[Change]) -> None:
+    """Fork the run before a change, with the same random numbers and without the change, and draw it as the ghost."""
+    at = fork.newest_before(fork.steps_to_fork(run.id), change.step)
+    try:
+        if at is None:
+            raise LabError(f"{title(run)} has no checkpoint from before step {change.step}, so it cannot be forked "
+                           "there.")
+        others = {each.knob: each.value for each in moves if each.step > at}
+        spec = fork.fork_spec(lab().store, run.id, at, knobs=others | {change.knob: change.before},
+                              steps=max(run.spec.steps, change.step))
+        link.put(GHOST, lab().launcher.start(spec))
+    except LabError as error:
+        show_error(str(error))
+
+
+def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
+    """Below the numbers of a run in which a knob was turned: the effect of the last change, or the way to see it."""
+    moves = feed.history.moves
+    if not moves or moves[-1].step > feed.last_step or moves[-1].before is None:
+        return
+    change = moves[-1]
+    twin = twin_of(run, change, feed.knobs())
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="effect"):
+        if twin and ghost and ghost[0].id == twin.id:
+            st.markdown(literal(effect(change, feed, ghost[1], active(twin))), width="stretch")
+        else:
+            st.markdown(literal(f"{change.text} at step {change.step:,}."), width="content")
+            if twin:
+                st.button("Show it without this change", key="effect:show", icon=":material/compare_arrows:",
+                          on_click=link.put, args=(GHOST, twin.id))
+            elif not read_only():
+                st.button("Same run without this change", key="effect:twin", icon=":material/call_split:",
+                          on_click=start_twin, args=(run, change, moves[:-1]),
+                          help="Forks from the checkpoint before it, in the background and with the same random "
+                               "numbers, so that any difference is due to the change")
+
+
+def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
+    """What a change made of the run, in a sentence, by the same run without it: the means of the last steps that both
+    have made since."""
+    last = min(feed.last_step, other.last_step)
+    if last < change.step:
+        waits = f"is at step {other.last_step:,}" if other.steps else "is starting"
+        return (f"Without {change.text}: the run in grey {waits}, the change at step {change.step:,}." if going else
+                f"Without {change.text}: the run in grey ended before step {change.step:,}.")
+    said = []
+    for metric in headline(feed, 2):
+        with_it, without = (_mean(each, metric.key, max(change.step, last - LAST + 1), last) for each in (feed, other))
+        if with_it is not None and without is not None:
+            apart = number(with_it - without, metric.digits)
+            said.append(f"{METRICS[metric.key].inline} {apart if with_it < without else f'+{apart}'} "
+                        f"({number(with_it, metric.digits)} vs {number(without, metric.digits)})")
+    assert change.before is not None, "a change that is known from before"
+    return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, step {last:,}: "
+            f"{', '.join(said) or 'no number of both'}. One seed: no claim about others.")
+
+
+def _mean(feed: Feed, key: str, first: int, last: int) -> float | None:
+    values = [step.metrics[key] for step in feed.until(last) if step.step >= first and key in step.metrics]
+    return fmean(values) if values else None

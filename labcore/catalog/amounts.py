@@ -1,0 +1,66 @@
+"""Shares, sizes and times as people read them, in one format everywhere: pages, commands and errors."""
+
+from __future__ import annotations
+
+import math
+
+
+def percent(share: float | None) -> str:
+    """A share: whole percents, a digit more near 0 % and 100 %, and never 0 % or 100 % of what is not.
+
+    >>> percent(0.312), percent(0.0312), percent(0.99996), percent(0.0004), percent(0.0), percent(None)
+    ('31 %', '3.1 %', '>99.9 %', '<0.1 %', '0 %', '–')
+    """
+    if share is None:
+        return "–"
+    if 0 < share < 1e-3:
+        return "<0.1 %"
+    if 0.999 < share < 1:
+        return ">99.9 %"
+    return f"{100 * share:.{1 if 0 < share < 0.0995 or 0.9949 < share < 1 else 0}f} %"
+
+
+def size(count: float | None) -> str:
+    """A number of bytes, in units of a thousand.
+
+    >>> size(0), size(1234), size(56_700_000), size(8_900_000_000), size(None)
+    ('0 kB', '1.2 kB', '56.7 MB', '8.9 GB', '–')
+    """
+    if count is None:
+        return "–"
+    for unit, of in (("GB", 1e9), ("MB", 1e6)):
+        if count >= of:
+            return f"{count / of:.1f} {unit}"
+    return f"{count / 1e3:.1f} kB" if count else "0 kB"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time that may be below a second.
+
+    >>> milliseconds(0.1234), milliseconds(2.5), milliseconds(None)
+    ('123 ms', '2.5 s', '–')
+    """
+    if seconds is None:
+        return "–"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.0f} ms"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """A number of any size with so many significant digits, as a column of a table has it; scientific below 1e-3.
+
+    >>> significant(116151144.0), significant(110.4), significant(0.01234), significant(1051868.0, 2)
+    ('116,000,000', '110', '0.0123', '1,100,000')
+    >>> significant(-12.3456), significant(0.5), significant(2e-5), significant(0.0), significant(None)
+    ('−12.3', '0.500', '2.00e−5', '0', '–')
+    """
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    size = abs(rounded)
+    if size < 1e-3:
+        text = f"{rounded:.{digits - 1}e}".replace("e-0", "e-")
+    else:
+        text = f"{rounded:,.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
+    return text.replace("-", "−")

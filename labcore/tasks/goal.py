@@ -1,0 +1,101 @@
+"""The sentence of a language model's run, with an example of its own task: the first row of the user's file, or a
+problem that the task makes with the run's knobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from labcore.catalog.goal import Goal, Quote, filled, of_task, reward_words
+from labcore.catalog.knob import Value
+from labcore.catalog.task import Task
+from labcore.runs.files.untrusted import NotJSON, json_of
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.tasks.file_statistics import answer_of
+from labcore.tasks.numbers import number
+from labcore.tasks.task import Pair, Problem, Single, TextTask, make_task
+from labcore.tasks.verifiers import letter
+
+# By the loop, and by what a row of the task is: what the model does with it.
+_LOOPS = {
+    "online": "The model {sees} {prompt}, {goal}.",
+    "sft": "The model {sees} {prompt} and learns to write {answer} from examples.",
+    "preference": "The model {sees} {prompt}, learns to prefer the better of two answers, such as {answer}.",
+    "reward_model": "The model {sees} {prompt}, must score the better of two answers higher, such as {answer}.",
+}
+_PAIRS = {
+    "preference": "The model {sees} {prompt}, learns to prefer {chosen} to {rejected}.",
+    "reward_model": "The model {sees} {prompt}, must score {chosen} higher than {rejected}.",
+}
+_SINGLE = "The model {sees} {prompt}, learns that {answer} is a {label} answer."
+_SOURCE = "The model {sees} {prompt}, earns {source}"
+WATCHED_STREAM = 2**32 + 2  # of the random numbers that choose the prompts which a run watches: a tag that no step has
+_TRIES = 20  # problems, of which the one is shown whose answer earns the most
+
+
+def goal(spec: RunSpec) -> Goal:
+    """The sentence of a run.
+
+    Raises:
+        LabError: its task cannot be made, as where the user's file is not there any more.
+    """
+    task = spec.task_row
+    if task.data and not spec.data:
+        return Goal((f"The model {task.sees} a prompt of your file.",))
+    row, reward = example(task, spec.knobs, spec.data, spec.seed)
+    values: dict[str, Value | Quote] = {**spec.knobs, "prompt": Quote(row.prompt), "answer": Quote(answer_of(row))}
+    if isinstance(row, Pair):
+        values |= {"chosen": Quote(row.chosen), "rejected": Quote(row.rejected)}
+    if isinstance(row, Single):
+        values["label"] = "good" if row.label else "bad"
+    if isinstance(row, Problem):
+        values |= {"reward": float(f"{reward:.2g}"), **_of_answer(row.answer, spec.knobs)}
+    return filled(_template(spec, row, reward).replace("{sees}", task.sees), values)
+
+
+def example(task: Task, knobs: Mapping[str, Value], data: str | None,
+            seed: int = 0) -> tuple[Problem | Pair | Single, float]:
+    """A row of a task, and the reward of its answer: 1 where a verifier accepts it, and 0 where no reward belongs to
+    it. Of a task that makes its problems it is mostly the first one that a run with this seed watches."""
+    made = make_task(task, knobs, data)
+    seeds = np.random.SeedSequence((seed, WATCHED_STREAM, 0)).generate_state(2)
+    rows = getattr(made, "rows", None) or made.problems(_TRIES, np.random.default_rng(seeds[1]))
+    if not isinstance(rows[0], Problem):
+        return rows[0], 0.0
+    if task.data:
+        return rows[0], _reward(made, rows[0])
+    best = max(rows, key=lambda row: _reward(made, row))
+    return best, _reward(made, best)
+
+
+def _reward(task: TextTask, row: Problem) -> float:
+    return task.score(row, row.answer).reward
+
+
+def _template(spec: RunSpec, row: Problem | Pair | Single, reward: float) -> str:
+    loop = spec.row.loop
+    if isinstance(row, Single) and loop != "sft":
+        return _SINGLE
+    if isinstance(row, Pair) and loop in _PAIRS:
+        return _PAIRS[loop]
+    source = reward_words(spec.knobs).partition(". ")[0] if loop == "online" else ""
+    if source:  # of the user's text, which may have braces, nothing is filled in
+        source = re.sub(r" \([^()]*\)", "", source)  # the details stand below
+        right = "; right is {answer}." if reward == 1 else "."
+        return _SOURCE.replace("{source}", source.replace("{", "(").replace("}", ")")) + right
+    return _LOOPS[loop].replace("{goal}", of_task(spec.task_row, spec.knobs))
+
+
+def _of_answer(answer: str, knobs: Mapping[str, Value]) -> dict[str, Value | Quote]:
+    """What verifiers read in an answer or look for, each as the sentence shows it."""
+    found, pattern = number(answer), str(knobs.get("pattern", ""))
+    try:
+        json_of(answer)
+    except NotJSON:
+        same = ""
+    else:
+        same = " that equals the answer's"
+    return {"number": str(found), "letter": str(letter(answer)), "pattern": Quote(pattern),
+            "wanted": Quote(pattern or answer.strip()), "same": same}

@@ -1,0 +1,85 @@
+"""The sentence above a run: what it learns, how far it is, and the rewards that are not the verifier's."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.training import goal_line
+from app.training.feed import Feed
+from labcore.catalog import choices
+from labcore.catalog.goal import reward_words
+from labcore.catalog.kinds import KINDS, algorithm
+from labcore.catalog.metrics import NOW
+from labcore.catalog.panels import PANELS
+from labcore.runs.spec.run_spec import every_knob, make
+from labcore.runs.store.rows import Step
+from tests.app.seeding import seed
+
+VALUES = {key: knob.default for key, knob in every_knob().items()}
+
+
+def feed_of(*rows: dict[str, float], **spec: str) -> Feed:
+    feed = Feed(make(**{"algorithm_key": "grpo", "task_key": "sort", **spec}))
+    feed.take([Step(at, at, 0, float(at), metrics) for at, metrics in enumerate(rows, 1)], [])
+    return feed
+
+
+def test_the_share_of_right_completions_is_said_with_its_start():
+    feed = feed_of({"reward": 0.46, "exact_match": 0.46}, {"reward": 0.981, "exact_match": 0.981})
+    assert goal_line.words(feed) == " Now right in 98 % (46 % at the start)."
+    assert goal_line.words(feed, at=1) == " Now right in 46 % (46 % at the start)."
+
+
+def test_a_reward_that_is_another_number_is_said_beside_that_share():
+    feed = feed_of({"reward": 0.5, "exact_match": 0.4}, {"reward": 0.97, "exact_match": 0.03})
+    assert goal_line.words(feed) == (
+        " Now earns 0.970 (0.500 at the start), exact match in 3.0 % (40 % at the start).")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_algorithm_logs_something_that_says_how_far_it_is(kind):
+    for row in KINDS[kind].algorithms.values():
+        task = next(task for task in KINDS[kind].tasks.values() if row.learns(task) and not task.data)
+        panels = {key for panel in row.charts(task) for key in PANELS[panel].metrics}
+        assert panels & {metric.key for metric in NOW}, row.key
+
+
+def test_a_run_without_rows_says_what_it_learns_only():
+    assert goal_line.words(feed_of()) == "" and goal_line.now(feed_of()) == []
+    assert goal_line.html(feed_of().spec).startswith("The model sees <code>")
+
+
+def test_texts_of_a_file_are_shown_as_text(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prompt": "<b>What is 3 + 4?</b>", "answer": "7"}', encoding="utf-8")
+    spec = make(algorithm_key="grpo", task_key="prompts", knobs={"verifier": "numeric"}, data=str(path))
+    assert "&lt;b&gt;What" in goal_line.html(spec) and "last number is 7" in goal_line.html(spec)
+
+
+def test_the_draft_and_the_run_have_it_above_everything(page, lab):
+    draft = page("llm", letters="4")
+    said = [each.value for each in draft.get("html") if "rl-goal" in each.value]
+    assert "earns 1 if exact" in said[0]
+
+
+def test_every_source_but_the_verifier_is_said():
+    said = {source: reward_words({**VALUES, "reward_source": source}) for source in choices.REWARD.names}
+    assert [source for source, words in said.items() if not words] == ["verifier"]
+    assert len({*said.values()}) == len(said) and not any("{" in words for words in said.values())
+
+
+def captions(test):
+    return " ".join(each.value for each in test.caption)
+
+
+def test_two_named_rewards_have_their_weights_beside_them(page, lab):
+    test = page("llm", algorithm="gdpo", format_weight="0.5")
+    assert "Rewards: 1 × correct" in captions(test) and "0.5 × format" in captions(test)
+    for key in ("correct_weight", "format_weight"):
+        assert not algorithm("gdpo").knob(key).advanced and algorithm("grpo").knob(key).advanced
+
+
+def test_the_planted_hole_is_said_before_and_beside_its_run(page, lab):
+    assert "a hole to exploit" in captions(page("llm", reward_source="order_only"))
+    run_id = seed(lab.store, "running", knobs={"reward_source": "order_only"})
+    assert "Both rewards are drawn" in captions(page("llm", run=run_id)), "no gold in these rows"
