@@ -66,6 +66,16 @@ def interpolate(x: np.ndarray, y: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.asarray(np.interp(places, x, y, left=np.nan, right=np.nan))
 
 
+def aligned(traces: Sequence[Trace], metric: str, axis: str, most: int = GRID) -> tuple[np.ndarray, np.ndarray]:
+    """(places (G,), values (R, G)): the metric of R runs at the same places of an axis, NaN beyond a run's rows.
+
+    The places are the runs' own rows, evenly thinned to `most` with both ends kept.
+    """
+    found = [trace.column(metric, axis)[:2] for trace in traces]
+    places = places_of([x for x, _ in found], most)
+    return places, np.array([interpolate(x, y, places) for x, y in found]).reshape(len(traces), places.size)
+
+
 def places_of(columns: Sequence[np.ndarray], most: int = GRID) -> np.ndarray:
     """All places of some columns in order, each once, evenly thinned to `most` with both ends kept."""
     places = np.unique(np.concatenate(columns)) if columns else np.empty(0)
