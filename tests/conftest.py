@@ -30,7 +30,7 @@ class OneBrowser(LoadFileScheduling):
 
 # The browser tests are first: one process needs minutes for them, and none should wait for it at the end. Tests that
 # wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
-EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/llm/sizing/", "tests/llm/")
+EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/test_", "tests/llm/sizing/", "tests/llm/")
 BEHIND = 5  # niceness of a process without browser tests: a third of a core that is asked for by both
 
 

@@ -270,12 +270,12 @@ class LlmSession:
 
     def run(self) -> Iterator[Record | None]:
         """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
+        records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
+        if held_of(self.task):
+            records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
         self._begin_step()
         try:
-            stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
-            records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
-            if held_of(self.task):
-                records = resolve_name("labcore.llm.loops.held_out:beside")(self, records)
             for record in records:
                 if record is not None:
                     record = replace(record, metrics=record.metrics | epochs_done(self),

@@ -36,16 +36,11 @@ SHOWN = 16  # pairs in the sample view
 
 
 def run(session: LlmSession) -> Iterator[Stage]:
-    """Make the pairs that are made once, which is no part of a step; the stages of the steps, with a Record per update.
-
-    Where the pairs are not the policy's own samples of this step, it is measured by sampling every so many steps; the
-    first record carries the measurement of the base, before the update.
+    """Yield a Record per update, and the stages before it. Where the pairs are not the policy's own samples of this
+    step, it is measured by sampling every so many steps; the first record carries the measurement of the base, before
+    the update.
     """
     prepare(session)
-    return _steps(session)
-
-
-def _steps(session: LlmSession) -> Iterator[Stage]:
     while session.step < session.spec.steps:
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
         found, met = next_pairs(session), Met()

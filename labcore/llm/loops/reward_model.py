@@ -36,13 +36,8 @@ Split = tuple[list[Pair] | None, list[Pair]]
 
 
 def run(session: LlmSession) -> Iterator[Record | None]:
-    """Make the pairs that are made once, which is no part of a step; a Record per update. Held-out pairs are measured
-    after the first and then every so many steps."""
+    """Yield a Record per update; held-out pairs are measured after the first and then every so many steps."""
     prepare(session)
-    return _steps(session)
-
-
-def _steps(session: LlmSession) -> Iterator[Record | None]:
     known, held_out = split(session)
     while session.step < session.spec.steps:
         pairs = _batch(session, known)
