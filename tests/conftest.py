@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,5 +106,7 @@ def lab_home(labs, monkeypatch):
                  "RL_LAB_ARTIFACTS", "RL_LAB_CACHE_GB", "RL_LAB_READ_ONLY", "RL_LAB_LOG", "RL_LAB_JUDGE_URL",
                  "RL_LAB_JUDGE_KEY"):
         monkeypatch.delenv(name, raising=False)
+    if torch := sys.modules.get("torch"):  # a run that was made before may have set another number
+        torch.set_num_threads(1)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
     return home
