@@ -6,8 +6,6 @@ import gc
 import itertools
 import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -43,16 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The browser, its server and their tests need longest, so the other processes leave them the cores.
-
-    Linux shares a core among sessions first and then by priority, so each of the others gets a session of its own.
-    """
+    """The browser, its server and their tests need longest, so the other processes leave them the cores."""
     others = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(EARLY[0])
     if others and os.getsid(0) != os.getpid():
+        from labcore.workers.children import give_way
+
         os.setsid()
-        os.nice(BEHIND)
-        with suppress(OSError):  # other systems have no priority of a session
-            Path("/proc/self/autogroup").write_text(str(BEHIND))
+        give_way(BEHIND)
 
 
 @pytest.hookimpl(optionalhook=True)
