@@ -30,7 +30,6 @@ class OneBrowser(LoadFileScheduling):
 # The browser tests are first: one process needs minutes for them, and none should wait for it at the end. Tests that
 # wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/test_", "tests/llm/sizing/", "tests/llm/")
-BEHIND = 5  # niceness of a process without browser tests: a third of a core that is asked for by both
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,13 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The browser, its server and their tests need longest, so the other processes leave them the cores."""
+    """The browser tests need longest, so the other processes leave them the cores: to the browser and the server most
+    of these, to runs that a page waits for, which give way as well, their share."""
     others = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(EARLY[0])
     if others and os.getsid(0) != os.getpid():
         from labcore.workers.children import give_way
 
         os.setsid()
-        give_way(BEHIND)
+        give_way()
 
 
 @pytest.hookimpl(optionalhook=True)
