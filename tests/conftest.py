@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-from contextlib import suppress
-from pathlib import Path
+import sys
 
 import pytest
 
@@ -30,8 +29,7 @@ class OneBrowser(LoadFileScheduling):
 
 # The browser tests are first: one process needs minutes for them, and none should wait for it at the end. Tests that
 # wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
-EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/llm/sizing/", "tests/llm/")
-BEHIND = 5  # niceness of a process without browser tests: a third of a core that is asked for by both
+EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/test_", "tests/llm/sizing/", "tests/llm/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,16 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The browser, its server and their tests need longest, so the other processes leave them the cores.
-
-    Linux shares a core among sessions first and then by priority, so each of the others gets a session of its own.
-    """
+    """The browser tests need longest, so the other processes leave them the cores: to the browser and the server most
+    of these, to runs that a page waits for, which give way as well, their share."""
     others = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(EARLY[0])
     if others and os.getsid(0) != os.getpid():
+        from labcore.workers.children import give_way
+
         os.setsid()
-        os.nice(BEHIND)
-        with suppress(OSError):  # other systems have no priority of a session
-            Path("/proc/self/autogroup").write_text(str(BEHIND))
+        give_way()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -105,5 +101,7 @@ def lab_home(labs, monkeypatch):
                  "RL_LAB_ARTIFACTS", "RL_LAB_CACHE_GB", "RL_LAB_READ_ONLY", "RL_LAB_LOG", "RL_LAB_JUDGE_URL",
                  "RL_LAB_JUDGE_KEY", "RL_LAB_VISITORS", "RL_LAB_FRAMED_BY"):
         monkeypatch.delenv(name, raising=False)
+    if torch := sys.modules.get("torch"):  # a run that was made before may have set another number
+        torch.set_num_threads(1)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
     return home

@@ -48,6 +48,7 @@ def prepare(session: LlmSession) -> None:
     if choices.PAIRS[session.knobs["pairs"]].once and not session.pairs:
         with part_of("pairs from the reference model"):
             session.pairs = sample_once(session)
+        session.probes.begin()  # only now: the pairs are no part of the first step
 
 
 def next_pairs(session: LlmSession, count: int | None = None) -> Pairs:

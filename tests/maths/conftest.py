@@ -13,11 +13,6 @@ TOLERANCE = {torch.float64: (1e-9, 1e-11), torch.float32: (1e-5, 2e-6)}
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def close():
     """close(actual, expected): equal shapes and numbers, to the tolerance of `actual`'s dtype (or of `dtype`)."""

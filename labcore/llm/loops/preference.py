@@ -14,7 +14,7 @@ from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.generation import chosen
-from labcore.llm.loops.stages import Prepared, Ready, Stage, Taught
+from labcore.llm.loops.stages import Ready, Stage, Taught
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, precision
@@ -41,7 +41,6 @@ def run(session: LlmSession) -> Iterator[Stage]:
     the update.
     """
     prepare(session)
-    yield Prepared()
     while session.step < session.spec.steps:
         evaluation = evaluate(session) if session.step == 0 and "eval_every" in session.knobs else None
         found, met = next_pairs(session), Met()

@@ -17,7 +17,6 @@ from labcore.catalog.choices import PAIRS
 from labcore.errors import LabError
 from labcore.llm.drawing import LABELLED, in_epochs, next_rows
 from labcore.llm.loops.preference import encode
-from labcore.llm.loops.stages import Prepared, Stage
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.nets.scorer import last_values, scores
@@ -36,11 +35,10 @@ HELD_OUT_SHARE = 5  # one pair of so many is held out where there are no others 
 Split = tuple[list[Pair] | None, list[Pair]]
 
 
-def run(session: LlmSession) -> Iterator[Stage]:
+def run(session: LlmSession) -> Iterator[Record | None]:
     """Yield a Record per update; held-out pairs are measured after the first and then every so many steps."""
     prepare(session)
     known, held_out = split(session)
-    yield Prepared()
     while session.step < session.spec.steps:
         pairs = _batch(session, known)
         for attempt in attempts(session):  # once more in smaller micro-batches where memory is short

@@ -46,10 +46,6 @@ class Learnt:
 
 # ---------------------------------------------------------------- of a loop that learns from given completions
 
-class Prepared:
-    """What the run makes once, such as its pairs, is made, and its first step begins."""
-
-
 @dataclass(frozen=True)
 class Ready:
     """The update of the step has not been made. `due`: its pictures are to be made with it, not only when somebody
@@ -66,4 +62,4 @@ class Taught:
 
 
 # A Record ends a step. At None live knobs may change.
-Stage = Collected | Updated | Learnt | Prepared | Ready | Taught | Record | None
+Stage = Collected | Updated | Learnt | Ready | Taught | Record | None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from labcore.llm.experience import Batch
-from labcore.llm.loops.stages import Collected, Learnt, Prepared, Ready, Stage, Taught, Updated
+from labcore.llm.loops.stages import Collected, Learnt, Ready, Stage, Taught, Updated
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.budget import LINE, SAMPLES
 from labcore.llm.probes.token_records import StepTokens
@@ -29,8 +29,6 @@ def beside(session: LlmSession, stages: Iterator[Stage]) -> Iterator[Record | No
         match stage, step:
             case Collected(batch), _:
                 step = OnlinePictures(session, batch)
-            case Prepared(), _:
-                session.probes.begin()
             case Ready(due), _:
                 step = GivenPictures(session, due)
             case Updated(part, met), OnlinePictures():

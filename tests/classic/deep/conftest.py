@@ -1,4 +1,4 @@
-"""Reference numbers, one thread, and small sessions of every method."""
+"""Reference numbers, and small sessions of every method."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from labcore.classic.deep.session import DeepSession
 from labcore.runs.spec.run_spec import make
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 
 from labcore.classic.deep.evaluation import evaluate
 from labcore.classic.deep.session import DeepSession
@@ -27,7 +26,6 @@ def test_the_path_of_an_evaluation_is_its_first_episode_to_the_end(task, width):
 
 
 def test_the_ratios_come_with_the_clip_range_that_their_updates_had():
-    torch.set_num_threads(1)
     run = session("ppo", clip_low=0.1, clip_high=0.3, anneal=True, eval_every=1).run()
     assert next(run).samples["clip"] == [0.1, 0.3] and next(run).samples["clip"] == [0.05, 0.15]
     assert "clip" not in next(session("a2c").run()).samples
@@ -49,7 +47,6 @@ def test_a_time_limit_is_no_end():
 
 @pytest.mark.parametrize("algorithm", ["ppo", "trpo", "a2c", "reinforce", "dqn"])
 def test_each_evaluation_says_what_the_critic_and_the_update_did(algorithm):
-    torch.set_num_threads(1)
     small = {"dqn": {"learning_starts": 0, "gradient_steps": 2}}.get(algorithm, {})
     samples = next(session(algorithm, **small).run()).samples
     json.dumps(samples, allow_nan=False)
@@ -63,7 +60,6 @@ def test_each_evaluation_says_what_the_critic_and_the_update_did(algorithm):
 
 
 def test_the_clip_is_drawn_and_what_it_cuts_off_is_marked():
-    torch.set_num_threads(1)
     samples = next(session("ppo", clip_low=0.002, clip_high=0.003, learning_rate=0.02).run()).samples
     low, high = samples["surrogate"]["bounds"]
     assert (low, high) == (1 - samples["clip"][0], 1 + samples["clip"][1])

@@ -18,11 +18,6 @@ TOKENIZER = character_tokenizer()
 TINY = MODELS["tiny"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def saved(tmp_path):
     save(build(TINY, TOKENIZER, seed=0), TOKENIZER, tmp_path)
