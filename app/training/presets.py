@@ -186,7 +186,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _hue(metric: str, dark: bool) -> str:
     family = next(panel.family for panel in PANELS.values() if metric in panel.metrics)
-    return FAMILY[family][dark]
+    return FAMILY["reward" if family == "system" else family][dark]  # its grey is that of the curve behind
 
 
 def _points(values: Sequence[float], low: float, high: float) -> str:
