@@ -189,8 +189,9 @@ _MAZE = (
         "The first episode that reaches the goal credits the whole path.",
         "The greedy policy reaches the goal after about 15 episodes.",
         "The error of V is smaller than with λ = 0 after 60 episodes."),
-        "start_value", 'at(run, "start_value/greedy", 30) > 3 and last(run, "value_error") < last(beside, "value_error")',
-        kind="maze", algorithm="sarsa_lambda", task="corridors", steps=60, knobs={"lambda": 0.9}, beside="no_traces"),
+        "start_value", 'at(run, "start_value/greedy", 30) > 3 and '
+        'last(run, "value_error") < last(beside, "value_error")', kind="maze", algorithm="sarsa_lambda",
+        task="corridors", steps=60, knobs={"lambda": 0.9}, beside="no_traces"),
 )
 
 _EPOCHS: Mapping[str, Value] = {"epochs": 20, "anneal": False}
