@@ -231,20 +231,20 @@ class Draft:
         return None if self.fault() else preset_of(self.spec())
 
     @property
-    def asked(self) -> bool:
+    def preset_chosen(self) -> bool:
         """Whether a preset was chosen, and not only the settings that happen to be one's."""
         return bool(self.fields.get(PRESET))
 
     @property
-    def before(self) -> dict[str, Any] | None:
+    def before_preset(self) -> dict[str, Any] | None:
         """The fields as they were before a preset was taken; None where nothing was chosen before."""
         kept: dict[str, Any] | None = self.fields.get(BEFORE)
         return kept
 
     def take(self, preset: Preset) -> None:
         """Take the settings of a preset. The present ones are kept, to go back to."""
-        before = self.before
-        if not (self.asked and self.preset):
+        before = self.before_preset
+        if not (self.preset_chosen and self.preset):
             before = {key: deepcopy(value) for key, value in self.fields.items() if key != BEFORE}
         taken = of_preset(self.kind, preset)
         kept = {name: {**self.fields[name], **taken[name]} for name in ("steps", "knobs")}  # other algorithms' stay
@@ -252,7 +252,7 @@ class Draft:
 
     def go_back(self) -> None:
         """Take the settings again that were there before a preset."""
-        if before := self.before:
+        if before := self.before_preset:
             self.fields.clear()
             self.fields |= before
 
@@ -305,7 +305,7 @@ class Draft:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
         if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away
             return
-        if (same := self.preset) and self.asked and (self.steps, self.fields["seed"]) == (same.steps, 0):
+        if self.preset_chosen and (same := self.preset) and (self.steps, self.fields["seed"]) == (same.steps, 0):
             link.replace_all({PRESET: same.key, **_view()})
             return
         values = {**self.fields, "steps": self.steps, **self.values}

@@ -28,6 +28,7 @@ from labcore.runs.files.paths import read_only
 
 WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
 MANTISSAS = (1, 1.5, 2, 3, 5, 7)
+BEYOND = 5  # times as coarse as the fiftieth part: the steps of a slider beyond the usual range
 LONGEST = 28  # characters of a value on a button
 
 
@@ -82,7 +83,7 @@ def kind(knob: Knob) -> str:
         return "picks" if knob.pick else "text"
     if not knob.safe:
         return "number"
-    return "log slider" if knob.scale == "log" else "slider"
+    return "stops" if knob.scale == "log" or (knob.reach and knob.type is float) else "slider"
 
 
 def label(knob: Knob, going: bool = False, unit: bool = True) -> str:
@@ -104,24 +105,39 @@ def words(knob: Knob, going: bool) -> str:
             + question_link.as_markdown(questions.of_knob(knob.key)))
 
 
-def log_grid(knob: Knob, also: Iterable[float]) -> list[float]:
-    """Round stops over the range of the slider, and those of `also`.
+def stops(knob: Knob, also: Iterable[float]) -> list[float]:
+    """The stops of a slider that are not evenly spaced, and those of `also`: round ones on a log scale; else as fine
+    as usual over the safe range, and few beyond it.
 
-    >>> from labcore.catalog.llm.knobs import LEARNING_RATE
-    >>> log_grid(LEARNING_RATE, [0.0011])[-5:]
-    [0.002, 0.003, 0.005, 0.007, 0.01]
+    >>> from labcore.catalog.llm.knobs import LEARNING_RATE, ONLINE
+    >>> stops(LEARNING_RATE, [0.0011])[-5:], stops(ONLINE[0], [])[-10:]
+    ([0.002, 0.003, 0.005, 0.007, 0.01], [0.195, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     """
     low, high = _reach(knob)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    stops = {float(f"{m * 10.0 ** d:.6g}") for d in decades for m in MANTISSAS}
-    inside = {stop for stop in stops if low <= stop <= high} | {float(low), float(high)}
+    if knob.scale == "log":
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        found = {float(f"{m * 10.0 ** d:.6g}") for d in decades for m in MANTISSAS}
+    else:
+        least, most = _safe(knob)
+        fine, coarse = nice_step(most - least), nice_step(BEYOND * (high - low))
+        found = {*_steps(least, most, fine), *_steps(low, least, coarse), *_steps(most, high, coarse)}
+    inside = {stop for stop in found if low <= stop <= high} | {float(low), float(high)}
     return sorted(inside | {float(value) for value in also})
+
+
+def _steps(low: float, high: float, step: float) -> set[float]:
+    """The multiples of `step` from `low` to `high`."""
+    return {float(f"{place * step:.6g}") for place in range(math.ceil(low / step - 1e-9), int(high / step + 1e-9) + 1)}
+
+
+def _safe(knob: Knob) -> tuple[float, float]:
+    assert knob.safe is not None, "without one a knob has a box"
+    return knob.safe
 
 
 def _reach(knob: Knob) -> tuple[float, float]:
     """The range of a slider."""
-    assert knob.safe is not None, "without one a knob has a box"
-    return knob.reach or knob.safe
+    return knob.reach or _safe(knob)
 
 
 def _seen(target: Target, knob: Knob) -> set[float]:
@@ -130,8 +146,7 @@ def _seen(target: Target, knob: Knob) -> set[float]:
     reached: dict[str, set[float]] = st.session_state.setdefault(f"reach:{target.scope}", {})
     seen = reached.setdefault(knob.key, {*_reach(knob), float(knob.default)})
     value = float(target.values[knob.key])
-    on_grid = knob.scale == "log" and value in log_grid(knob, seen)
-    if not on_grid and (knob.scale == "log" or not min(seen) <= value <= max(seen)):
+    if value not in stops(knob, seen) if kind(knob) == "stops" else not min(seen) <= value <= max(seen):
         seen.add(value)
     return seen
 
@@ -220,16 +235,15 @@ def _slider(target: Target, knob: Knob) -> None:
     value = target.values[knob.key]
     seen = _seen(target, knob)
     low, high = knob.type(min(seen)), knob.type(max(seen))
-    assert knob.safe is not None, "without one a knob has a box"
-    step = 1 if knob.type is int else nice_step(knob.safe[1] - knob.safe[0])
+    step = 1 if knob.type is int else nice_step(_safe(knob)[1] - _safe(knob)[0])
     counted = knob.type is int  # "1 steps" would be wrong: the label says the unit
     st.slider(**_common(target, knob, f"slider {low} {high}", unit=counted), min_value=low, max_value=high, value=value,
               step=step, format=None if counted else f"%g{_unit(knob)}")
 
 
-def _log_slider(target: Target, knob: Knob) -> None:
-    grid = log_grid(knob, _seen(target, knob))
-    st.select_slider(**_common(target, knob, f"log {hash(tuple(grid))}", unit=False), options=grid,
+def _stops(target: Target, knob: Knob) -> None:
+    grid = stops(knob, _seen(target, knob))
+    st.select_slider(**_common(target, knob, f"stops {hash(tuple(grid))}", unit=False), options=grid,
                      value=float(target.values[knob.key]), format_func=lambda stop: f"{stop:g}{_unit(knob)}")
 
 
@@ -287,6 +301,6 @@ def _joined(value: object) -> object:
 
 
 WIDGETS: dict[str, Callable[[Target, Knob], None]] = {
-    "slider": _slider, "log slider": _log_slider, "number": number, "choice": _choice, "switch": _switch,
+    "slider": _slider, "stops": _stops, "number": number, "choice": _choice, "switch": _switch,
     "text": _text, "picks": _picks,
 }

@@ -196,7 +196,7 @@ def _draw(target: controls.Target, knobs: Iterable[Knob], first: set[str], parts
             controls.widgets(target, sorted((knob for knob in knobs if knob.key in parts),
                                             key=lambda knob: parts.index(knob.key)))
     controls.widgets(target, plain)
-    numeric = [knob for knob in plain if controls.kind(knob).endswith("slider")]
+    numeric = [knob for knob in plain if controls.kind(knob) in ("slider", "stops")]
     with st.popover("Type exact values", icon=":material/keyboard:", width="stretch"):
         st.caption("Any value within the bounds, beyond the sliders' range too.")
         for knob in numeric:

@@ -64,7 +64,7 @@ def show(draft: Draft) -> None:
                 st.html(card(preset, chosen is not None and chosen.key in (preset.key, preset.beside)))
                 st.button(preset.label, key=f"preset:{preset.key}", on_click=draft.take, args=(preset,),
                           help=_of_both(preset))
-    if chosen is not None and draft.asked:
+    if chosen is not None and draft.preset_chosen:
         _chosen(draft, chosen)
 
 
@@ -99,7 +99,7 @@ def _chosen(draft: Draft, preset: Preset) -> None:
                           on_click=draft.take, args=(other,))
             with st.popover("Link", icon=":material/link:"):
                 st.code(link.address({PRESET: preset.key}), language=None, wrap_lines=True)
-            if draft.before is not None:
+            if draft.before_preset is not None:
                 st.button("Back to my settings", icon=":material/undo:", key="preset:back", on_click=draft.go_back)
 
 
@@ -186,7 +186,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _hue(metric: str, dark: bool) -> str:
     family = next(panel.family for panel in PANELS.values() if metric in panel.metrics)
-    return FAMILY[family][dark]
+    return FAMILY["reward" if family == "system" else family][dark]  # its grey is that of the curve behind
 
 
 def _points(values: Sequence[float], low: float, high: float) -> str:

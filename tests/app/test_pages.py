@@ -146,7 +146,7 @@ def test_a_moved_knob_is_asked_of_the_run_once_and_only_by_its_callback(page, la
     run_id = seed(lab.store)
     test = page("llm", run=run_id)
     assert not lab.store.controls(run_id)
-    beta = next(slider for slider in test.slider if slider.label.startswith("KL coefficient"))
+    beta = named(test, "KL coefficient β · live")
     assert beta.value == 0.2, "the widget shows the run's present value, not the spec's"
     beta.set_value(0.1)
     ran(test)

@@ -130,9 +130,10 @@ def test_every_knob_has_a_widget_and_a_help_that_says_when_it_counts():
             for knob in knobs_of(row, task):
                 assert controls.kind(knob) in controls.WIDGETS
                 assert knob.help in controls.words(knob, True)
-                if controls.kind(knob) == "log slider":
-                    grid = controls.log_grid(knob, [knob.default])
-                    assert knob.default in grid and grid == sorted(grid) and len(grid) < 40
+                if controls.kind(knob) == "stops":
+                    grid = controls.stops(knob, [knob.default])
+                    assert knob.default in grid and grid == sorted(grid) and len(grid) < 70
+                    assert {*map(float, knob.reach or knob.safe)} <= {*grid}
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "reinforce", "dpo"])
