@@ -91,8 +91,13 @@ def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bo
     if len(shown) == 2 and stand.ties:
         return f"{leader} and {names[stand.ties[0]]}", "tie"
     words = {"is ahead of": stand.beats, "ties with": stand.ties, "cannot be ranked against": stand.few}
-    return leader, listed([f"{does} {_some([names[label] for label in labels])}" for does, labels in words.items()
+    return leader, listed([f"{does} {_few([names[label] for label in labels])}" for does, labels in words.items()
                            if labels])
+
+
+def _few(names: Sequence[str]) -> str:
+    """One or two names, or how many there are: a headline has no room for more."""
+    return listed(names) if len(names) <= 2 else f"{len(names)} others"
 
 
 def _unranked(stand: Standing, going: bool) -> bool:
@@ -163,7 +168,8 @@ def differ(keys: Sequence[str]) -> str:
     >>> differ(["beta", "group_size"]), differ([])
     ('Settings differ in β and G.', '')
     """
-    names = [naming.name(key) for key in keys]
+    known = map(naming.name, keys)
+    names = [name if len(name) < 3 or name[:2].isupper() else name[0].lower() + name[1:] for name in known]
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return f"Settings differ in {listed([*names[:NAMED], *more])}." if keys else ""
 
