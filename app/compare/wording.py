@@ -46,6 +46,8 @@ CSS = """
 .rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
 .rl-card small{display:block;font-size:12.5px;opacity:.78}
+@media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
+  width:calc(50% - .4rem)!important;flex:1 1 calc(50% - .4rem)!important;min-width:0}}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
@@ -170,8 +172,8 @@ def differ(keys: Sequence[str]) -> str:
     """
     known = map(naming.name, keys)
     names = [name if len(name) < 3 or name[:2].isupper() else name[0].lower() + name[1:] for name in known]
-    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-    return f"Settings differ in {listed([*names[:NAMED], *more])}." if keys else ""
+    shown = names if len(names) <= NAMED else [*names[:NAMED - 1], f"{len(names) - NAMED + 1} more"]
+    return f"Settings differ in {listed(shown)}." if keys else ""
 
 
 def way(stand: Standing) -> str:

@@ -91,9 +91,9 @@ def drawn(now: Standing, runs: Sequence[RunRow],
           results: Mapping[str, Values]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(axes, lines) for the browser: the knobs, the further results, and the metric, which colours the lines."""
     columns = [*(_knob(axis, runs) for axis in now.axes),
-               *(_result(*((TIME, 1) if key == "seconds" else (METRICS[key].axis, METRICS[key].digits)), column, runs)
+               *(_result(TIME if key == "seconds" else METRICS[key].axis, column, runs)
                  for key, column in results.items()),
-               _result(now.metric.axis, now.metric.digits, now.values, runs)]
+               _result(now.metric.axis, now.values, runs)]
     ranks = columns[-1].places if now.metric.better != "lower" else [1 - place for place in columns[-1].places]
     lines = [{"id": run.id, "at": [round(column.places[row], 4) for column in columns], "rank": round(ranks[row], 3),
               "text": html.escape(f"{title(run)}: {theme.number(now.values[run.id], now.metric.digits)}")}
@@ -131,9 +131,9 @@ def _apart(values: Sequence[Any], most: int = 12) -> Sequence[Any]:
     return values[::-(-len(values) // most)]
 
 
-def _result(label: str, digits: int, column: Values, runs: Sequence[RunRow]) -> Column:
+def _result(label: str, column: Values, runs: Sequence[RunRow]) -> Column:
     values = [column[run.id] for run in runs]
     scale = around(min(values), max(values), 0.03)
     return Column(html.escape(label if len(label) <= LONGEST else label.partition(",")[0]),
-                  [(round(scale.share(tick), 4), theme.number(tick, digits)) for tick in scale.ticks],
+                  [(round(scale.share(tick), 4), f"{tick:g}".replace("-", "−")) for tick in scale.ticks],
                   [scale.share(value) for value in values])

@@ -93,7 +93,8 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
     metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
-    _head(metric.label, " · ".join(filter(None, (metric.unit, common_note(looks), f"{caption.lower()}; shared axes"))))
+    unit = metric.axis.removeprefix(metric.label).removeprefix(", ")
+    _head(metric.label, " · ".join(filter(None, (unit, common_note(looks), f"{caption.lower()}; shared axes"))))
     figure_chart(multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
                  title=f"{metric.label} by {' and '.join(knob.label for knob in grid.knobs) or 'algorithm'}",
                  caption=caption, alt=f"{metric.label} over {axis}, one small chart for each of {len(chosen.groups)} "
