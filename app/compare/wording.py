@@ -47,7 +47,7 @@ CSS = """
 .rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
 .rl-card small{display:block;font-size:12.5px;opacity:.78}
 @media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
-  width:calc(50% - .4rem)!important;flex:1 1 calc(50% - .4rem)!important;min-width:0}}
+  width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
