@@ -35,16 +35,16 @@ def line(chosen: Chosen, found: Standing | None) -> None:
         st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}, so they are compared "
                    f"{wording.judged(found.criterion)}.", icon=":material/error:")
     stands = stands_of(chosen, found)
-    _say(sentence(stands, chosen, names), asides(found, chosen, names))
-    st.html(wording.CSS + wording.cards(stands, METRICS[chosen.metric], look_of(chosen), found.criterion,
-                                        chosen.active))
-    if len(able) > 1:
+    left, right = st.columns([2.6 if len(able) < 4 else 1.3, 1], gap="medium") if len(able) > 1 else (
+        st.container(), None)
+    with left:
+        _say(sentence(stands, chosen, names), asides(found, chosen, names))
+    if right:
         shown = widget_state("compare:by", found.criterion, tuple(able))
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="verdict"):
-            st.caption("Views below are", width="content")
-            st.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
-                                 label_visibility="collapsed", format_func=wording.switch,
-                                 on_change=lambda: change(by="" if shown.taken() == able[0] else shown.value))
+        right.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
+                                label_visibility="collapsed", format_func=wording.switch,
+                                on_change=lambda: change(by="" if shown.taken() == able[0] else shown.value))
+    st.html(wording.cards(stands, METRICS[chosen.metric], look_of(chosen), found.criterion, chosen.active))
 
 
 def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
@@ -66,7 +66,11 @@ def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     sure = f"Best in {theme.percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
-    return " ".join(filter(None, (sure, wording.updates(stand, names), why_not_at_the_end(chosen, names), shared)))
+    banded = any(each.low is not None for each in stand.means.values())
+    interval = " [95 % interval]" if banded else ""
+    what = f"{METRICS[chosen.metric].axis}: mean over seeds{interval}."
+    return " ".join(filter(None, (what, sure, wording.updates(stand, names), why_not_at_the_end(chosen, names),
+                                  shared)))
 
 
 def judged(chosen: Chosen) -> Chosen:

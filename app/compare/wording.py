@@ -46,6 +46,8 @@ CSS = """
 .rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
 .rl-card small{display:block;font-size:12.5px;opacity:.78}
+@media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
+  width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
@@ -91,8 +93,13 @@ def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bo
     if len(shown) == 2 and stand.ties:
         return f"{leader} and {names[stand.ties[0]]}", "tie"
     words = {"is ahead of": stand.beats, "ties with": stand.ties, "cannot be ranked against": stand.few}
-    return leader, listed([f"{does} {_some([names[label] for label in labels])}" for does, labels in words.items()
+    return leader, listed([f"{does} {_few([names[label] for label in labels])}" for does, labels in words.items()
                            if labels])
+
+
+def _few(names: Sequence[str]) -> str:
+    """One or two names, or how many there are: a headline has no room for more."""
+    return listed(names) if len(names) <= 2 else f"{len(names)} others"
 
 
 def _unranked(stand: Standing, going: bool) -> bool:
@@ -163,9 +170,10 @@ def differ(keys: Sequence[str]) -> str:
     >>> differ(["beta", "group_size"]), differ([])
     ('Settings differ in β and G.', '')
     """
-    names = [naming.name(key) for key in keys]
-    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
-    return f"Settings differ in {listed([*names[:NAMED], *more])}." if keys else ""
+    known = map(naming.name, keys)
+    names = [name if len(name) < 3 or name[:2].isupper() else name[0].lower() + name[1:] for name in known]
+    shown = names if len(names) <= NAMED else [*names[:NAMED - 1], f"{len(names) - NAMED + 1} more"]
+    return f"Settings differ in {listed(shown)}." if keys else ""
 
 
 def way(stand: Standing) -> str:

@@ -11,9 +11,9 @@ import streamlit as st
 from app import link, listing, session
 from app.lab import lab
 from app.link import param
+from app.scale import Scale
 from app.status import duration
 from app.studies import picture, study_page
-from app.studies.picture import Scale
 from app.tokens import literal
 from labcore.analysis.studies import plan, recorded
 from labcore.analysis.studies.recorded import Recorded
@@ -72,8 +72,7 @@ def _words(study: Study, kept: Recorded | None, runs: plan.Runs, scale_of: dict[
     need = needed(study, kept.findings) if kept else None
     more = "" if need is None else (f" · about {need.seeds} seeds would tell" if need.seeds else
                                     " · too small a difference to tell")
-    drawn = "".join(f"<div>{picture.drawing(each, {'kept': kept.findings[each.label][0]}, scale_of[each.measure.kind])}"
-                    "</div>" for each in study.deciding) if kept else ""
+    drawn = picture.glance(study, kept, scale_of) if kept else ""
     return (f'<div class="rl-study"><div><b>{html.escape(study.title)}</b>{verdict}<br>{html.escape(study.claim)}<br>'
             f'<span class="rl-muted">{html.escape(study.source)} · {count} runs{took}{more}{here}</span></div>'
             f'<div class="rl-glance">{drawn}</div></div>')

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil, floor, isfinite, log10
+from math import isfinite
 
+from app.scale import Scale, around
 from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies.recorded import Recorded
 from labcore.analysis.studies.result import Result
@@ -19,7 +19,6 @@ from labcore.analysis.studies.study import Contrast, Measure, Study
 from labcore.analysis.studies.verdict import WORDS, Verdict, interval_text
 
 Found = tuple[Estimate, Verdict]
-ROOM = 0.06  # of a scale's width, on both sides of what is drawn
 
 CSS = """<style>
 .rl-verdict{font-size:13px;font-weight:600;padding:1px 9px;border-radius:10px;white-space:nowrap;display:inline-block;
@@ -32,12 +31,12 @@ CSS = """<style>
 .rl-claim small{display:block;font-size:14px;opacity:.75;margin-top:4px}
 .rl-forest{font-size:14px;line-height:1.4;font-variant-numeric:tabular-nums;margin-bottom:14px}
 .rl-forest h4{font-size:13px;font-weight:600;opacity:.72;margin:6px 0 2px;padding:0}
-.rl-row{display:grid;grid-template-columns:minmax(11rem,1.15fr) minmax(10rem,1.5fr) 12.5rem 11.5rem;column-gap:18px;
+.rl-row{display:grid;grid-template-columns:minmax(11rem,1.15fr) minmax(10rem,1.5fr) 12.5rem 7rem;column-gap:18px;
   align-items:center}
 .rl-row>div:first-child{padding:7px 0}
 .rl-row+.rl-row{border-top:1px solid color-mix(in srgb,currentColor 9%,transparent)}
 .rl-row small{display:block;font-size:13px;opacity:.72}
-.rl-row.rl-aside>:first-child{padding-left:14px;opacity:.85}
+.rl-row.rl-aside>:first-child{opacity:.85}.rl-forest .rl-beside{font-weight:400;margin-top:8px}
 .rl-row.rl-axis{border-top:1px solid color-mix(in srgb,currentColor 35%,transparent)!important;height:20px}
 .rl-interval{position:relative;align-self:stretch;min-height:34px;font-size:12px}
 .rl-axis .rl-interval{min-height:20px}
@@ -53,7 +52,9 @@ CSS = """<style>
   background:light-dark(rgb(0 158 115/22%),rgb(63 199 154/26%))}
 .rl-need{font-size:15px;line-height:1.45;max-width:52rem;text-wrap:pretty}
 .rl-study{display:grid;grid-template-columns:minmax(16rem,1fr) minmax(8rem,15rem);gap:22px;align-items:center}
-.rl-glance .rl-interval{min-height:0;height:15px;margin:3px 0}
+.rl-glance .rl-interval{min-height:0;height:15px;margin:2px 0}.rl-glance .rl-ticks{height:15px;margin:0}
+.rl-glance .rl-ticks span{top:-1px}
+.rl-glance small{display:block;font-size:12px;line-height:15px;text-align:center;opacity:.72;margin-bottom:5px}
 @media (max-width:760px){.rl-study{grid-template-columns:1fr;gap:6px}
   .rl-row{grid-template-columns:auto 1fr;row-gap:2px;padding:6px 0}
   .rl-row>div:first-child,.rl-row>.rl-interval{grid-column:1/-1;padding:2px 0 0}.rl-row.rl-axis{padding:0}
@@ -61,48 +62,26 @@ CSS = """<style>
 </style>"""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """From which to which number a row of intervals reaches."""
-
-    low: float
-    high: float
-
-    def x(self, value: float) -> float:
-        """Where a number lies, in percent of the width; one beyond an end lies at that end."""
-        return round(100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 1)
-
-    @property
-    def ticks(self) -> list[float]:
-        """Three to six round numbers.
-
-        >>> Scale(-0.21, 0.55).ticks, Scale(0.9, 4.6).ticks
-        ([-0.2, 0.0, 0.2, 0.4], [1.0, 2.0, 3.0, 4.0])
-        """
-        ten = 10.0 ** floor(log10(self.high - self.low))
-        step = next(ten * part for part in (0.1, 0.2, 0.5, 1.0, 2.0) if (self.high - self.low) / (ten * part) < 6)
-        return [round(place * step, 10) + 0.0 for place in range(ceil(self.low / step), floor(self.high / step) + 1)]
-
-
 def scales(contrasts: Iterable[Contrast], found: Sequence[Mapping[str, Found]]) -> dict[str, Scale]:
-    """The scale of each kind of number among the contrasts: all edges and intervals fit, and 0 where it is an edge."""
+    """The scale of each kind of number among the contrasts: all edges and intervals fit."""
     values: dict[str, list[float]] = {}
     for contrast in contrasts:
         there = [each[contrast.label][0] for each in found if contrast.label in each]
         values.setdefault(contrast.measure.kind, []).extend(
             [value for each in there for value in (each.mean, each.low, each.high) if value is not None]
             + [edge for edge in (contrast.low, contrast.high) if isfinite(edge)])
-    return {kind: _scale(min(each), max(each)) for kind, each in values.items()}
+    return {kind: around(min(each), max(each)) for kind, each in values.items()}
 
 
-def _scale(low: float, high: float) -> Scale:
-    room = ROOM * (high - low) or 0.1 * abs(high) or 1.0
-    return Scale(low - room, high + room)
+def _x(scale: Scale, value: float) -> float:
+    """Where a number lies, in percent of the width."""
+    return round(100 * scale.share(value), 1)
 
 
-def badge(verdict: Verdict) -> str:
+def badge(verdict: Verdict, short: bool = False) -> str:
     """A verdict in words: colour is not all that tells them apart."""
-    return f'<span class="rl-verdict rl-{verdict}">{WORDS[verdict]}</span>'
+    words = WORDS[verdict].removesuffix(" at this scale") if short else WORDS[verdict]
+    return f'<span class="rl-verdict rl-{verdict}">{words}</span>'
 
 
 def findings(study: Study, own: Result | None, kept: Recorded | None) -> str:
@@ -112,8 +91,13 @@ def findings(study: Study, own: Result | None, kept: Recorded | None) -> str:
     parts = []
     for kind, scale in scale_of.items():
         same = [each for each in study.contrasts if each.measure.kind == kind]
-        rows = "".join(_row(each, scale, found) for each in sorted(same, key=lambda each: not each.decides))
-        parts.append(f'<div class="rl-forest"><h4>{html.escape(kind)}</h4>{rows}{_axis(scale)}</div>')
+        measures = {each.measure.words for each in same}
+        head = measures.pop() if len(measures) == 1 else kind
+        rows = [_row(each, scale, found, bool(measures)) for each in same if each.decides]
+        beside = [_row(each, scale, found, bool(measures)) for each in same if not each.decides]
+        aside = ['<h4 class="rl-beside">Shown, does not decide</h4>', *beside] if beside else []
+        parts.append(f'<div class="rl-forest"><h4>{html.escape(head)}</h4>{"".join([*rows, *aside])}{_axis(scale)}'
+                     "</div>")
     return f'{CSS}{_key([*found])}{"".join(parts)}'
 
 
@@ -123,31 +107,46 @@ def _key(names: Sequence[str]) -> str:
     return f'<div class="rl-key"><span><i></i>region of the claim</span>{dots}</div>'
 
 
-def _row(contrast: Contrast, scale: Scale, found: Mapping[str, Mapping[str, Found]]) -> str:
+def _row(contrast: Contrast, scale: Scale, found: Mapping[str, Mapping[str, Found]], measured: bool) -> str:
+    """A contrast; `measured`: with what is measured, which is not in the heading."""
     there = {name: each[contrast.label] for name, each in found.items() if contrast.label in each}
-    aside = "" if contrast.decides else "; does not decide"
-    title = (f"<div>{html.escape(contrast.label)}<small>{html.escape(contrast.measure.words)}. Claimed: "
-             f"{contrast.region}{aside}</small></div>")
+    what = f"{html.escape(contrast.measure.words)}. " if measured else ""
+    title = f"<div>{html.escape(contrast.label)}<small>{what}Claimed: {contrast.region}</small></div>"
     unit = html.escape(contrast.measure.unit)
     numbers = "".join(f'<div class="rl-{name}">{interval_text(each, contrast.measure.digits)} {unit}</div>'
                       for name, (each, _) in there.items())
-    verdicts = "".join(f"<div>{badge(verdict)}</div>" for _, verdict in there.values())
+    verdicts = "".join(f"<div>{badge(verdict, short=True)}</div>" for _, verdict in there.values())
     drawn = drawing(contrast, {name: each for name, (each, _) in there.items()}, scale)
     return (f'<div class="rl-row{"" if contrast.decides else " rl-aside"}">{title}{drawn}<div>{numbers}</div>'
             f"<div>{verdicts}</div></div>")
 
 
+def glance(study: Study, kept: Recorded, scale_of: Mapping[str, Scale]) -> str:
+    """The recorded intervals that decide, small, on the scales of all studies."""
+    parts = []
+    for kind in dict.fromkeys(each.measure.kind for each in study.deciding):
+        drawn = [drawing(each, {"kept": kept.findings[each.label][0]}, scale_of[kind]) for each in study.deciding
+                 if each.measure.kind == kind]
+        parts += [*drawn, f'<div class="rl-interval rl-ticks">{_ticks(scale_of[kind])}</div>',
+                  f"<small>{html.escape(kind)}</small>"]
+    return "".join(parts)
+
+
 def _axis(scale: Scale) -> str:
-    ticks = "".join(f'<span style="left:{scale.x(tick)}%">{_edge(tick)}</span>' for tick in scale.ticks)
-    return f'<div class="rl-row rl-axis"><div></div><div class="rl-interval">{ticks}</div><div></div><div></div></div>'
+    return (f'<div class="rl-row rl-axis"><div></div><div class="rl-interval">{_ticks(scale)}</div><div></div>'
+            "<div></div></div>")
+
+
+def _ticks(scale: Scale) -> str:
+    return "".join(f'<span style="left:{_x(scale, tick)}%">{_edge(tick)}</span>' for tick in scale.ticks)
 
 
 def drawing(contrast: Contrast, there: Mapping[str, Estimate], scale: Scale) -> str:
     """Intervals over the region of the claim, as HTML with its meaning as text. `there`: "here" or "kept", estimate."""
-    left, right = scale.x(contrast.low), scale.x(contrast.high)
+    left, right = _x(scale, contrast.low), _x(scale, contrast.high)
     parts = [f'<u style="left:{left}%;width:{round(right - left, 1)}%"></u>',
-             *(f'<em style="left:{scale.x(tick)}%"></em>' for tick in scale.ticks),
-             *(f'<em class="rl-edge" style="left:{scale.x(edge)}%"></em>' for edge in (contrast.low, contrast.high)
+             *(f'<em style="left:{_x(scale, tick)}%"></em>' for tick in scale.ticks),
+             *(f'<em class="rl-edge" style="left:{_x(scale, edge)}%"></em>' for edge in (contrast.low, contrast.high)
                if isfinite(edge)),
              *(_bar(name, each, scale, 100 * (place + 1) / (len(there) + 1))
                for place, (name, each) in enumerate(there.items()))]
@@ -164,9 +163,9 @@ def _edge(value: float) -> str:
 def _bar(name: str, found: Estimate, scale: Scale, top: float) -> str:
     line = ""
     if found.low is not None and found.high is not None:
-        left, right = scale.x(found.low), scale.x(found.high)
+        left, right = _x(scale, found.low), _x(scale, found.high)
         line = f'<i style="left:{left}%;width:{round(right - left, 1)}%;top:{top:.0f}%"></i>'
-    return f'<div class="rl-{name}">{line}<b style="left:{scale.x(found.mean)}%;top:{top:.0f}%"></b></div>'
+    return f'<div class="rl-{name}">{line}<b style="left:{_x(scale, found.mean)}%;top:{top:.0f}%"></b></div>'
 
 
 def settings(own: Result) -> str:

@@ -15,6 +15,7 @@ from app.compare.place import Place as ComparePlace
 from app.lab import errors_shown, in_words, lab
 from app.status import STATES, duration, name_of
 from app.studies import picture
+from app.theme import percent
 from app.tokens import literal
 from labcore.analysis.estimate import FEWEST, MOST, POWER
 from labcore.analysis.studies import plan, recorded, verdict
@@ -63,10 +64,11 @@ def _tick(study: Study, polled: bool) -> None:
             st.rerun()  # the whole page, which then polls, or no longer does
     try:
         own, kept = _own(study, runs), recorded.read().get(study.key)
-        _verdicts(runs, own, kept)
-        _start(study, runs, kept)
-        if not runs.active:
-            _to_decide(study, runs, own, kept)
+        with st.container(border=True, key="study_verdict"):
+            _verdicts(runs, own, kept)
+            if not runs.active:
+                _to_decide(study, runs, own, kept)
+            _start(study, runs, kept)
         st.html(picture.findings(study, own, kept))
         st.caption(rule(study))
         if own:
@@ -136,7 +138,7 @@ def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | No
     settings = f"{len(need.settings)} of {len(study.settings)} settings"
     st.html(f'{picture.CSS}<div class="rl-need"><b>{whose} cannot tell. About {need.seeds} seeds would</b>, for '
             f"{settings if len(need.settings) < len(study.settings) else 'each setting'}. Estimated from the spread so "
-            f"far, for a verdict in {POWER:.0%} of repetitions if the difference is as measured.</div>")
+            f"far, for a verdict in {percent(POWER)} of repetitions if the difference is as measured.</div>")
     if len(runs.scorers) < study.scorers or not todo or read_only():
         return
     seconds = own.seconds / len(runs.all) if own else kept.seconds / len(plan.every(study)) if kept else 0.0

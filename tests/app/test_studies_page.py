@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.scale import Scale
 from app.studies import picture
 from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies import plan, recorded, verdict
@@ -80,12 +81,12 @@ def test_a_difference_too_small_for_any_number_of_seeds_has_no_button(page):
 def test_contrasts_of_one_kind_share_a_scale_that_all_of_them_fit():
     study, kept = STUDIES["over_optimisation"], recorded.read()["over_optimisation"]
     scale_of = picture.scales(study.contrasts, [kept.findings])
-    assert len(scale_of) == 2, "the reward model's score, and gold"
+    assert len(scale_of) == 3, "the change of the score, the change of gold, and gold at the end"
     for contrast in study.contrasts:
         scale, found = scale_of[contrast.measure.kind], kept.findings[contrast.label][0]
-        assert 0 < scale.x(found.low) < scale.x(found.high) < 100 and 3 <= len(scale.ticks) <= 6
+        assert 0 < scale.share(found.low) < scale.share(found.high) < 1 and 3 <= len(scale.ticks) <= 6
     text = picture.findings(study, None, kept)
-    assert text.count("rl-axis") - picture.CSS.count("rl-axis") == 2
+    assert text.count("rl-axis") - picture.CSS.count("rl-axis") == 3
 
 
 def test_what_needs_reward_models_trains_them_first(page, asked):
@@ -102,5 +103,5 @@ def test_an_unknown_study_is_refused_in_a_sentence(page):
                                               (3.5, 4.5, "between 3.5 and 4.5")])
 def test_the_drawing_says_where_the_claim_lies(low, high, words):
     found = picture.drawing(Contrast("A < B", {"a": 1.0}, low=low, high=high), {"here": Estimate(0.1, 0.0, 0.2, 3)},
-                            picture.Scale(-1.0, 5.0))
+                            Scale(-1.0, 5.0))
     assert words in found and "A &lt; B: here 0.100 [0.000, 0.200]" in found

@@ -24,7 +24,7 @@ from labcore.runs import sweep
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.sweep import grid as specs_of
-from tests.app.seeding import components, ran
+from tests.app.seeding import components, mounted, ran
 
 REWARDS = {0.0: 0.3, 0.1: 0.8, 0.2: 0.5}
 
@@ -258,20 +258,21 @@ def test_runs_that_were_stopped_are_said(page, lab):
 
 
 def test_parallel_coordinates_have_a_line_for_each_run_and_name_the_best(page, lab):
-    """β by 0.1 changes the reward, G does not; the best is the darkest line on a light ground."""
+    """β changes the reward, G does not."""
     sweep_id = queued(lab.store, {"beta": [0.0, 0.1], "group_size": [4, 8]})
     done(lab.store, sweep_id)
     test = page("compare", sweep=sweep_id, view="sweep")
-    chart = next(each for each in components(test) if each.get("ids"))
-    trace, = chart["figure"]["data"]
-    labels = [each["label"] for each in trace["dimensions"]]
-    runs = lab.store.sweep_runs(sweep_id)
-    assert set(chart["ids"]) == {run.id for run in runs} and len(trace["line"]["color"]) == 12
-    assert len(labels) == 4 and "KL" in " ".join(labels) and labels[-1].startswith("Reward")
-    betas = dict(zip(chart["ids"], trace["dimensions"][0]["values"], strict=True))
-    assert betas == {run.id: run.spec.knobs["beta"] for run in runs} and trace["line"]["reversescale"]
+    chart = mounted(test, "lines")
+    runs = {run.id: run.spec for run in lab.store.sweep_runs(sweep_id)}
+    assert {line["id"] for line in chart["lines"]} == set(runs)
+    assert [axis["label"] for axis in chart["axes"]] == ["KL coefficient β", "Group size G", "KL to the reference",
+                                                        "Reward"]
+    for line in chart["lines"]:
+        places = {text: at for at, text in chart["axes"][0]["ticks"]}
+        assert line["at"][0] == places[f"{runs[line['id']].knobs['beta']:g}"] and all(0 < at < 1 for at in line["at"])
+        assert (line["rank"] > 0.5) == (runs[line["id"]].knobs["beta"] == 0.1), "the best have the highest rank"
     assert "Best: " in told(test) and told(test).index("β 0.1 · G 4 (0.810)") < told(test).index("β 0 · G 4 (0.310)")
-    only = [run.id for run in runs if run.spec.knobs["beta"] == 0.1 and run.spec.seed < 2]
+    only = [run for run, spec in runs.items() if spec.knobs["beta"] == 0.1 and spec.seed < 2]
     test.session_state[f"compare:brushed:{sweep_id}"] = tuple(only)  # as the browser says it
     ran(test)
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
@@ -283,7 +284,7 @@ def test_parallel_coordinates_have_a_line_for_each_run_and_name_the_best(page, l
 def test_one_knob_needs_no_parallel_coordinates(page, lab):
     sweep_id = queued(lab.store, {"beta": [0.0, 0.1]})
     done(lab.store, sweep_id)
-    assert not [each for each in components(page("compare", sweep=sweep_id, view="sweep")) if each.get("ids")]
+    assert not [each for each in components(page("compare", sweep=sweep_id, view="sweep")) if "axes" in each]
 
 
 @pytest.fixture

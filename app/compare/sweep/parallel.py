@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -13,16 +14,17 @@ import streamlit as st
 from app import theme
 from app.compare.place import Place, go
 from app.compare.sweep.large.standing import ends, head, name, value_words
-from app.components.figure_chart import figure_chart
+from app.components.parallel_chart import parallel_chart
+from app.scale import around
 from labcore.analysis.compare.ranking import LARGE, Axis, Standing, Values
-from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
+from labcore.runs.titles import title
 
 BEST = 3  # settings that are named
 RESULTS = ("kl", "seconds")  # beside the metric, where runs differ in them
-LONGEST = 16  # letters of an axis' title
-WIDTH = 130  # pixels that an axis needs
+LONGEST = 20  # letters of an axis' title
+TIME = "Time, s"
 
 
 def brushed(sweep_id: str) -> Collection[str]:
@@ -31,7 +33,7 @@ def brushed(sweep_id: str) -> Collection[str]:
     return found
 
 
-def show(place: Place, now: Standing, kind: str) -> None:
+def show(place: Place, now: Standing) -> None:
     """The chart, the best settings by their names, and what can be done with the chosen runs. Nothing for one knob."""
     runs = [run for run in now.rows if run.state == "finished" and run.id in now.values]
     if len(now.axes) < 2 or len(runs) < 2:
@@ -39,15 +41,13 @@ def show(place: Place, now: Standing, kind: str) -> None:
     results = {key: column for key in RESULTS if key != now.metric.key and (column := _results(key, runs))}
     head("Knobs and results", "a line for each finished run; drag along an axis to choose runs, click it to let go")
     generation = st.session_state.setdefault(f"compare:brush:{place.sweep}", 0)
-    key = f"parallel:{place.sweep}:{generation}"
 
-    def chosen() -> None:
-        ids = st.session_state[key].brushed
-        st.session_state[f"compare:brushed:{place.sweep}"] = tuple(ids or ())
+    def chosen(ids: tuple[str, ...]) -> None:
+        st.session_state[f"compare:brushed:{place.sweep}"] = ids
 
-    figure_chart(figure(now, runs, results, kind), key, title=f"{now.metric.label} by all knobs",
-                 caption="One line per run", least=WIDTH * (len(now.axes) + len(results) + 1),
-                 alt=best_words(now), ids=[run.id for run in runs], on_brush=chosen)
+    axes, lines = drawn(now, runs, results)
+    parallel_chart(axes, lines, f"parallel:{place.sweep}:{generation}", on_chosen=chosen,
+                   alt=html.escape(f"{now.metric.label} by all knobs. {best_words(now)}"))
     _below(place, now, len(runs))
 
 
@@ -87,42 +87,53 @@ def _results(key: str, runs: Sequence[RunRow]) -> Values:
     return values if whole else {}
 
 
-def figure(now: Standing, runs: Sequence[RunRow], results: Mapping[str, Values], kind: str) -> dict[str, Any]:
-    """Data and layout: the knobs, the further results, and the metric, which colours the lines. The best are the most
-    distinct on either ground."""
-    titled = {"seconds": "Time, s", **{key: METRICS[key].axis for key in results if key in METRICS}}
-    dimensions = [*(_knob(axis, runs) for axis in now.axes),
-                  *(_result(titled[key], column, runs) for key, column in results.items()),
-                  _result(now.metric.axis, now.values, runs, now.metric)]
-    layout = theme.layout(kind, 330)
-    ink = layout["font"]["color"]
-    colour = [now.values[run.id] for run in runs]
-    dark_is_best = (kind == "light") == (now.metric.better != "lower")
-    trace = {"type": "parcoords", "dimensions": dimensions, "labelangle": 0, "labelside": "top",
-             "labelfont": {"size": 13, "color": ink}, "tickfont": {"size": 12, "color": ink},
-             "rangefont": {"size": 12, "color": "rgba(0,0,0,0)"},
-             "line": {"color": colour, "colorscale": "Viridis", "reversescale": dark_is_best},
-             "unselected": {"line": {"color": "#8A939D", "opacity": 0.12}}}
-    return {"data": [trace], "layout": {key: layout[key] for key in layout if key not in ("xaxis", "yaxis")} | {
-        "margin": {"l": 56, "r": 56, "t": 44, "b": 14}}}
+def drawn(now: Standing, runs: Sequence[RunRow],
+          results: Mapping[str, Values]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(axes, lines) for the browser: the knobs, the further results, and the metric, which colours the lines."""
+    columns = [*(_knob(axis, runs) for axis in now.axes),
+               *(_result(TIME if key == "seconds" else METRICS[key].axis, column, runs)
+                 for key, column in results.items()),
+               _result(now.metric.axis, now.values, runs)]
+    ranks = columns[-1].places if now.metric.better != "lower" else [1 - place for place in columns[-1].places]
+    lines = [{"id": run.id, "at": [round(column.places[row], 4) for column in columns], "rank": round(ranks[row], 3),
+              "text": html.escape(f"{title(run)}: {theme.number(now.values[run.id], now.metric.digits)}")}
+             for row, run in enumerate(runs)]
+    return [{"label": column.label, "ticks": column.ticks} for column in columns], lines
 
 
-def _knob(axis: Axis, runs: Sequence[RunRow]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Column:
+    """An axis: where each run lies on it, from 0 to 1."""
+
+    label: str
+    ticks: list[tuple[float, str]]
+    places: list[float]
+
+
+def _knob(axis: Axis, runs: Sequence[RunRow]) -> Column:
     """An axis of the sweep: numbers where they are, by factors where the knob's scale is so; words by their order."""
     knob, there = axis.knob, [value for value in axis.values if value is not None]
     numeric = knob is not None and knob.type in (int, float) and len(there) == len(axis.values)
     log = numeric and knob is not None and knob.scale == "log" and all(float(value) > 0 for value in there)
 
-    def place(value: Any) -> float:
+    def number(value: Any) -> float:
         return math.log10(value) if log else float(value) if numeric else float(axis.values.index(value))
 
-    title = axis.title if knob is None or len(axis.title) <= LONGEST else knob.name
-    return {"label": html.escape(title), "values": [place(axis.of(run)) for run in runs],
-            "tickvals": [place(value) for value in axis.values],
-            "ticktext": [html.escape(value_words(axis, value)) for value in axis.values]}
+    scale = around(min(map(number, axis.values)), max(map(number, axis.values)), 0.03)
+    name = axis.title if knob is None or len(axis.title) <= LONGEST else knob.name
+    return Column(html.escape(name), [(round(scale.share(number(value)), 4), html.escape(value_words(axis, value)))
+                                      for value in _apart(axis.values)],
+                  [scale.share(number(axis.of(run))) for run in runs])
 
 
-def _result(title: str, column: Values, runs: Sequence[RunRow], metric: Metric | None = None) -> dict[str, Any]:
-    ends = {"range": [0, 1]} if metric and metric.scale == "rate" else {}
-    short = title if len(title) <= LONGEST else title.partition(",")[0]
-    return {"label": html.escape(short), "values": [column[run.id] for run in runs], **ends}
+def _apart(values: Sequence[Any], most: int = 12) -> Sequence[Any]:
+    """So many of the values that their names do not touch."""
+    return values[::-(-len(values) // most)]
+
+
+def _result(label: str, column: Values, runs: Sequence[RunRow]) -> Column:
+    values = [column[run.id] for run in runs]
+    scale = around(min(values), max(values), 0.03)
+    return Column(html.escape(label if len(label) <= LONGEST else label.partition(",")[0]),
+                  [(round(scale.share(tick), 4), f"{tick:g}".replace("-", "−")) for tick in scale.ticks],
+                  [scale.share(value) for value in values])

@@ -33,6 +33,7 @@ from labcore.runs.titles import title
 from labcore.runs.traces import AXES
 
 MOST = 120  # points of a line in a small chart
+LABELLED = 8  # settings; of more only those on the front are named
 UNFINISHED = ": not all of its runs finished"
 
 
@@ -48,6 +49,9 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     grid = grid_of(chosen.groups, Sweep(chosen.place.sweep, tuple(runs)).axes)
     looks, kind = look_of(chosen), theme.ground()
     names = {group.label: name_of(grid, group, look) for group, look in zip(chosen.groups, looks, strict=True)}
+    now = standing(chosen.place.sweep, runs, chosen.metric)
+    if many := len(now.axes) > 2:  # no grid shows them all
+        parallel.show(chosen.place, now)
     _multiples(chosen, grid, looks, kind)
     if stand is None:
         return
@@ -61,7 +65,8 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     if right:
         with right:
             _front(equal, points, names, hollow, wording.way(stand), full)
-    parallel.show(chosen.place, standing(chosen.place.sweep, runs, chosen.metric), kind)
+    if not many:
+        parallel.show(chosen.place, now)
     st.html(wording.CSS + table(chosen, stand, names, looks, parallel.brushed(chosen.place.sweep)))
     st.caption(wording.measured(METRICS[chosen.metric].better))
 
@@ -88,7 +93,8 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
     metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
-    _head(metric.label, " · ".join(filter(None, (metric.unit, common_note(looks), f"{caption.lower()}; shared axes"))))
+    unit = metric.axis.removeprefix(metric.label).removeprefix(", ")
+    _head(metric.label, " · ".join(filter(None, (unit, common_note(looks), f"{caption.lower()}; shared axes"))))
     figure_chart(multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
                  title=f"{metric.label} by {' and '.join(knob.label for knob in grid.knobs) or 'algorithm'}",
                  caption=caption, alt=f"{metric.label} over {axis}, one small chart for each of {len(chosen.groups)} "
@@ -125,6 +131,8 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
     if any(point.label in hollow for point in points):
         caption += f"; hollow{UNFINISHED}"
     _head(title, caption)
+    if len(points) > LABELLED:
+        names = {point.label: names[point.label] if point.on_front else "" for point in points}
     compare_chart(payload(chosen, reward.key, points, full, Plane(False, False, 300, names, hollow)), "sweep_front",
                   on_resync=resync)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,15 @@ CHART = Chart(Path(__file__).parent)
 
 
 def figure_chart(figure: go.Figure | dict[str, Any], key: str, *, title: str, caption: str, alt: str,
-                 least: int = 0, ids: Sequence[str] = (), on_brush: Callable[[], None] = lambda: None) -> None:
+                 least: int = 0) -> None:
     """Mount the figure, or its plain data and layout.
 
     `title` and `caption` stand on a saved picture, `alt` says in a sentence what is seen. On a screen of fewer than
     `least` pixels it is scrolled sideways.
 
-    `ids` are the rows of parallel coordinates: where ranges are chosen on axes, `on_brush` is called, and `brushed` of
-    the widget's state has the ids of the rows in all of them; none where all are.
-
     The same figure again changes nothing and sends next to nothing. Where the browser's theme turns light or dark, the
     script runs again, so that the figure is made in the colours of the other one.
     """
     drawn = figure if isinstance(figure, dict) else figure.update_layout(template="none").to_plotly_json()
-    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt, "least": least,
-                         **({"ids": list(ids)} if ids else {})},
-          on_theme_change=lambda: None, on_brushed_change=on_brush)
+    CHART(key=key, data={"figure": drawn, "title": title, "caption": caption, "alt": alt, "least": least},
+          on_theme_change=lambda: None)

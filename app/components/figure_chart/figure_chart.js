@@ -19,7 +19,7 @@ export async function update({ data, parentElement, setTriggerValue }) {
   }
   const { dark } = theme(parentElement);
   if (figure.dark !== undefined && figure.dark !== dark) setTriggerValue("theme", Date.now()); // Python chose its colours
-  Object.assign(figure, { data, dark, trigger: setTriggerValue });
+  Object.assign(figure, { data, dark });
   figure.plot.setAttribute("aria-label", data.alt);
   Object.assign(figure.plot.style, { minWidth: `${data.least}px`,
     minHeight: `${data.figure.layout.height}px` }); // nothing below it moves while Plotly is loaded
@@ -27,26 +27,7 @@ export async function update({ data, parentElement, setTriggerValue }) {
   if (figure.data !== data || !figure.plot.isConnected) return; // a newer one is on its way
   figure.config ??= configOf(() => about(figure));
   await Plotly.react(figure.plot, data.figure.data, { ...data.figure.layout, uirevision: true }, figure.config);
-  if (data.ids && !figure.pending) listen(figure);
   widened(figure.plot);
-}
-
-// Of parallel coordinates: says which rows are within all ranges that are chosen on the axes; none where all are.
-function listen(figure) {
-  let due = 0;
-  figure.pending = () => clearTimeout(due);
-  figure.plot.on("plotly_restyle", () => {
-    clearTimeout(due);
-    due = setTimeout(() => figure.trigger("brushed", brushed(figure)), 250); // a range is dragged in many small steps
-  });
-}
-
-function brushed({ plot, data }) {
-  const { dimensions } = plot.data[0];
-  const inside = (value, range) => !range || [range].flat(range[0]?.length ? 1 : 0)
-    .some(([low, high]) => low <= value && value <= high);
-  const rows = data.ids.filter((_, row) => dimensions.every((each) => inside(each.values[row], each.constraintrange)));
-  return rows.length === data.ids.length ? [] : rows;
 }
 
 // A figure that was drawn in a tab before it had a width, or beside something that has gone, takes the room there is.
@@ -57,6 +38,5 @@ function widened(plot) {
 
 export const dispose = disposing(figures, (figure) => {
   figure.wide.disconnect();
-  figure.pending?.();
   Plotly?.purge(figure.plot);
 });

@@ -41,7 +41,8 @@ class Measure:
         """The quantity and its unit: numbers of one kind can be drawn on one scale."""
         own = {"step_seconds": "Processor time, s/step", "models": "Networks in memory", "top_mass": "Probability mass",
                "wrong_length": "Length, tokens"}
-        return own.get(self.how) or METRICS[self.metric].axis
+        change = "Change of " if self.how == "change" else ""  # of a reward model's score, say, which has no bounds
+        return own.get(self.how) or change + METRICS[self.metric].axis
 
     @property
     def digits(self) -> int:

@@ -78,7 +78,7 @@ def _draw(place: Place, rows: Sequence[RunRow]) -> None:
     with beneath:  # first: pictures take the browser longest
         if now.values:
             _pictures(place, now)
-            parallel.show(place, now, theme.ground())
+            parallel.show(place, now)
         else:
             st.info(literal(_nothing(now)), icon=":material/hourglass_empty:")
         _ranking(now, parallel.brushed(place.sweep))
