@@ -99,7 +99,8 @@ def _run_of(place: Place, known: dict[str, RunRow]) -> None:
     chosen = widget_state("surrogate:run", place.run if place.run in known else NONE, tuple(known))
     options = [NONE, *known]
     st.selectbox("Tokens of a run", options, index=options.index(chosen.value), key=chosen.key, width=320,
-                 format_func=lambda run: to_choose(known[run]) if run else "none",
+                 label_visibility="collapsed",
+                 format_func=lambda run: f"Tokens of {to_choose(known[run])}" if run else "Show the tokens of a run",
                  on_change=lambda: _other(chosen.taken()))
 
 
