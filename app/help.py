@@ -171,13 +171,13 @@ def _tables() -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
 
 
 def _has(sought: str, *texts: str) -> bool:
-    """Whether every word that is sought is in the texts."""
+    """Return True if every word that is sought is in the texts."""
     there = " ".join(texts).casefold()
     return all(word in there for word in sought.split())
 
 
 def _plain(cell: str) -> str:
-    """What is read in a cell, without its tags."""
+    """Return the text of a cell, without its tags."""
     return html.unescape(re.sub("<[^>]*>", " ", cell))
 
 

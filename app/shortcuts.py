@@ -31,7 +31,7 @@ class Shortcut:
 
 @cache
 def shortcuts() -> tuple[Shortcut, ...]:
-    """All of them, the training pages' first; of buttons with one label the one with the longest help."""
+    """Return all shortcuts, the training pages' first; of buttons with one label the one with the longest help."""
     found = [Shortcut(action.shortcut, action.label, action.help, TRAINING)
              for actions in ACTIONS.values() for action in actions if action.shortcut]
     for path in sorted((*(ROOT / "app").rglob("*.py"), *(ROOT / "pages").glob("*.py"))):
@@ -71,7 +71,7 @@ def declared(source: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _rows(loop: ast.For) -> list[dict[str, str]]:
-    """What the names of a loop stand for in each of its rows, where these are written out."""
+    """Return the values of a loop's names in each of its rows, where these are written out."""
     if not (isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Tuple)):
         return []
     names = [ast.unparse(name) for name in loop.target.elts]
