@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from app.page_list import PAGES
 from app.training.bar import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-# The page that a module or a package belongs to; all others are of the pages that train.
-PAGES = {"home": "Home", "recorded_clip": "Home", "compare": "Compare", "launch": "Compare",
-         "playground": "Playground", "playground_view": "Playground", "runs": "Runs", "help": "Help"}
+# The title of the page that a module or a package belongs to; all others are of the pages that train.
+OF_PAGE = {page.key: page.title for page in PAGES if page.section != "Train"} | {
+    "recorded_clip": "Home", "playground_view": "Playground"}
 TRAINING = "Pages that train"
 
 
@@ -44,7 +45,7 @@ def shortcuts() -> tuple[Shortcut, ...]:
 
 def page_of(path: Path) -> str:
     """The page that shows what a module draws."""
-    return next((PAGES[name] for name in path.relative_to(ROOT).with_suffix("").parts if name in PAGES), TRAINING)
+    return next((OF_PAGE[name] for name in path.relative_to(ROOT).with_suffix("").parts if name in OF_PAGE), TRAINING)
 
 
 def declared(source: str) -> Iterator[tuple[str, str, str]]:
