@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import link
+from app import link, question_link
 from app.components.live_chart import live_chart
 from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
@@ -97,6 +97,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     holding = holders(shown, going(lab().store, [shown]))
     waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
     data |= {"status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting), "tiles": numbers(feed)}
+    data["panels"] = question_link.beside(data["panels"])
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
