@@ -112,7 +112,7 @@ def _questions(sought: str, asked: str) -> int:
     found = [question for question in QUESTIONS if _has(sought, question.ask, question.answer, question.topic)]
     if asked and not sought:
         st.html('<div class="rl-answered">' + "".join(question_html(each, is_open=True) for each in QUESTIONS
-                                                   if each.key == asked) + "</div>")
+                                                      if each.key == asked) + "</div>")
     sections = (f"<section><h3>{html.escape(topic)}</h3>"
                 + "".join(question_html(each, is_open=bool(sought) and len(found) == 1) for each in own) + "</section>"
                 for topic, own in groupby(found, lambda question: question.topic))
@@ -171,13 +171,13 @@ def _tables() -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
 
 
 def _has(sought: str, *texts: str) -> bool:
-    """Whether every word that is sought is in the texts."""
+    """Return True if every word that is sought is in the texts."""
     there = " ".join(texts).casefold()
     return all(word in there for word in sought.split())
 
 
 def _plain(cell: str) -> str:
-    """What is read in a cell, without its tags."""
+    """Return the text of a cell, without its tags."""
     return html.unescape(re.sub("<[^>]*>", " ", cell))
 
 

@@ -84,8 +84,8 @@ def newest(runs: list[RunRow]) -> dict[str, Step]:
 
 
 def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[RunRow] = ()) -> str:
-    """One run as HTML: state, title, what it is, how far, its headline number, when; `holders` are the runs that have
-    the places for which it waits."""
+    """Write one run as HTML: state, title, settings, steps done, headline number, age. `holders` are the runs that
+    have the places for which it waits."""
     colour, state = STATES[run.state][0], name_of(run)
     share = min(1.0, run.step / run.spec.steps)
     first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]

@@ -1,4 +1,4 @@
-"""Who may see the pages: with [auth] in Streamlit's secrets.toml everybody has to log in first (OIDC). Without it
+"""The login: with [auth] in Streamlit's secrets.toml everybody has to log in first (OIDC). Without it
 nothing is asked. docs/cluster.md says how it is set up.
 
 Whatever is wrong with the settings, nobody is let in.
@@ -43,7 +43,7 @@ def begin() -> None:
 
 
 def passed() -> bool:
-    """Whether the page may be shown; where not, this shows the login in its place.
+    """Return True if the page may be shown; else show the login in its place.
 
     Raises:
         LabError: the settings of the login cannot be used.
@@ -67,7 +67,7 @@ def passed() -> bool:
 
 
 def above_the_page() -> None:
-    """Who is logged in, and whether this lab is shared for reading; nothing in a lab of one's own."""
+    """Show who is logged in, and that a lab is shared for reading; nothing in a lab of one's own."""
     name = _name() if _section("auth") is not None else ""
     if not name and not read_only():
         return
@@ -80,7 +80,9 @@ def above_the_page() -> None:
 
 
 def allowed(user: Mapping[str, Any], addresses: list[str]) -> bool:
-    """Whether the e-mail address of a user is one of `addresses`, or of a domain in them; with "*" anybody is let in.
+    """Return True if the e-mail address of a user is one of `addresses` or of a domain in them.
+
+    With "*" anybody is let in.
 
     >>> allowed({"email": "Ada@Example.org"}, ["@example.org"]), allowed({"email": "ada@example.com"}, ["@example.org"])
     (True, False)

@@ -1,4 +1,4 @@
-"""All pages, declared once: the navigation, Home and Help are drawn from this list."""
+"""The pages, declared once: the navigation, Home and Help are drawn from this list."""
 
 from __future__ import annotations
 

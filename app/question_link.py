@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
+from typing import Any
 
+from labcore.catalog import questions
 from labcore.catalog.questions import Question
 
 
@@ -23,3 +26,9 @@ def as_html(question: Question | None) -> str:
 def as_markdown(question: Question | None) -> str:
     """The question as the end of a tooltip; nothing where there is none."""
     return f" [{question.ask}]({address(question)})" if question else ""
+
+
+def beside(panels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The panels of charts, each with the question about its first metric. Only pages ask for it: a chart in a file has
+    no Help to lead to."""
+    return [panel | {"ask": as_html(questions.of_metric(panel["metrics"][0]["key"]))} for panel in panels]

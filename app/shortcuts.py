@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from app.page_list import PAGES
 from app.training.bar import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
-# The page that a module or a package belongs to; all others are of the pages that train.
-PAGES = {"home": "Home", "recorded_clip": "Home", "compare": "Compare", "launch": "Compare",
-         "playground": "Playground", "playground_view": "Playground", "runs": "Runs", "help": "Help"}
+# The title of the page that a module or a package belongs to; all others are of the pages that train.
+OF_PAGE = {page.key: page.title for page in PAGES if page.section != "Train"} | {
+    "recorded_clip": "Home", "playground_view": "Playground"}
 TRAINING = "Pages that train"
 
 
@@ -31,7 +32,7 @@ class Shortcut:
 
 @cache
 def shortcuts() -> tuple[Shortcut, ...]:
-    """All of them, the training pages' first; of buttons with one label the one with the longest help."""
+    """Return all shortcuts, the training pages' first; of buttons with one label the one with the longest help."""
     found = [Shortcut(action.shortcut, action.label, action.help, TRAINING)
              for actions in ACTIONS.values() for action in actions if action.shortcut]
     for path in sorted((*(ROOT / "app").rglob("*.py"), *(ROOT / "pages").glob("*.py"))):
@@ -44,7 +45,7 @@ def shortcuts() -> tuple[Shortcut, ...]:
 
 def page_of(path: Path) -> str:
     """The page that shows what a module draws."""
-    return next((PAGES[name] for name in path.relative_to(ROOT).with_suffix("").parts if name in PAGES), TRAINING)
+    return next((OF_PAGE[name] for name in path.relative_to(ROOT).with_suffix("").parts if name in OF_PAGE), TRAINING)
 
 
 def declared(source: str) -> Iterator[tuple[str, str, str]]:
@@ -71,7 +72,7 @@ def declared(source: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _rows(loop: ast.For) -> list[dict[str, str]]:
-    """What the names of a loop stand for in each of its rows, where these are written out."""
+    """Return the values of a loop's names in each of its rows, where these are written out."""
     if not (isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Tuple)):
         return []
     names = [ast.unparse(name) for name in loop.target.elts]

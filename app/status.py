@@ -32,10 +32,10 @@ def name_of(run: RunRow) -> str:
 
 
 def failed_at_once(state: str, step: int) -> bool:
-    """Whether a run in `state` failed before its first step: nothing of it is kept, and to resume it begins anew."""
+    """Return True if a run failed before its first step: nothing of it is kept, and Resume begins anew."""
     return state == "failed" and not step
 
 
 def what_next(state: str, step: int) -> str:
-    """What to do next with a run that has made `step` steps, in a sentence; empty where nothing is to be done."""
+    """Say what to do next with a run that has made `step` steps; empty where nothing is to be done."""
     return "Fix that, then run it again." if failed_at_once(state, step) else STATES[state][2]

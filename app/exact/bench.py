@@ -48,7 +48,7 @@ LEAD = ("How good an estimate of the true gradient is the gradient of one batch?
 
 @dataclass(frozen=True)
 class Bench:
-    """What is asked of the bench; without `algorithms` nothing is."""
+    """A question to the bench; none without `algorithms`."""
 
     algorithms: tuple[str, ...] = param((), link.some_of(TABLE.algorithms))
     knob: str = param("", link.one_of(tuple(VALUES)))
@@ -56,7 +56,7 @@ class Bench:
     critic: str = param(bench.CRITICS[0], link.one_of(bench.CRITICS))
 
     def to_text(self) -> str:
-        """What is no default, as "algorithms=rloo,grpo;knob=beta"."""
+        """Write all but defaults as "algorithms=rloo,grpo;knob=beta"."""
         return ";".join(f"{key}={said}" for key, said in link.written(self).items())
 
     def spec(self, run: RunSpec) -> Any:
@@ -69,7 +69,7 @@ class Bench:
 
 
 def read(text: str) -> tuple[Bench, list[Fault]]:
-    """What a link asks for, and what of it cannot be."""
+    """Read a link's question, and the faults in it."""
     parts = {key: said for key, _, said in (part.partition("=") for part in text.split(";") if part)}
     asked, faults = link.read(Bench, parts)
     faults += [Fault(key, said, "there is no such choice") for key, said in parts.items() if key not in vars(Bench())]
@@ -103,7 +103,7 @@ def tab(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def _form(asked: Bench, spec: RunSpec) -> None:
-    """Which rows and which knob. Nothing is measured before the button."""
+    """Draw the form of algorithms and knob. Nothing is measured before the button is pressed."""
     usual = asked.algorithms or tuple(dict.fromkeys((spec.algorithm, *bench.USUAL[:4])))
     name = f"bench:{asked.to_text()}:{spec.algorithm}"
     with st.form("bench_form", border=False):

@@ -22,7 +22,7 @@ HEIGHT, ROW = 300, 34
 
 
 def figure(found: Mapping[str, Any], key: str, unit: str, ideal: float | None, kind: str) -> go.Figure:
-    """One quantity of every row with its interval of 95 %: over the knob's values, or a line for each algorithm."""
+    """Draw one quantity of every row with its 95 % interval: over the knob's values, or a line for each algorithm."""
     rows = [row for row in found["rows"] if row.get(key) and row[key][0] is not None]
     labels = list(dict.fromkeys(row["label"] for row in found["rows"]))
     drawn = go.Figure()
@@ -81,7 +81,7 @@ def words(found: Mapping[str, Any], key: str, title: str) -> str:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """All numbers with half their intervals: HTML."""
+    """Return a table of all numbers with half their intervals: HTML."""
     knob = [called(found["knob"])] if found["knob"] else []
     heads = "".join(f"<th>{html.escape(head)}</th>" for head in ["algorithm", *knob, "finding",
                                                                  *(head for _, head in bench.COLUMNS)])

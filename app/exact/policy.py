@@ -96,7 +96,7 @@ def _words(text: str, **place: float) -> dict[str, Any]:
 
 
 def others(rest: Mapping[str, Any]) -> str:
-    """All completions that are not drawn, in numbers."""
+    """Return the sums over all completions that are not drawn."""
     if not rest["count"]:
         return "These are all completions."
     return f"{rest['count']:,} others together: " + ", ".join(
@@ -126,7 +126,7 @@ def colour(key: str, kind: str) -> str:
 
 
 def mark(key: str, kind: str) -> dict[str, Any]:
-    """How a probability other than the policy's is marked: by form as well as by colour."""
+    """Return the marker of π_ref or π*: they differ by form as well as by colour."""
     ink = colour(key, kind)
     if key == "reference":
         return {"symbol": "line-ns", "size": 14, "line": {"width": 3, "color": ink}, "color": ink}

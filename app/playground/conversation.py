@@ -25,7 +25,7 @@ def before(place: Place, known: Mapping[str, Problem], prompt: str) -> Turns:
 
 
 def asked(place: Place, turns: Turns) -> dict[str, Any]:
-    """What a question says of its conversation; nothing where there is none."""
+    """Return the part of a job's spec about the conversation; empty where there is none."""
     said = [turn._asdict() for turn in turns if turn.role != "system" or place.system is None]
     return ({"turns": said} if said else {}) | ({} if place.system is None else {"system": place.system})
 

@@ -38,7 +38,7 @@ def able() -> list[RunRow]:
 
 
 def usual(runs: Sequence[RunRow]) -> tuple[str, ...]:
-    """What is asked where nothing was chosen: the newest run beside the base that it started from."""
+    """Return the models of a page without a choice: the newest run beside its base."""
     first = next((run for run in runs if run.spec.row.loop != "sft"), runs[0])
     return Model(first.id, BASE).name, first.id
 
@@ -85,7 +85,7 @@ def _answering() -> list[str]:
 
 
 def _add(name: str, drawn: int) -> None:
-    """One more model, once: a second click may come before the page with `drawn` models is drawn again."""
+    """Add a model once: a second click may come before the page with `drawn` models is drawn again."""
     names = _answering()
     if len(names) == drawn:
         go(models=(*names, name))
@@ -180,7 +180,10 @@ def runs_of_models(names: Sequence[str]) -> list[str]:
 
 
 def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
-    """By run, what it learnt by as Compare says it: "GRPO β 0.2"; with the seed where nothing else differs."""
+    """Return by run its algorithm and settings as Compare writes them, "GRPO β 0.2".
+
+    The seed is added where nothing else differs.
+    """
     rows = [row for row in map(lab().find, dict.fromkeys(run_ids)) if row is not None]
     learnt: dict[str, str] = {}
     store = lab().store

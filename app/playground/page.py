@@ -109,14 +109,14 @@ def presets(run: str) -> list[tuple[str, str | None]]:
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def talks(run: str) -> dict[str, Problem]:
-    """The same prompts with the turns before them; empty where the run's model reads no conversations."""
+    """Return these prompts with the turns before them; empty where the model reads no conversations."""
     spec = spec_of(run)
     problems = make_task(spec.task_row, spec.knobs, spec.data).problems(PRESETS, np.random.default_rng(0))
     return {each.prompt: each for each in reversed(problems)} if chats(run, spec) else {}
 
 
 def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]:
-    """What is asked and what would be right, typed or picked; without either the task's first prompt."""
+    """Draw prompt and right answer, and return both; by default the task's first prompt."""
     run = parse(place.models[0]).run
     known = dict(presets(run))
     prompt = next(iter(known)) if place.prompt is None else place.prompt
@@ -142,7 +142,7 @@ def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]
 
 
 def _judge(answer: str, drawn: str, known: dict[str, str | None]) -> None:
-    """What is right from now on: the task's own answer is not in the link, an empty one that there is no verifier."""
+    """Put the right answer into the link, unless it is the task's own. Empty: there is no verifier."""
     chosen = now().prompt
     prompt = drawn if chosen is None else chosen
     go(prompt=prompt, answer=None if answer == (known.get(prompt) or "") else answer)
@@ -175,7 +175,7 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
 
 
 def _drawn(found: dict[str, Any], place: Place) -> str:
-    """How the answers were drawn, in a sentence."""
+    """Return a sentence about how the answers were sampled."""
     if not place.temperature:
         return "Temperature 0: every model takes its likeliest token, so there is only one answer."
     if len(found["columns"]) == 1:
@@ -188,7 +188,7 @@ def _drawn(found: dict[str, Any], place: Place) -> str:
 
 
 def _sampling(place: Place) -> None:
-    """How the models draw. Each control writes into the link."""
+    """Draw the controls of sampling. Each writes into the link."""
     warm = widget_state("playground:t", place.temperature)
     st.slider(TEMPERATURE.title, 0.0, max(2.0, place.temperature), float(warm.value), 0.05, key=warm.key, format="%g",
               on_change=lambda: go(temperature=float(warm.taken())),

@@ -21,7 +21,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 def _models(said: str) -> tuple[str, ...]:
-    """Up to three models by their names."""
+    """Read up to three models by their names."""
     kept, wrong = [], []
     for name in filter(None, said.split(",")):
         try:
@@ -86,7 +86,7 @@ class Place:
 
 
 def now() -> Place:
-    """Where the tab is at this moment, which a widget's closure cannot know: it was drawn before."""
+    """Return the tab's present place, which a widget's closure cannot know: it was drawn before."""
     return link.read(Place)[0]
 
 

@@ -66,7 +66,7 @@ def show(place: Place, settings: dict[str, Any], prompt: tuple[str, str | None] 
 
 
 def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:
-    """One question after the other; answers that are the same text are passed over."""
+    """Draw one question after the other; equal answers are skipped."""
     asked = dict(zip(("prompt", "answer"), prompt, strict=True)) if prompt else {}
     state = _state((tuple(names), tuple(settings.items()), tuple(asked.items())))
     found, fresh = jobs.result({"job": "quiz", "models": list(dict.fromkeys(names)), "count": ROUNDS,
@@ -93,7 +93,7 @@ def _round(names: list[str], settings: dict[str, Any], prompt: tuple[str, str | 
 
 
 def _turns(models: int, questions: int, luck: str) -> list[tuple[int, int]]:
-    """Which two models answer each question: every pair as often as the others, in an order that nobody can tell."""
+    """Return the two models of each question: every pair equally often, in random order."""
     pairs = list(combinations(range(models), 2))
     turns = [pairs[row % len(pairs)] for row in range(questions)]
     random.Random(luck).shuffle(turns)
@@ -107,7 +107,7 @@ def _badged(names: list[str]) -> dict[str, str]:
 
 
 def _state(of: tuple[Any, ...]) -> dict[str, Any]:
-    """Where this tab is in the vote. Other models or settings begin anew, and never with the questions of before."""
+    """Return this tab's place in the vote. Other models or settings begin anew, with other questions."""
     state = st.session_state.get(STATE)
     if state is None or state["of"] != of:
         begun = 1 + votes.count() + (state["seed"] if state else 0)
@@ -151,7 +151,7 @@ def _card(place: int, model: str, badged: str, answer: dict[str, Any], choice: i
 
 
 def _where(state: dict[str, Any]) -> tuple[Any, ...]:
-    """Which question is on the page: a key that is hit twice before the page is drawn again counts once."""
+    """Return the question on the page: a key that is hit twice before it is drawn again counts once."""
     return state["of"], state["seed"], state["round"]
 
 

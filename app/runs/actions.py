@@ -190,7 +190,7 @@ def _restore(ids: Sequence[str]) -> None:
 
 
 def _title(run_id: str) -> str:
-    """What a run is called that is there, also another tool's."""
+    """Return the title of a run that exists, also of another tool's."""
     return imported.label(run_id) if is_import(run_id) else title(lab().store.run(run_id))
 
 
@@ -203,7 +203,7 @@ def _purge(chosen: Sequence[Entry]) -> None:
 
 
 def empty_trash(entries: Sequence[Entry]) -> None:
-    """One button that frees what the trash holds; it says how much, and asks."""
+    """Draw the button that empties the trash: it says how much that frees, and asks."""
     size = volume(sum(entry.summary.size or 0 for entry in entries))
     with st.popover(f"Empty the trash ({size})", icon=":material/delete_forever:"):
         st.markdown(f"Delete {literal(_runs(entries))} for good? This frees {size} and cannot be undone.")
@@ -215,7 +215,7 @@ def _runs(chosen: Sequence[Entry]) -> str:
 
 
 def _said(sentence: str, undo: Sequence[str], error: bool) -> None:
-    """What came of the last action, with the way back."""
+    """Show the result of the last action, with a button to undo it."""
     icon = ":red[:material/error:]" if error else ":green[:material/check:]"
     st.markdown(f"{icon} {in_words(sentence)}", width="content")
     if undo:

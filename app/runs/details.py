@@ -51,14 +51,14 @@ def _content(entry: Entry) -> None:
 
 
 def _message(run: RunRow) -> str:
-    """What the run says of itself, with links to the runs that it waits for: Markdown."""
+    """Return the run's message, with links to the runs that it waits for: Markdown."""
     found = places.holders(run, places.going(lab().store, [run]))
     return places.waiting_sentence(literal(naming.message(run)), found, lambda other: (
         f"[{literal(title(other))}]({other.spec.kind}?run={other.id})"))
 
 
 def _outcome(entry: Entry) -> None:
-    """What came of it so far, at what cost, and what was turned by hand meanwhile."""
+    """Show its results so far, their cost, and the knobs that were turned by hand."""
     summary, rows = entry.summary, []
     if summary.last is not None:
         metric = METRICS[summary.metric]
@@ -78,7 +78,7 @@ def _outcome(entry: Entry) -> None:
 
 
 def _settings(entry: Entry) -> None:
-    """What was chosen, before what was left at its default."""
+    """Return its settings: those that were chosen, then those at their defaults."""
     spec = lab().store.run(entry.id).spec
     rows = [(knob, spec.knobs[knob.key]) for knob in spec.declared]
     moved = [row for row in rows if row[1] != row[0].default]
@@ -124,7 +124,7 @@ def _forks(entry: Entry) -> None:
 
 
 def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
-    """Where the branch left its parent, what is different since, and what became of it."""
+    """Show where a fork left its parent, what differs since, and its result."""
     run, colour, state = branch.run, STATES[branch.run.state][0], name_of(branch.run)
     parts = []
     if branch.depth and run.spec.parent:
@@ -135,7 +135,7 @@ def _words(branch: Branch, parents: dict[str, RunSpec]) -> str:
 
 
 def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
-    """What a fork changed: "β 0.04 → 0.2" against its parent's knobs as they were at `step`."""
+    """Return the changes of a fork: "β 0.04 → 0.2" against its parent's knobs as they were at `step`."""
     assert child.parent is not None, "a fork"
     before = KnobHistory(parent, lab().store.events_after(child.parent[0])).at(step)
     found = [f"{parent.row.label} → {child.row.label}"] if parent.algorithm != child.algorithm else []
@@ -148,7 +148,7 @@ def differences(parent: RunSpec, child: RunSpec, step: int) -> list[str]:
 
 
 def _imported(entry: Entry) -> None:
-    """What of another tool's file was read and what was not, and what the doctor says of it."""
+    """Show which parts of another tool's file were read, and the doctor's findings."""
     run = entry.imported
     assert run is not None, "an entry of this kind has it"
     st.caption(f"Imported from {literal(run.file)}. You can compare it with other runs on the page Compare.")

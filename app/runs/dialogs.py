@@ -35,7 +35,7 @@ NAMED = 3  # uploads that are called by their names
 
 
 def _count(name: str, title: str, usual: int, most: int) -> int:
-    """What is typed there. Raises LabError where it is out of bounds: nothing goes by another number."""
+    """Return the number that was typed. Raises LabError where it is out of bounds."""
     kept: dict[str, int] = st.session_state.setdefault("clean", {})
     number_boxes.forget("clean")
     number_boxes.number("clean", name, title, kept.get(name, usual), (0, most), partial(kept.__setitem__, name))

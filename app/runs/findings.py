@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app import question_link
 from app.tokens import literal
 from app.training.doctor_line import WORDS
 from labcore.analysis.doctor.doctor import course
+from labcore.analysis.doctor.finding import Finding
+from labcore.catalog import questions
 from labcore.runs.imports import imported
 from labcore.runs.imports.imported import Imported
 
@@ -15,7 +18,7 @@ _COLOURS = {"problem": "red", "warning": "orange", "note": "gray"}
 
 
 def lines(run: Imported) -> list[str]:
-    """What holds at the last step, the most severe first, each as a line of Markdown.
+    """Return the findings at the last step, the most severe first, each as a line of Markdown.
 
     Raises:
         LabError: the run is gone or damaged.
@@ -23,12 +26,12 @@ def lines(run: Imported) -> list[str]:
     if run.steps > MOST_ROWS:
         return [f":gray[This run is too long to examine here. Use the command line: `python -m labcore doctor "
                 f"{run.id}`]"]
-    return [f":{_COLOURS[severity]}[**{WORDS[severity]}**] {literal(text)}. {literal(fix)}"
-            for severity, text, fix in _findings(run.id, run.created)]
+    return [f":{_COLOURS[found.severity]}[**{WORDS[found.severity]}**] {literal(found.text)}. {literal(found.fix)}"
+            + question_link.as_markdown(questions.of_finding(found.rule)) for found in _findings(run.id, run.created)]
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _findings(run_id: str, created: float) -> list[tuple[str, str, str]]:
-    """`created` has it looked at again where its file was imported again."""
+def _findings(run_id: str, created: float) -> list[Finding]:
+    """Examine a run once, and again where its file was imported again: then `created` is another time."""
     after, _ = course(None, imported.steps(run_id))
-    return [(each.severity, each.text, each.fix) for each in after.findings]
+    return after.findings

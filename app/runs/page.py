@@ -113,7 +113,7 @@ def _open(run_id: str) -> None:
 
 
 def _tables(found: Sequence[Entry], now: View) -> None:
-    """One table, or one below the header of each group; the later groups are folded."""
+    """Draw one table, or a table for each group; the later groups are folded."""
     if not now.group or now.group not in groups_of(found):
         table.table(found, now.deleted)
         return
@@ -151,7 +151,7 @@ def _top(entries: Sequence[Entry], now: View) -> None:
 
 
 def _changes(entries: Sequence[Entry], now: View) -> None:
-    """What is done to the list as a whole."""
+    """Draw the buttons that act on the whole list."""
     if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics"):
         dialogs.import_files()
     if st.button("Clean up", icon=":material/cleaning_services:", key="runs:clean",

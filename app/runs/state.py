@@ -26,7 +26,7 @@ ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
 
 @st.cache_resource(show_spinner=False)
 def shelf() -> Shelf:
-    """One for all tabs: what was summarised once is there for all."""
+    """Return the shelf of all tabs, so that a run is summarised once."""
     return Shelf(lab().store)
 
 
@@ -35,7 +35,7 @@ def _order(said: str) -> str:
 
 
 def _group(said: str) -> str:
-    """What a link groups by: a field, or a knob by its key or by its own sign."""
+    """Read what a link groups by: a field, or a knob by its key or its sign."""
     keys = () if said in FIELDS else names().get(said, ())
     if said not in GROUPS and len(keys) != 1:
         raise LabError("choose a field or a knob")
@@ -44,7 +44,7 @@ def _group(said: str) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """How the list is looked at.
+    """The view of the list, as a link holds it.
 
     `order` is USUAL: what is going or paused, then the newest; or a field, with a minus in front where the largest
     comes first.
@@ -60,7 +60,7 @@ class View:
 
     @property
     def filters(self) -> int:
-        """How many kinds of filters are on."""
+        """The number of filters that are on."""
         return bool(self.states) + bool(self.kinds) + self.star
 
 
@@ -70,12 +70,12 @@ def view() -> View:
 
 
 def left_out() -> list[str]:
-    """What the link says that does not fit: ["order=shoe"]."""
+    """Return the parts of the link that do not fit: ["order=shoe"]."""
     return [f"{fault.key}={fault.said}" for fault in link.read(View)[1]] + link.foreign(View)
 
 
 def show_all() -> None:
-    """Back to the whole list, without search, filters and groups."""
+    """Show the whole list, without search, filters and groups."""
     said(None)
     link.go({})
 
@@ -114,7 +114,7 @@ def steady(found: list[Entry], now: View) -> list[Entry]:
 
 
 def groups_of(entries: Iterable[Entry]) -> list[str]:
-    """What the entries can be grouped by."""
+    """Return the fields and knobs by which the entries can be grouped."""
     return [*GROUPS, *(key for key in knobs(entries) if key not in GROUPS)]
 
 
@@ -129,7 +129,7 @@ def pick(run_ids: Iterable[str]) -> None:
 
 
 def said(sentence: str | None, undo: Iterable[str] = (), error: bool = False) -> None:
-    """What the page says of the last action, until the next one. `undo`: the runs that it deleted."""
+    """Keep the sentence about the last action, until the next one. `undo`: the runs that it deleted."""
     st.session_state[SAID] = (sentence, tuple(undo), error) if sentence else None
 
 

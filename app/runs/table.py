@@ -37,7 +37,7 @@ KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left 
 
 
 def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
-    """One row per entry, in order. Columns without any value are left out."""
+    """Make a data frame with a row per entry, in order. Columns without any value are left out."""
     summaries = [entry.summary for entry in entries]
     models = {name: naming.model(name) for name in {entry.model for entry in entries}}  # lists have thousands of a few
     when = [entry.deleted if deleted else entry.created for entry in entries]
@@ -88,7 +88,7 @@ def widths(found: pd.DataFrame, framed: bool = False) -> dict[str, int]:
 
 
 def _pixels(value: object) -> int:
-    """How wide a cell must be."""
+    """Return the width that a cell needs."""
     if isinstance(value, list):
         return round(PADDING + sum(LETTER * len(text) + PILL for text in value))
     text = f"{value:.4g}" if isinstance(value, float) else "" if value is pd.NA else str(value)
@@ -97,7 +97,7 @@ def _pixels(value: object) -> int:
 
 def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, deleted: bool,
            opened: Callable[[], None]) -> dict[str, Any]:
-    """How each column is shown; `pixels` as `widths` gives them."""
+    """Return the configuration of each column; `pixels` as `widths` gives them."""
     column, wide = st.column_config, pixels.get
     tags = sorted({tag for entry in entries for tag in entry.tags})
     return {
@@ -151,7 +151,7 @@ def _page(count: int, name: str) -> int:
 
 
 def _rows(entries: Sequence[Entry], deleted: bool, pixels: Mapping[str, int] | None) -> None:
-    """One page of a table. Its key holds the order, so that a selection is never taken for other rows than it was
+    """Draw one page of a table. Its key holds the order, so that a selection is never taken for other rows than it was
     made on."""
     ids = [entry.id for entry in entries]
     key = f"runs:table:{hash((deleted, st.session_state.get(state.GENERATION, 0), *ids))}"
@@ -183,7 +183,7 @@ def tall(rows: int) -> int:
 
 
 def group_title(name: str, group: Group) -> str:
-    """What a group is and how it fares, for its header: the means over its runs, by metric."""
+    """Return the header of a group: its condition, and the means over its runs by metric."""
     of = group.value
     if of is None:
         condition = f"without {name}"

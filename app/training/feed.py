@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app import question_link
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.analysis.doctor import doctor
-from labcore.catalog import questions
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS, NOW
@@ -232,7 +230,6 @@ def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:
     return {"key": panel.key, "title": first.label if panel.key in ("reward", "exact_match") else panel.title,
             "symbol": symbol(first.symbol), "unit": first.unit, "large": large, "height": HEIGHTS[not large],
             "help": f"{first.help} {first.healthy}".strip().replace('"', "'"),
-            "ask": question_link.as_html(questions.of_metric(first.key)),
             "scale": "small rate" if panel.small else _scale(metrics), "colour": FAMILY[panel.family],
             "dots": first.key == DOTTED,
             "metrics": [{"key": metric.key, "label": metric.label, "short": metric.line, "unit": metric.unit,

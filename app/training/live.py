@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import link
+from app import link, question_link
 from app.components.live_chart import live_chart
 from app.components.projector import projector
 from app.components.run_head import run_head
@@ -106,6 +106,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
     data |= {"goal": {"html": goal_line.html(shown.spec), "now": goal_line.now(feed)}, "tiles": numbers(feed),
              "status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting)}
+    data["panels"] = question_link.beside(data["panels"])
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:

@@ -61,8 +61,8 @@ QUESTIONS = (
              "out of the baseline and get advantage 0, so they cost time and teach nothing. Return a number in every "
              "case, for example 0 for a completion that cannot be read. With a judge, look at the run's log for "
              "refused or unreadable replies.",
-             findings=("unscored",), metrics=("frac_reward_unscored", "unscored/reward"), knobs=("reward_function",
-             "judge_url")),
+             findings=("unscored",), metrics=("frac_reward_unscored", "unscored/reward"),
+             knobs=("reward_function", "judge_url")),
     Question("shaping", _REWARD, "What is reward shaping for?",
              "Shaping changes the reward before completions are compared: a cost for length, a penalty near the "
              "length limit, or a bound on very high and very low rewards. It steers what is learnt, so a poor shaping "
@@ -164,8 +164,8 @@ QUESTIONS = (
              "from 1 by error alone. Causes are low precision, a separate sampler such as vLLM, or weights that are "
              "not the same on both sides. Then the clip cuts the wrong tokens and the gradient is biased. Use full "
              "precision or weigh tokens by truncated importance sampling.",
-             findings=("precision_mismatch",), metrics=("sampling/logp_difference",), knobs=("importance_cap",
-             "dtype", "rollouts")),
+             findings=("precision_mismatch",), metrics=("sampling/logp_difference",),
+             knobs=("importance_cap", "dtype", "rollouts")),
 
     Question("beta", _KL, "What does the KL coefficient β do?",
              "β is the price of one nat of KL to the reference model. The best policy at that price is π* ∝ π_ref "
@@ -241,15 +241,15 @@ QUESTIONS = (
              "probabilities fall, and the probability goes to completions that are in no pair. A small fall is "
              "normal. If the completions get worse, raise β, lower the learning rate, or add an SFT term on the "
              "chosen ones.",
-             findings=("displacement",), metrics=("logps/chosen", "logps/rejected"), knobs=("second_loss",
-             "second_weight"), lesson="dpo"),
+             findings=("displacement",), metrics=("logps/chosen", "logps/rejected"),
+             knobs=("second_loss", "second_weight"), lesson="dpo"),
     Question("answers_worse", _PAIRS, "Pairs are separated better, but the completions get worse. Why?",
              "Pair accuracy asks which of two given completions the model prefers. It says nothing about what the "
              "model writes by itself. The two part when training leads far from the reference or overfits the pairs. "
              "Stay closer to the reference, stop earlier, or sample new pairs from the present policy, as online DPO "
              "does.",
-             findings=("answers_worse",), metrics=("rewards/accuracies", "rewards/margins", "margin"), knobs=("pairs",
-             "preference_loss")),
+             findings=("answers_worse",), metrics=("rewards/accuracies", "rewards/margins", "margin"),
+             knobs=("pairs", "preference_loss")),
     Question("implicit_reward", _PAIRS, "What is the implicit reward of DPO?",
              "A policy trained by preferences behaves as if it had been trained with RL on the reward β log(π/π_ref). "
              "The charts show it for chosen and rejected completions; their difference is the margin. It is a reading "
@@ -260,16 +260,16 @@ QUESTIONS = (
              "where a gold reward exists at its correlation with it. During RL the policy moves away from those "
              "texts, and the scores of several models spread: then stop, or weigh their disagreement. Collect new "
              "pairs from the present policy and train the reward model again.",
-             metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"), knobs=("reward_model",
-             "uncertainty_weight")),
+             metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"),
+             knobs=("reward_model", "uncertainty_weight")),
 
     Question("critic_lags", _CRITIC, "The critic lags behind. What does that change?",
              "An explained variance below 0 means that the critic predicts returns worse than a constant would, so "
              "the baseline adds noise to the gradient in place of removing it. Raise the critic's learning rate or "
              "its number of passes, or lower the learning rate of the policy. In a solved task returns hardly vary "
              "and the number means little.",
-             findings=("critic_lags",), metrics=("explained_variance", "value_loss"), knobs=("critic_learning_rate",
-             "critic_epochs")),
+             findings=("critic_lags",), metrics=("explained_variance", "value_loss"),
+             knobs=("critic_learning_rate", "critic_epochs")),
     Question("gae_lambda", _CRITIC, "What does λ of GAE trade?",
              "At λ = 1 an advantage uses all rewards up to the end: no bias from the critic, but much noise. At λ = 0 "
              "it uses one step and trusts the critic's value for the rest: little noise, and the critic's errors "

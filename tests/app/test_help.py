@@ -9,15 +9,14 @@ import pytest
 
 from app import help, question_link, shortcuts
 from app.page_list import PAGES
-from app.training import controls, doctor_line, feed
+from app.training import controls, doctor_line
 from labcore.analysis.doctor.finding import Finding
 from labcore.analysis.lessons.folders import lessons
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.panels import PANELS
 from labcore.catalog.questions import QUESTIONS
 from labcore.runs.files.paths import home
 from labcore.runs.spec.run_spec import every_knob
-from tests.app.seeding import html
+from tests.app.seeding import html, mounted, seed
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the browser and Streamlit keep for themselves.
@@ -93,12 +92,17 @@ def test_every_answer_leads_to_a_lesson_or_a_page_that_exists():
 
 
 @pytest.mark.parametrize("place, key", [
-    (lambda: feed._panel(PANELS["kl"], [METRICS["kl/k1"]], False)["ask"], "kl_negative"),
+    (lambda: question_link.beside([{"metrics": [{"key": "kl/k1"}, {"key": "kl"}]}])[0]["ask"], "kl_negative"),
     (lambda: controls.words(every_knob()["beta"], going=False), "beta"),
     (lambda: doctor_line.line([FINDING]), "zero_variance"), (lambda: doctor_line.details(7, FINDING), "zero_variance"),
     (lambda: help._metric("kl/k1")[2], "kl_negative"), (lambda: help._knob(every_knob()["beta"])[2], "beta")])
 def test_charts_knobs_and_findings_lead_to_their_question(place, key):
     assert f"help?question={key}" in place()
+
+
+def test_the_charts_of_a_run_s_page_lead_to_their_questions(page, lab):
+    panels = {panel["key"]: panel["ask"] for panel in mounted(page("llm", run=seed(lab.store)), "panels")["panels"]}
+    assert "help?question=no_signal" in panels["reward"] and "help?question=kl_runaway" in panels["kl"]
 
 
 def test_where_there_is_no_question_there_is_no_link():

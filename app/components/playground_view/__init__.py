@@ -21,7 +21,7 @@ def playground_view(data: dict[str, Any], key: str) -> None:
 
 
 def payload(found: dict[str, Any], titles: list[str], runs: list[str], stale: bool = False) -> dict[str, Any]:
-    """What the browser draws of the answers `found` by the job "answer". `titles` name the models, `runs` their runs;
+    """Prepare the answers `found` by the job "answer" for the browser. `titles` name the models, `runs` their runs;
     `stale`: newer ones are on their way."""
     columns = [{"letter": "ABC"[place], "title": title, "run": run, "name": column["model"],
                 "colour": [LIGHT[place], DARK[place]],
@@ -33,12 +33,12 @@ def payload(found: dict[str, Any], titles: list[str], runs: list[str], stale: bo
 
 
 def is_base(column: dict[str, Any]) -> bool:
-    """Whether the model is its own base: then there is nothing to compare it with."""
+    """Return True if the model is its own base, so that there is nothing to compare it with."""
     return parse(column["model"]).stage == BASE
 
 
 def reach(found: dict[str, Any]) -> float:
-    """Where the colour of a log-ratio is full, nats: the least round number that few tokens lie beyond.
+    """Return the log-ratio of the full colour, nats: the least round number that few tokens lie beyond.
 
     >>> answer = {"logprobs": [-0.1, -0.2, -3.0], "base_logprobs": [-0.1, -0.6, -1.5]}
     >>> reach({"columns": [{"model": "a@3", "answers": [answer]}]})

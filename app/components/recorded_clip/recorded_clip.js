@@ -81,8 +81,8 @@ function make(parent, data) {
   const day = new Date(`${data.date}T12:00:00Z`).toLocaleDateString("en-GB", { day: "numeric", month: "short",
     year: "numeric" });
   root.innerHTML = `<figure aria-label="A recorded run"><figcaption><b>Recorded</b> ${escape(data.label)}
-    <span>${day} · ${escape(data.machine)} · ${format(data.seconds, 0)} s, shown in ${PLAY_SECONDS} s,
-    the start slower</span></figcaption>
+    <span title="The start is shown more slowly than the end.">${day} · ${escape(data.machine)} ·
+    ${format(data.seconds, 0)} s, replayed in ${PLAY_SECONDS} s</span></figcaption>
     <div class="rl-clip"><div class="rl-says"></div><div><p class="rl-now"></p><div class="rl-plot"></div></div></div>
     <div class="rl-clip-controls"><button type="button"></button>
     <input type="range" min="1" max="${data.values.length}" aria-label="Step of the recording"><output></output></div>
