@@ -194,9 +194,10 @@ def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]
     inside = {f"{place}.{at}": scope.inside(kind, item, at, MET, knobs) | {"moments": False}
               for place, item in enumerate(kept) for at in {line["at"] for line in shelf["cards"][place]["rows"]}}
     sort, shown = shelf["sorts"][0][0], shelf["filters"][0][0]
+    of = f"{len(kept)} of {len(items)} {cards.KINDS[kind].label.lower()}" if len(kept) < len(items) else ""
     return shelf | {"kinds": [[kind, cards.KINDS[kind].label, len(kept)]], "kind": kind, "sort": sort, "filter": shown,
                     "chosen": list(cards.telling(kind, kept)), "inside": inside,
-                    "part": f"{len(kept)} of {len(items)} groups" if len(kept) < len(items) else ""}
+                    "part": of}
 
 
 # ---- settings, events, equation -----------------------------------------------------------------------------------

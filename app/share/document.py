@@ -35,7 +35,6 @@ from labcore.runs.files import atomic
 
 PARTS = (HEAD, CHART, SCRUBBER, STRIP, SCOPE, BOARD, PLAYER, PROJECTOR, SHARED)
 UPRIGHT = "SourceSansVF-Upright"
-HOME = "https://github.com/rl-visual-lab/rl-visual-lab"
 LIGHT = {"background-color": "#FFFFFF", "text-color": "#1B1F24", "border-color": "#D9DEE4", "primary-color": "#0072B2"}
 DARK = {"background-color": "#14171B", "text-color": "#E7EAEE", "border-color": "#343B44", "primary-color": "#4FA8E0"}
 FONT = "'Source Sans',Arial,Helvetica,sans-serif"
@@ -74,7 +73,7 @@ def document(content: dict[str, Any]) -> str:
 <body>
 <div id="shared"><div class="rl-shared-run"><header><h1>{title}</h1><p>{about}</p></header>
 <noscript><p>Charts and steps need JavaScript, which is off in this browser.</p></noscript></div></div>
-<footer>Made with <a href="{HOME}" target="_blank" rel="noopener">RL Visual Lab</a> {labcore.__version__}</footer>
+<footer>Made with RL Visual Lab {labcore.__version__}</footer>
 <script type="application/octet-stream" id="data">{_packed(data)}</script>
 <script type="application/octet-stream" id="plotly">{_packed(plotly)}</script>
 <script type="module">{script}</script>

@@ -22,15 +22,20 @@ _ONE = Lock()  # each takes a core for seconds, and a server has other visitors
 
 def show(run_ids: Sequence[str], name: str, ready: bool) -> None:
     """Both buttons, for files called `name`; disabled unless the runs are `ready`, which have made a step."""
-    shared = ready and len(run_ids) <= MOST_RUNS
     with st.container(horizontal=True):
-        st.download_button("Share as HTML", partial(html, tuple(run_ids)), f"{name}.html", "text/html",
-                           icon=":material/share:", on_click="ignore", disabled=not shared, key=f"html:{name}",
-                           help="One file that shows up to 8 runs without a server: charts, answers, tokens, settings")
+        as_html(run_ids, name, ready, "export")
         st.download_button("Figures (zip)", partial(figures, tuple(run_ids), name), f"{name}-figures.zip",
                            "application/zip", icon=":material/print:", on_click="ignore", disabled=not ready,
                            key=f"figures:{name}",
                            help="All charts for print, as SVG and PNG of one column and of two, with captions")
+
+
+def as_html(run_ids: Sequence[str], name: str, ready: bool, place: str) -> None:
+    """The first of them alone; `place` tells apart those of one page."""
+    st.download_button("Share as HTML", partial(html, tuple(run_ids)), f"{name}.html", "text/html",
+                       icon=":material/share:", on_click="ignore", key=f"html:{place}:{name}",
+                       disabled=not ready or len(run_ids) > MOST_RUNS,
+                       help="One file that shows up to 8 runs without a server: charts, answers, tokens, settings")
 
 
 def html(run_ids: Sequence[str]) -> bytes:

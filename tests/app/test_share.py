@@ -15,6 +15,7 @@ import pytest
 
 from app.share import content, document
 from app.share.downloads import MOST_RUNS
+from labcore.catalog.kinds import KINDS, kind
 from labcore.errors import LabError
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.spec.run_spec import make
@@ -112,8 +113,8 @@ def test_nothing_of_the_machine_and_no_secret_is_in_the_file(lab, monkeypatch):
     lab.store.append(run_id, Record(1, 100, {"reward": 0.5, "kl": 0.0, "updates": 1.0}), 0.5)
     lab.store.log(run_id, "knob", {"knob": "reward_model", "from": "/srv/planted-disk/judge", "update": 0, "between": 0,
                                    "to": "http://planted-user:planted@planted-host/v1", "text": "planted"}, 1)
-    for kind in ("note", "unpublished", "failed"):
-        lab.store.log(run_id, kind, {"text": f"{kind}: s3://planted-bucket on planted-host, {planted['HF_TOKEN']}"}, 1)
+    for said in ("note", "unpublished", "failed"):
+        lab.store.log(run_id, said, {"text": f"{said}: s3://planted-bucket on planted-host, {planted['HF_TOKEN']}"}, 1)
     lab.store.set_state(run_id, "failed", "planted-host: /home/planted-user/x is full, token hf_planted")
     page = written(lab.store, run_id)
     shown = page + json.dumps(found := data_of(page), ensure_ascii=False)
@@ -162,8 +163,13 @@ def test_what_cannot_be_shared_is_said(lab, count, says):
 
 
 def test_every_equation_of_the_catalog_becomes_mathml():
-    from labcore.catalog.kinds import KINDS
-
-    for kind in KINDS.values():
-        for row in kind.algorithms.values():
+    for each in KINDS.values():
+        for row in each.algorithms.values():
             assert "\\" not in content.mathml(row.latex), row.key
+
+
+@pytest.mark.parametrize("key", sorted(kind("llm").algorithms))
+def test_a_run_of_every_algorithm_can_be_shared(lab, key):
+    run_id = seed(lab.store, "finished", steps=2, algorithm=key)
+    found = content.content(lab.store, [run_id])
+    assert found["runs"][0]["equation"].startswith("<math") and found["runs"][0]["kept"][0]["terms"]
