@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.llm.hub_models import HUB_MODELS
