@@ -21,7 +21,7 @@ DECAY = 31  # terms of the GAE sum that are drawn
 
 
 def value_figure(values: Sequence[float], returns: Sequence[float], kind: str = "light") -> go.Figure:
-    """What the critic said against the λ-return, one dot per step, and the diagonal where they agree."""
+    """The critic's values against the λ-return, one dot per step, and the diagonal where they agree."""
     low, high = min(*values, *returns), max(*values, *returns)
     pad = 0.04 * (high - low or 1.0)
     ends = [low - pad, high + pad]
@@ -71,7 +71,7 @@ def variance_figure(measured: Mapping[str, float], used: str, kind: str = "light
 
 
 def variance_words(measured: Mapping[str, float]) -> str:
-    """How much quieter the quietest choice is than the first that was measured.
+    """The variance of the best choice beside that of the first one measured, in a sentence.
 
     >>> variance_words({"total_return": 400.0, "reward_to_go": 100.0, "advantage": 4.0})[:61]
     'Ψ4 (GAE) has 100 times less variance than Ψ1 (total return), '
@@ -118,7 +118,7 @@ def gae_figure(gamma: float, gae_lambda: float, kind: str = "light") -> go.Figur
 
 
 def gae_words(gamma: float, gae_lambda: float) -> str:
-    """How far the advantage looks.
+    """The number of steps that the advantage looks ahead, in a sentence.
 
     >>> gae_words(0.98, 0.8)
     'γλ = 0.784: the advantage looks about 5 steps ahead; beyond that it relies on the critic.'

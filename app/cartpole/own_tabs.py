@@ -123,7 +123,7 @@ def _filmed(run: RunRow, feed: Feed, step: int, part: str) -> dict[str, Any] | N
 
 
 def _of(run: RunRow, step: int) -> str:
-    """What stands on a saved picture."""
+    """The caption of a saved picture."""
     return f"{title(run)}, step {step:,}"
 
 

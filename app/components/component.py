@@ -41,7 +41,7 @@ class Component:
 
     @property
     def files(self) -> list[Path]:
-        """What the published script is made of, in this order."""
+        """The files of the published script, in this order."""
         return [HERE / "component.js", *self.shared, *sorted(self.folder.glob("*.js"))]
 
     @property

@@ -16,7 +16,7 @@ CURVES = sorted((HERE / "curves").glob("*.js"))  # what charts of curves that gr
 
 @cache
 def plotly_url() -> str:
-    """Where plotly.js is served. Put there at the first call in a process."""
+    """The address at which plotly.js is served; the first call in a process puts it there."""
     return f"app/static/{published('plotly', files('plotly').joinpath('package_data/plotly.min.js').read_bytes())}"
 
 

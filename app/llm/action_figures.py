@@ -58,7 +58,7 @@ def _line(figure: go.Figure, rows: Rows, place: int, name: str, colour: str, das
 
 
 def _ends(found: dict[str, Any], apart: float = 0.055) -> Iterator[tuple[int, float]]:
-    """Where the names stand at the right: beside the ends of the lines that reach furthest, the policy's of two as
+    """Places of the names at the right: beside the ends of the lines that reach furthest, the policy's of two as
     long, and no two over each other."""
     rows: Rows = max((column["positions"] for column in reversed(found["columns"])), key=len, default=[])
     ceiling = 1.0 + apart
@@ -69,7 +69,7 @@ def _ends(found: dict[str, Any], apart: float = 0.055) -> Iterator[tuple[int, fl
 
 
 def words(found: dict[str, Any], titles: Sequence[str]) -> str:
-    """What the likeliest token holds before the first token and after it, for each model, in a sentence."""
+    """The mass of the likeliest token before the first token and after it, for each model, in a sentence."""
     def said(column: dict[str, Any], title: str) -> str:
         masses = [row["mass"][0] for row in column["positions"]]
         later = [row["samples"] for row in column["positions"][1:]]
@@ -83,7 +83,7 @@ def words(found: dict[str, Any], titles: Sequence[str]) -> str:
 
 
 def about(found: dict[str, Any]) -> str:
-    """What was sampled, and what the lines are."""
+    """Description of the samples and the lines."""
     first = found["columns"][-1]
     size = first["vocabulary"]
     trivial = [f"{k}" for k in found["top"] if k >= size]

@@ -29,7 +29,7 @@ class Chain:
 
 
 def stage(spec: RunSpec) -> str:
-    """Which stage a run is; "" of one that is none, such as RL on the task's own score."""
+    """The stage of a run; "" for a run that is no stage, such as RL on the task's own score."""
     if spec.row.loop in (SFT, REWARD_MODEL):
         return spec.row.loop
     return RL if scorers(spec) else ""

@@ -1,4 +1,4 @@
-"""How likely the answers to a watched prompt were over a run's steps, from its samples. Each file is read once."""
+"""The probabilities of the answers to a watched prompt over a run's steps, from its samples. Each file is read once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Column:
 
 
 def key_of(answer: dict[str, Any]) -> Key:
-    """What makes two answers one."""
+    """The key by which two answers are the same one."""
     return answer["text"], bool(answer.get("truncated"))
 
 
@@ -56,7 +56,7 @@ def thinned(steps: Sequence[int], shown: int) -> list[int]:
 
 
 def history(run_id: str, steps: Sequence[int], place: int) -> list[Column]:
-    """What the files of these steps say of the watched prompt at `place`; files without it are left out."""
+    """The columns of these steps' files for the watched prompt at `place`; files without it are left out."""
     columns: list[Column] = []
     for step in steps:
         path = files.path_of(run_id, "samples", step)

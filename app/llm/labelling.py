@@ -145,7 +145,7 @@ def _below(spec: RunSpec, there: Sequence[dict[str, Any]], fresh: bool) -> None:
 
 
 def words(spec: RunSpec, there: Sequence[dict[str, Any]]) -> str:
-    """How far the labeller is, and how often the labels agree with the gold score."""
+    """The number of labels so far, and how often they agree with the gold score."""
     if len(there) < ENOUGH:
         return f"{len(there)} labelled. Each label is saved at once."
     agreed = agreement(spec, there)

@@ -9,5 +9,5 @@ OFF = ("Probes are off in this run, so it leaves no samples, no watched prompts 
 
 
 def off(feed: Feed, step: int) -> str:
-    """Why a run has nothing to look at, where its probes were off at `step`; else empty."""
+    """The sentence for a run whose probes were off at `step`; else empty."""
     return "" if feed.knobs(step).get("probes", True) else OFF

@@ -51,18 +51,18 @@ def _mean(points: Sequence[Point], step: int) -> Point:
 
 
 def peak(means: Sequence[Point]) -> Point:
-    """Where gold is highest."""
+    """The point with the highest gold."""
     return max(means, key=lambda point: point.gold)
 
 
 def exploits(means: Sequence[Point]) -> bool:
-    """Whether gold fell from its peak while the proxy rose, by as much as the doctor asks for."""
+    """True if gold fell from its peak while the proxy rose, by as much as the doctor asks for."""
     best = peak(means)
     return best.gold - means[-1].gold > GOLD_FELL and means[-1].proxy - best.proxy > PROXY_ROSE
 
 
 def words(means: Sequence[Point]) -> str:
-    """What happened, in a sentence with its numbers."""
+    """The course of both rewards, in a sentence with its numbers."""
     best, last = peak(means), means[-1]
     where = f"{number(best.gold, 2)} at step {best.step:,}, KL {number(best.kl, 1)} nats"
     if exploits(means):

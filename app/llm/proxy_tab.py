@@ -52,7 +52,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def fits(run: RunRow) -> bool:
-    """Whether the rewards of a run are those of a proxy."""
+    """True if the rewards of a run are those of a proxy."""
     return bool(chain.scorers(run.spec)) or any(
         source.proxy and not source.scorer for source in chosen(REWARD, run.spec.knobs))
 
@@ -104,7 +104,7 @@ def _stronger_kl(run: RunRow, start: int) -> None:
 
 
 def _other_rewards(run: RunRow, start: int) -> None:
-    """What changes the reward itself: pairs of this policy, and an ensemble."""
+    """Ways to change the reward itself: pairs of this policy, and an ensemble."""
     st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
               help="Train the reward model on pairs of this policy, where its scores are wrong; then start RL again")
     members = chain.ensemble(run.spec, runs_of(run.spec.kind, "finished"))

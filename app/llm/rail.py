@@ -138,7 +138,7 @@ def numbers(key: str, values: Values, check: str) -> list[list[str]]:
 
 
 def _without_sft(spec: RunSpec, found: Chain) -> dict[str, Any]:
-    """Where the base comes from, if no run here shows it."""
+    """The origin of the base, if no run here shows it."""
     return {} if found.sft else {"note": _origin(spec)}
 
 

@@ -81,7 +81,7 @@ def gold_figure(scores: Pairs, gold: Pairs, kind: str) -> go.Figure:
 
 
 def margin_figure(scores: Pairs, kind: str) -> go.Figure:
-    """How many held-out pairs have which margin; below 0 the rejected side scores higher."""
+    """Histogram of the margins of held-out pairs; below 0 the rejected side scores higher."""
     margins = [chosen - rejected for chosen, rejected in scores]
     figure, reach = go.Figure(), max(map(abs, margins), default=0.0) or 1.0
     width = 2 * reach / BINS
@@ -105,7 +105,7 @@ def agreement(pairs: Pairs) -> float | None:
 
 
 def words(samples: dict[str, Any]) -> str:
-    """What the held-out pairs say, in a sentence or two."""
+    """The accuracy on held-out pairs, in a sentence or two."""
     held_out = samples["held_out"]
     count, found = len(held_out["scores"]), agreement(held_out["scores"]) or 0.0
     said = f"On {count:,} held-out pairs the chosen side scores higher in {percent(found)}; chance is 50 %."

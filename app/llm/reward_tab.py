@@ -46,5 +46,5 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def fits(run: RunRow) -> bool:
-    """Whether a run trains a reward model."""
+    """True if a run trains a reward model."""
     return "reward_model" in run.spec.row.models

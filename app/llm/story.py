@@ -71,7 +71,7 @@ def _choose(prompt: str) -> None:
 
 
 def _nothing(run: RunRow, has_samples: bool) -> str:
-    """Why there is nothing to see."""
+    """The reason for an empty strip."""
     if has_samples:
         return "The samples of this step hold no probabilities."
     return ("The model's answers appear here after the first step." if active(run)
@@ -155,7 +155,7 @@ def spread(group: dict[str, Any]) -> float:
 
 
 def _movement(group: dict[str, Any]) -> float:
-    """How far the group's answers move."""
+    """The largest change of probability among the group's answers."""
     return max((abs(answer["after"] - answer["before"]) for answer in group["answers"]
                 if answer["after"] is not None and answer["before"] is not None), default=0.0)
 
@@ -165,7 +165,7 @@ def _movement(group: dict[str, Any]) -> float:
 
 def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column], at: int,
             step: int) -> dict[str, Any]:
-    """What the component draws of a prompt at step `at`, where the page shows `step`.
+    """The data of the component for a prompt at step `at`, where the page shows `step`.
 
     Bars and cells have shares of the scale, from 0 to 1; None where nothing is known.
     """
@@ -263,7 +263,7 @@ def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
 
 
 def _left(shares: Sequence[float | None]) -> float | None:
-    """What the shares leave of 1; None where one of them is not known, or there are none."""
+    """1 less the sum of the shares; None where one of them is not known, or there are none."""
     known = [share for share in shares if share is not None]
     return round(max(0.0, 1 - sum(known)), 5) if known and len(known) == len(shares) else None
 
@@ -274,7 +274,7 @@ def _said(words: list[str | None]) -> list[str]:
 
 
 def _share(logprob: float | None, low: float) -> float | None:
-    """Where a log-prob is on the scale, from 0 to 1: its probability, or its place between `low` and 0 nats."""
+    """The place of a log-prob on the scale, from 0 to 1: its probability, or its place between `low` and 0 nats."""
     if logprob is None:
         return None
     return round(1 - logprob / low if low else exp(min(logprob, 0.0)), 5)

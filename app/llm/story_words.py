@@ -1,4 +1,4 @@
-"""What happened to a prompt's answers at a step, in one sentence with its numbers. Pure."""
+"""The change of a prompt's answers at a step, in one sentence with its numbers. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def moved(before: float, after: float, several: bool = False) -> str:
 
 
 def sentence(group: dict[str, Any]) -> str:
-    """What happened to a group's answers at its step."""
+    """The change of a group's answers at its step, in a sentence."""
     answers = group["answers"]
     chosen, rejected = (_of_role(answers, role) for role in ("chosen", "rejected"))
     if chosen and rejected:
@@ -57,7 +57,7 @@ def sentence(group: dict[str, Any]) -> str:
 
 
 def judged(sampled: list[dict[str, Any]], count: int) -> str:
-    """How many answers are right, or that nothing tells them apart."""
+    """The number of right answers, or that all have the same reward."""
     rewards = {answer["reward"] for answer in sampled}
     if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
         return f"All {count} answers earn the same reward, so they give no gradient."
@@ -72,7 +72,7 @@ def judged(sampled: list[dict[str, Any]], count: int) -> str:
 
 
 def _right(answers: list[dict[str, Any]]) -> str:
-    """What the update does to the right answers together, and to the wrong ones that were sampled.
+    """The effect of the update on the right answers together, and on the wrong ones that were sampled.
 
     The right ones are those among the samples that the verifier accepts; where it accepts none, those that are followed
     without being sampled, such as the answer of a file.
@@ -101,7 +101,7 @@ def _together(logprobs: Iterable[float]) -> float:
 
 
 def _favoured(sampled: list[dict[str, Any]]) -> str:
-    """Where no right answer is known: what becomes of the likeliest of the answers with the highest reward."""
+    """Where no right answer is known: the change of the likeliest of the answers with the highest reward."""
     known = [answer for answer in sampled if answer["reward"] is not None and answer["after"] is not None]
     if len({answer["reward"] for answer in known}) < 2:
         return ""
@@ -110,7 +110,7 @@ def _favoured(sampled: list[dict[str, Any]]) -> str:
 
 
 def _of_pair(group: dict[str, Any], chosen: dict[str, Any], rejected: dict[str, Any]) -> str:
-    """What the update does to a pair: the margin, and both sides."""
+    """The effect of the update on a pair: the margin, and both sides."""
     if chosen["after"] is None:
         return f"The margin is {_plain(group.get('margin_before'))} before the update."
     first, last = group.get("margin_before"), group.get("margin_after")
@@ -123,7 +123,7 @@ def _of_pair(group: dict[str, Any], chosen: dict[str, Any], rejected: dict[str, 
 
 
 def _way(before: float, after: float) -> str:
-    """What becomes of a side, by its log-prob as it is written."""
+    """The direction of a side's log-prob, as it is written."""
     if number(before, 1) == number(after, 1) and _stays(before, after):
         return "neither likelier nor less likely"
     return "likelier" if after > before else "less likely"

@@ -36,7 +36,7 @@ class Band:
 
 
 def grouped(group: Group) -> bool:
-    """Whether most of a group's samples are long; the sides of a pair are not grouped."""
+    """True if most of a group's samples are long; the sides of a pair are not grouped."""
     long = sum(answer["count"] for answer in group["answers"] if len(answer["text"]) > LONG or "\n" in answer["text"])
     return 2 * long > sum(answer["count"] for answer in group["answers"]) and not any(
         answer.get("role") for answer in group["answers"])
@@ -82,7 +82,7 @@ def _plain(reward: float) -> str:
 
 
 def payload(group: Group, columns: Sequence[Column]) -> dict[str, Any]:
-    """What the browser draws of a group: its bands with their answers, and their shares over the steps.
+    """The data of a group: its bands with their answers, and their shares over the steps.
 
     `change` is the mean log-prob after the updates less that before, nats; `reach` the largest of them.
     """
@@ -130,7 +130,7 @@ def _mean(answers: Sequence[dict[str, Any]], key: str) -> float | None:
 
 
 def _change(answers: Sequence[dict[str, Any]]) -> float | None:
-    """How much likelier the updates made the samples of some answers, in the mean, nats; 0 below STILL."""
+    """The mean change of the log-prob of some answers' samples by the updates, nats; 0 below STILL."""
     known = [(answer["logprob_after"] - answer["logprob_before"], answer["count"]) for answer in answers
              if answer["logprob_after"] is not None and answer["logprob_before"] is not None]
     if not known:
@@ -143,7 +143,7 @@ def _change(answers: Sequence[dict[str, Any]]) -> float | None:
 
 
 def sentence(group: Group, found: Sequence[Band]) -> str:
-    """How the samples were judged, and what the updates did to their log-probs in the highest and the lowest band."""
+    """The verdicts on the samples, and the updates' effect on the log-probs of the highest and the lowest band."""
     answers = [answer for answer in group["answers"] if answer["count"]]
     said = judged(answers, sum(answer["count"] for answer in answers))
     moves = [f"that of the {_named(band, some)} {_moved(change)}" for band in found

@@ -17,7 +17,7 @@ Numbers = list[float | None]
 
 @dataclass(frozen=True)
 class View:
-    """How the board is looked at: a key of HEATS and one of ARROWS, and what else is drawn."""
+    """The look of the board: a key of HEATS and one of ARROWS, and what else is drawn."""
 
     heat: str = "values"
     arrows: str = "greedy"

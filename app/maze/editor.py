@@ -76,7 +76,7 @@ def show(draft: Draft) -> None:
 
 
 def _tools(draft: Draft) -> dict[str, Any]:
-    """What is painted, and undo. Returns the brush: its sign, and the pay of each sign that has one."""
+    """The brushes, and undo. Returns the chosen brush: its sign, and the pay of each sign that has one."""
     own = {"G": CELL_REWARDS["goal"], "T": CELL_REWARDS["trap"], "R": CELL_REWARDS["reward"]}
     brush: dict[str, Any] = st.session_state.setdefault("maze_brush", {"sign": "#", **own})
 
@@ -159,7 +159,7 @@ Place = tuple[str, str]  # a task, and the text of the maze where it is `own`
 
 
 def _history(draft: Draft) -> tuple[list[Place], list[Place]]:
-    """What can be undone and what can be redone, the latest last."""
+    """The mazes to undo to and to redo to, the latest last."""
     history: tuple[list[Place], list[Place]] = st.session_state.setdefault(f"maze_history:{draft.scope}", ([], []))
     return history
 

@@ -85,13 +85,13 @@ def _picked(maze: Maze) -> int | None:
 
 
 def _words(number: int, change: float | None, improved: bool) -> str:
-    """What a sweep was."""
+    """A sweep in words."""
     largest = f", largest change {change:.3g}" if change is not None else ""
     return f"Sweep {number}{largest}{'; the policy was improved' if improved else ''}."
 
 
 def _view(sample: dict[str, Any]) -> drawing.View:
-    """How the board is looked at: in the link, and kept while the browser's tab is open."""
+    """The look of the board: in the link, and kept while the browser's tab is open."""
     present = {"values": True, "visits": bool(sample["visits"]), "error": bool(drawing.truth(sample)[0])}
     heat = _choice("heat", "Colours", {key: name for key, name in drawing.HEATS.items() if present[key]})
     arrows = _choice("arrows", "Arrows", drawing.ARROWS,

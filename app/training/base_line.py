@@ -24,7 +24,7 @@ RECENT = 100  # finished runs among which SFT runs are looked for, to time the n
 
 
 def show(draft: Draft, spec: RunSpec) -> None:
-    """Where rewards and base of `spec` come from; where there is a base, a switch to see its SFT all the same."""
+    """Show the source of the rewards and of the base of `spec`; where there is a base, a switch to see its SFT."""
     if rewards := reward_words(spec.knobs):
         st.caption(literal(f"Rewards: {rewards}."))
     sft = base_spec(spec)
@@ -65,7 +65,7 @@ def words(spec: RunSpec, sft: RunSpec | None, trained: bool = False, cost: str =
 
 
 def time_of(finished: Iterable[RunRow], sft: RunSpec) -> str:
-    """How long the SFT run `sft` takes, as measured on this machine: by the same run, else by the pace of others.
+    """The time that the SFT run `sft` takes, as measured on this machine: by the same run, else by the pace of others.
 
     Runs of the same task and model have the same pace; where SFT will stop before its last step is not known.
     """
@@ -80,7 +80,7 @@ def time_of(finished: Iterable[RunRow], sft: RunSpec) -> str:
 
 
 def waits_for_sft(run: RunRow, store: Store) -> bool:
-    """Whether a run that has just been started has SFT of its base before it, so that its knobs do not act yet."""
+    """True if a run that has just been started waits for SFT of its base, so that its knobs do not act yet."""
     if run.state not in ("queued", "starting") or run.step or run.spec.parent:
         return False
     sft = base_spec(run.spec)

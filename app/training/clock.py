@@ -42,7 +42,7 @@ def live() -> None:
 
 
 def payload(run: RunRow, feed: Feed, at: int | None) -> dict[str, Any]:
-    """What the scrubber gets: the steps there are, the one shown (None: the newest), and where knobs were changed."""
+    """The data of the scrubber: the steps there are, the one shown (None: the newest), and where knobs were changed."""
     first = feed.steps[0].step
     marks: dict[int, list[str]] = {}
     for change in feed.history.moves:

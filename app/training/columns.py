@@ -67,7 +67,7 @@ def mapped(draft: Draft, path: Path) -> None:
 
 
 def _recognised(path: Path) -> bool:
-    """Whether the file's own names say what its rows are."""
+    """True if the file's own names say what its rows are."""
     try:
         return bool(kinds_of(path))
     except LabError:

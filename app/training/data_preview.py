@@ -30,7 +30,7 @@ PROPOSALS = {
 
 
 def fits(draft: Draft) -> bool:
-    """Whether prompts of the draft's runs are rendered: by a model that brings a tokenizer, or from the user's file."""
+    """True if prompts of the draft's runs are rendered: by a model that brings a tokenizer, or from the user's file."""
     rendered = any(knob.key == PROMPT[0].key for knob in draft.row.knobs)
     return rendered and (draft.fields["model"] not in MODELS or draft.task_row.data in ("prompts", "preferences"))
 
@@ -42,7 +42,7 @@ def follows(draft: Draft) -> dict[str, Any]:
 
 
 def read(spec: RunSpec) -> dict[str, Any] | None:
-    """What the job found, once it has; else what is being waited for, or a button that starts it."""
+    """Show the result of the job; until then what it waits for, or a button that starts it."""
     asked = preview.asked(spec)
     if not (at_once(spec.model) or st.session_state.get(preview.JOB) == asked):
         st.button("Show the prompts as this model reads them", icon=":material/visibility:", key="preview_now",
@@ -53,7 +53,7 @@ def read(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def at_once(model: str) -> bool:
-    """Whether the model's tokenizer is here, so that nothing has to be fetched for it."""
+    """True if the model's tokenizer is here, so that nothing has to be fetched for it."""
     return model in MODELS or Path(os.path.expanduser(model)).is_dir()
 
 

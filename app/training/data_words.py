@@ -44,7 +44,7 @@ class Finding:
 
 
 def of_file(look: FileStatistics, spec: RunSpec) -> list[Finding]:
-    """What the lines of a file of prompts or pairs are like, for the settings of `spec`."""
+    """Statistics of the lines of a file of prompts or pairs in words, for the settings of `spec`."""
     of = "pair" if spec.task_row.pairs else "prompt"
     low, middle, high = look.answers
     varied = f"{low:,} to {high:,} characters, median {middle:,}"
@@ -55,7 +55,7 @@ def of_file(look: FileStatistics, spec: RunSpec) -> list[Finding]:
 
 
 def _verifier(look: FileStatistics, spec: RunSpec) -> Finding | None:
-    """Where the answers are compared as texts: the verifier that reads every one of them."""
+    """The verifier that reads every answer, where the answers are compared as texts."""
     if spec.knobs.get("verifier") != "exact" or look.fits == "exact":
         return None
     use = Proposal(f"Use the {look.fits} verifier", (("verifier", look.fits),))
@@ -66,7 +66,7 @@ def _verifier(look: FileStatistics, spec: RunSpec) -> Finding | None:
 
 
 def _cut(look: FileStatistics, spec: RunSpec) -> Finding | None:
-    """Where a built-in model cannot write the answers within the length limit; pairs of a file are not written."""
+    """A warning where a built-in model cannot write the answers within the length limit; pairs are not written."""
     longer, wanted = cautions.cut(look, spec), cautions.enough(look)
     if not longer:
         return None
@@ -97,7 +97,7 @@ def _repeated(look: FileStatistics) -> Finding | None:
 
 
 def of_trial(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> list[Finding]:
-    """What came of the prompts that the model answered. `taught`: by the base that SFT has made already."""
+    """The results of the prompts that the model answered. `taught`: by the base that SFT has made already."""
     answers, found = result["answers"], list[Finding]()
     if not answers:
         return [Finding("warning", "No prompt was tried, because none fits into the model's context beside a "
@@ -158,7 +158,7 @@ def _nothing(said: str, spec: RunSpec, sft: RunSpec | None) -> Finding:
 
 
 def _ways(spec: RunSpec) -> list[tuple[str, Proposal]]:
-    """What helps a model without a right answer: (in words, what changes)."""
+    """Remedies for a model without a right answer: (in words, what changes)."""
     ways = []
     larger = dict(pairwise(MODELS)).get(spec.model)
     if larger:

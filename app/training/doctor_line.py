@@ -40,7 +40,7 @@ class Remedy:
 
 
 def show(run: RunRow, feed: Feed, at: int | None, steered: bool) -> None:
-    """What holds at step `at` (None: the newest). `steered`: the knobs beside it are those of this run."""
+    """Show the findings at step `at` (None: the newest). `steered`: the knobs beside them are those of this run."""
     found = doctor.holding(feed.events, at)
     ever = any(event.kind == doctor.EVENT for event in feed.events)
     with st.container(key="doctor" if ever else "no_doctor", horizontal=True, vertical_alignment="center", gap="small"):

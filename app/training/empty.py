@@ -116,7 +116,7 @@ def _cut(text: str) -> str:
 
 
 def _compared(with_reference: bool) -> tuple[str, str]:
-    """What an algorithm of preferences looks at, as HTML, and in words."""
+    """The quantity that an algorithm of preferences compares, as HTML, and in words."""
     if with_reference:
         return ("log π/π<sub>ref</sub> of each<br>&nbsp;<br>&nbsp;",
                 "How much likelier is each side under the policy than under the reference?")
@@ -124,7 +124,7 @@ def _compared(with_reference: bool) -> tuple[str, str]:
 
 
 def trained(values: Mapping[str, Value]) -> str:
-    """What a preference loss trains, and whether anything is sampled for it, in words."""
+    """The target of a preference loss, and whether anything is sampled for it, in words."""
     losses = {loss.trains for loss in chosen(PREFERENCE_LOSS, values)}
     what = ("Each side is trained by itself" if "sides" in losses else "The margin between the sides and the "
             "chosen side are trained" if losses != {"margin"} else "Only the margin between the sides is trained")

@@ -65,7 +65,7 @@ def sources(row: Algorithm, values: Mapping[str, Value]) -> list[Source]:
 
 
 def named_sources(row: Algorithm, values: Mapping[str, Value]) -> dict[str, Source]:
-    """Those of the row's choices by the key of their family."""
+    """The sources of the row's choices, by the key of their family."""
     found = {}
     for knob in row.knobs:
         module, name = MODULES.get(knob.key), str(values.get(knob.key, knob.default))

@@ -134,7 +134,7 @@ def _downloads(run: RunRow) -> None:
 
 
 def _best(run: RunRow) -> bool:
-    """Whether the zip is to have the best checkpoint in place of the newest: asked where they are not the same."""
+    """True if the zip is to have the best checkpoint in place of the newest: asked where they are not the same."""
     newest, best = checkpoint.newest_step(run_folder(run.id)), checkpoint.best(run_folder(run.id))
     if not best or best["step"] == newest:
         return False

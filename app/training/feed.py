@@ -113,7 +113,7 @@ class Feed:
 
     @property
     def history(self) -> KnobHistory:
-        """Which value of a knob counted at which step."""
+        """The values of all knobs at each step."""
         return KnobHistory(self.spec, self.events)
 
     def knobs(self, at: int | None = None) -> dict[str, Value]:
@@ -122,7 +122,7 @@ class Feed:
 
     @property
     def walks(self) -> bool:
-        """Whether the run gathers experience, tokens or environment steps: planning does not."""
+        """True if the run gathers experience, tokens or environment steps: planning does not."""
         return not self.steps or any(step.tokens or step.env_steps for step in self.steps)
 
     def axes(self) -> dict[str, str]:
@@ -191,7 +191,7 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
 
 
 def _check(feeds: Iterable[Feed]) -> str:
-    """What a right completion has passed; empty where that differs from run to run."""
+    """The check that a right completion has passed; empty where it differs from run to run."""
     found = {right(feed.spec.task_row, feed.spec.knobs) for feed in feeds}
     return found.pop() if len(found) == 1 else ""
 
@@ -291,7 +291,7 @@ def _ghost(run_id: str, feed: Feed, named: Mapping[str, RunRow], after: int) -> 
 
 
 def _markers(run_id: str, feeds: dict[str, Feed]) -> list[dict[str, Any]]:
-    """What stands at verticals of the charts: changes of knobs, verdicts of the doctor, and where a fork begins."""
+    """The verticals of the charts: changes of knobs, verdicts of the doctor, and where a fork begins."""
     feed = feeds[run_id]
     parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
     # The marker stands before the first step that the change counts in, where the smoothing ends.
@@ -307,7 +307,7 @@ def _markers(run_id: str, feeds: dict[str, Feed]) -> list[dict[str, Any]]:
 
 
 def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:
-    """How many ancestors of a run are in `feeds`: the place of its colour, so that a parent keeps its own."""
+    """The number of a run's ancestors in `feeds`: the place of its colour, so that a parent keeps its own."""
     count = 0
     while feed.spec.parent and feed.spec.parent[0] in feeds:
         feed, count = feeds[feed.spec.parent[0]], count + 1
@@ -315,7 +315,7 @@ def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:
 
 
 def branch(spec: RunSpec, parent: Feed) -> str:
-    """What a fork began with that its parent did not have there: ": β 0.1", ": PPO"; empty for the same again."""
+    """The settings of a fork that its parent did not have there: ": β 0.1", ": PPO"; empty for the same again."""
     if spec.algorithm != parent.spec.algorithm:
         return f": {spec.row.label}"
     assert spec.parent is not None, "a fork"

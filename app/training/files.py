@@ -31,7 +31,7 @@ def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
 
 
 def path_of(run_id: str, kind: str, step: int) -> Path:
-    """Where a file is; fetched, where another machine has written it."""
+    """The path of a file; fetched, where another machine has written it."""
     return storage.fetch(run_folder(run_id) / kind / f"step-{step:06d}.json")
 
 
@@ -49,7 +49,7 @@ def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
 
 
 def written(run_id: str, kind: str, step: int) -> int:
-    """When a file was written, nanoseconds; 0 where it is not there."""
+    """The time at which a file was written, nanoseconds; 0 where it is not there."""
     try:
         return path_of(run_id, kind, step).stat().st_mtime_ns
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def _read(path: str, changed: int) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
-    """What a file holds. Raises Damaged where it is not what a worker wrote."""
+    """The content of a file. Raises Damaged where it is not what a worker wrote."""
     then = "the page skips this step"
     found = read_json(path, dict, then)
     if not isinstance(found.get("step"), int):
@@ -71,7 +71,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def of_step(found: int, step: int) -> str:
-    """Which step a file is of, where the page shows `step`.
+    """The step of a file in words, where the page shows `step`.
 
     >>> of_step(75, 75), of_step(75, 77)
     ('Step 75', 'Step 75, the nearest before step 77')
@@ -80,7 +80,7 @@ def of_step(found: int, step: int) -> str:
 
 
 def of_groups(samples: Mapping[str, Any]) -> str:
-    """How many groups of its batch a file holds; empty where these are all, or an older file does not say.
+    """The number of groups of its batch that a file holds; empty where these are all, or an older file does not say.
 
     >>> of_groups({"groups": [{}] * 8, "batch_groups": 32}), of_groups({"groups": [{}], "batch_groups": 1})
     ('8 of 32 groups (with signal first)', '')

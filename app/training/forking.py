@@ -31,8 +31,8 @@ RANDOM = {True: "the same", False: "fresh"}
 
 @dataclass(frozen=True)
 class Wish:
-    """What to fork: a run, and perhaps the event of a knob that is to be moved otherwise, or not at all; or `knob` at
-    `value`, from before the step `before`.
+    """A fork that the user asked for: of a run, and perhaps the event of a knob that is to be moved otherwise, or not
+    at all; or `knob` at `value`, from before the step `before`.
 
     `steps` are the checkpointed ones, as they were when the dialog was opened: the choice must not move under the hand.
     """
@@ -68,7 +68,7 @@ def open_with_value(run_id: str, knob: str, value: Value, before: int) -> None:
 
 
 def asked() -> bool:
-    """Whether the dialog waits for the page to be drawn; says so once."""
+    """True once if the dialog waits for the page to be drawn."""
     return bool(st.session_state.pop(ASKED, False))
 
 
@@ -141,8 +141,8 @@ def _from(run: RunRow, found: Wish, changes: Sequence[Change], marked: Change | 
 
 
 def _usual(there: Sequence[int], changes: Sequence[Change], marked: Change | None, asked: int) -> int:
-    """Where to fork if nothing is chosen: before the step `asked`, right before the marker, or the last one; else at
-    the newest checkpoint."""
+    """The step to fork from if nothing is chosen: before the step `asked`, right before the marker, or the last one;
+    else the newest checkpoint."""
     last = marked or (changes[-1] if changes else None)
     if not asked:
         if last is None:
@@ -216,14 +216,14 @@ def _grid(target: controls.Target, knobs: list[Knob]) -> None:
 
 
 def moved(before: Mapping[str, Value], after: Mapping[str, Value], knobs: list[Knob]) -> list[str]:
-    """What is another value than before, as people write it: "β 0.2 → 0.04"."""
+    """The knobs with another value than before, as people write it: "β 0.2 → 0.04"."""
     return [f"{knob.name} {shown(before[knob.key])} → {shown(after[knob.key])}" for knob in knobs
             if knob.key in before and before[knob.key] != after[knob.key]]
 
 
 def _words(run: RunRow, base: RunSpec, values: Mapping[str, Value], twin: bool, later: list[str],
            ended: bool, exact: bool) -> str:
-    """What this fork will show. `later` are the changes that the parent saw after that step; `ended`: no step
+    """The effect of this fork in words. `later` are the changes that the parent saw after that step; `ended`: no step
     follows; `exact`: the checkpoint has all that the parent's next steps depended on."""
     changes = moved(base.knobs, values, fork.movable(run.spec, base.algorithm))
     if base.algorithm != run.spec.algorithm:

@@ -60,7 +60,7 @@ def of(run: RunRow) -> RunRow | None:
 
 
 def options(run: RunRow) -> dict[str, str]:
-    """What may stand behind the curves of a run, by what the link says of it."""
+    """The runs that may stand behind the curves of a run, by the link's value for each."""
     others = {key: name for key, name, _ in _others(run)}
     before = others.get(previous(run))
     return {GHOST.default: f"Previous run ({before})" if before else "Nothing", **({NONE: "Nothing"} if before else {}),
@@ -116,7 +116,7 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
 
 
 def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
-    """What a change made of the run, in a sentence, by the same run without it: the means of the last steps that both
+    """The effect of a change in a sentence, by the same run without it: the means of the last steps that both
     have made since."""
     last = min(feed.last_step, other.last_step)
     if last < change.step:

@@ -49,7 +49,7 @@ def show(draft: Draft) -> None:
 
 
 def now(feed: Feed) -> list[dict[str, Any]]:
-    """How far the run is, as parts that each need a metric's value at the step shown: the `key` of the metric, the
+    """The state of the run as parts that each need a metric's value at the step shown: the `key` of the metric, the
     words `before` and `after` its value, and whether it is a `rate`."""
     shown = measured(feed)
     parts = [_part(metric, feed) for metric in shown]

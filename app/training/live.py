@@ -137,7 +137,7 @@ def _resync() -> None:
 
 
 def _steered_elsewhere(run: RunRow) -> bool:
-    """Whether a knob moved without this page, or a control was refused: then the knobs must be drawn again."""
+    """True if a knob moved without this page, or a control was refused: then the knobs must be drawn again."""
     key = f"values:{run.id}"
     if not active(run) or key not in st.session_state:
         return False

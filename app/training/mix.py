@@ -48,7 +48,7 @@ def look_of(draft: Draft) -> MixSummary | None:
 
 
 def of_numbers(draft: Draft) -> str:
-    """What to beware of in numbers alone; what there is to say of other choices stands with their equation."""
+    """Cautions on numbers alone; those on other choices stand with their equation."""
     row = draft.row
     usual = {knob.key: knob.default for knob in draft.declared}
     return "" if look_of(draft) else " ".join(_worded(draft, of_run(draft.kind.key, row.key, draft.values, usual)))
@@ -59,8 +59,8 @@ def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
 
 
 def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
-    """Of the `declared` knobs of a run those in use: of a mix, which has a `name`, not those of choices that it did not
-    take."""
+    """The knobs in use among the `declared` ones of a run: of a mix, which has a `name`, not those of choices that it
+    did not take."""
     return [knob for knob in declared if not (name and mixed.idle(row.key, knob.key, values))]
 
 
@@ -74,7 +74,7 @@ def parts(draft: Draft) -> tuple[str, ...]:
 
 
 def card(draft: Draft) -> None:
-    """What the choices come nearest to, and the mix's name, to be saved."""
+    """The algorithm nearest to the choices, and the mix's name, to be saved."""
     seen = look_of(draft)
     if seen is None:
         return
@@ -87,7 +87,7 @@ def card(draft: Draft) -> None:
 
 
 def sentence(nearest: Nearest) -> str:
-    """Which named algorithm is nearest, or is the same, as HTML."""
+    """The named algorithm that is nearest, or the same, as HTML."""
     label = html.escape(nearest.row.label)
     if not nearest.parts:
         return f"These choices are <b>{label}</b>."
@@ -95,7 +95,7 @@ def sentence(nearest: Nearest) -> str:
 
 
 def differences(found: Iterable[Difference]) -> str:
-    """What is another choice than the named algorithm's, as HTML."""
+    """The choices that differ from the named algorithm's, as HTML."""
     return "".join(f"<p><b>{html.escape(each.knob.title)}</b><s>{html.escape(shown(each.theirs))}</s> → "
                    f"{html.escape(shown(each.own))}</p>" for each in found)
 

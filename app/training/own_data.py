@@ -37,7 +37,7 @@ ICONS = {"good": ":green[:material/check_circle:]", "warning": ":orange[:materia
 
 
 def show(draft: Draft) -> None:
-    """What there is to say of the file of the draft's task, and how a model reads the prompts; nothing where it has
+    """Show the checks of the file of the draft's task, and how a model reads the prompts; nothing where it has
     none, or one that cannot be used."""
     path = draft.fields["data"].get(draft.task_row.data)
     if not path and not data_preview.fits(draft):
@@ -105,7 +105,7 @@ def _trial(draft: Draft, spec: RunSpec) -> None:
 
 
 def at_once(spec: RunSpec) -> bool:
-    """Whether the prompts are tried without being asked to: where that takes less than two seconds."""
+    """True if the prompts are tried without being asked to: where that takes less than two seconds."""
     return int(spec.knobs["max_new_tokens"]) <= AT_ONCE.get(spec.model, 0)
 
 

@@ -113,7 +113,7 @@ def _download(draft: Draft, name: str) -> None:
 
 
 def _progress(draft: Draft) -> None:
-    """How far the download is, also while the choice is closed; once it is complete the model is chosen."""
+    """Show the progress of the download, also while the choice is closed; once it is complete the model is chosen."""
     key = f"downloading:{draft.scope}"
     if (name := st.session_state.get(key)) is None:
         return

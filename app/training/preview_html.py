@@ -43,7 +43,7 @@ def page(result: Mapping[str, Any]) -> str:
 
 
 def histograms(lengths: Mapping[str, Any]) -> str:
-    """How many rows have which lengths, for prompts and for prompts with answers."""
+    """Histograms of the lengths of prompts, and of prompts with answers."""
     drawn = [_histogram(title, lengths[key]) for key, title in (("prompt", "Prompt"), ("whole", "Prompt and answer"))
              if lengths.get(key) and len(lengths[key]["counts"]) > 1]
     return f'<div class="rl-lengths">{"".join(drawn)}</div>' if drawn else ""

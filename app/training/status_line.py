@@ -23,7 +23,7 @@ LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
 def progress(run: RunRow, feed: Feed) -> list[str]:
-    """How far, how fast, how long still; of the row that the charts show."""
+    """The step, the speed and the time left, of the row that the charts show."""
     step, steps = feed.last_step, run.spec.steps
     parts = [f"step {step:,} of {steps:,}"]
     counted = "updates" if feed.value("updates") is not None else "steps"
@@ -35,7 +35,7 @@ def progress(run: RunRow, feed: Feed) -> list[str]:
 
 
 def to_come(run: RunRow, asked: Iterable[Control]) -> list[str]:
-    """What of the knobs that were `asked` for has not taken effect yet, and when it will."""
+    """The knobs that were `asked` for and have not taken effect yet, and when they will."""
     knobs = {knob.key: knob for knob in knobs_of(run.spec.row, run.spec.task_row)}
     wanted = {control.payload["knob"]: control.payload["value"] for control in asked if control.command == "set"}
     return [f"{knobs[key].name} {shown(value)} takes effect "
@@ -91,7 +91,7 @@ def linked(run: RunRow) -> str:
 
 
 def _waking(run: RunRow) -> str:
-    """What a run without a message waits for: it is taken up at once, unless the lab itself has just started."""
+    """The reason why a run without a message waits: it is taken up at once, unless the lab itself has just started."""
     loading = run.state == "queued" and not run.started and time.time() - run.created > LOADING_SECONDS
     return "loading PyTorch" if loading else "starting a worker"
 

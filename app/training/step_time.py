@@ -30,12 +30,12 @@ EARLIER = 50  # runs that are looked at for one of the same settings
 
 
 def follows(draft: Draft) -> bool:
-    """Whether the page tells how long a step takes, so that it follows the knobs."""
+    """True if the page tells how long a step takes, so that it follows the knobs."""
     return draft.new and not read_only() and not draft.fault() and step_time.asks(draft.spec())
 
 
 def show(draft: Draft) -> None:
-    """What there is to say before a run; nothing where nobody asks, or the model has no such sizes."""
+    """Show the time of a step before a run; nothing where nobody asks, or the model has no such sizes."""
     if not follows(draft):
         return
     try:
@@ -68,7 +68,7 @@ def _told(draft: Draft, spec: RunSpec, sizes: Sizes, adapted: Sizes | None, spee
 
 
 def words(spec: RunSpec, need: Need, before: float | None = None) -> str:
-    """What a step takes, in sentences; `before` are the seconds of one in earlier runs of the same settings.
+    """The time of a step, in sentences; `before` are the seconds of one in earlier runs of the same settings.
     """
     seconds = before or need.seconds
     source = "measured in earlier runs here" if before else "estimated, for completions of full length"

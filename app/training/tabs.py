@@ -79,7 +79,7 @@ def _listed(rows: Told) -> None:
 
 
 def _detail(event: Event, knobs: Iterable[Knob], verdicts: Mapping[str, str]) -> str:
-    """What an event says, in words; `verdicts` are the doctor's until then, by their rules."""
+    """An event's detail in words; `verdicts` are the doctor's until then, by their rules."""
     if event.kind == doctor.EVENT and not event.payload["holds"]:
         return f"No longer: {verdicts.get(event.payload['rule'], event.payload['rule'])}"
     if event.kind == "checkpoint" and isinstance(seconds := event.payload.get("seconds"), int | float):

@@ -24,7 +24,7 @@ DURING_UPDATES = ("ratio/max",)  # a token's number is of the policy after them:
 
 def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any] | None,
             step: int) -> dict[str, Any]:
-    """What the component gets: each term with its numbers at `step`, knobs beside the equation, and the tokens.
+    """The data of the component: each term with its numbers at `step`, knobs beside the equation, and the tokens.
 
     `samples` are those of `step` or of an earlier one, which is then named.
     """
@@ -126,7 +126,7 @@ def _strips(found: Iterable[Term], completion: dict[str, Any]) -> dict[str, list
 
 
 def _seen(view: View, completion: dict[str, Any]) -> str:
-    """What a strip shows."""
+    """The numbers of a strip."""
     cut = "; dashed: clipped" if any(completion.get("cut") or []) else ""
     return f"{view.label}{f', {view.unit},' if view.unit else ''} of each token{cut}. "
 
@@ -138,7 +138,7 @@ def _pair(samples: dict[str, Any]) -> str:
 
 
 def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str, Any], step: int) -> str:
-    """Where the tokens are from, as HTML."""
+    """The source of the tokens, as HTML."""
     if samples.get("pairs"):
         return f"{files.of_step(samples['step'], step)}: the pair with the smallest margin, where the loss pulls most"
     if not completion:

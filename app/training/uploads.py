@@ -38,7 +38,7 @@ SECOND = "held_out_file"  # the knob that names a second file
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def _read(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[int, int, str]:
-    """How many rows of a file are trained on and held out, and what there is to say of that; once for a file, since its
+    """The numbers of a file's rows that are trained on and held out, and a remark on them; once for a file, since its
     path holds its content's hash."""
     made = make_task(task(task_key), knobs, path)
     return made.size or 0, len(held_of(made)), getattr(made, "said", "")
@@ -81,7 +81,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
 
 
 def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
-    """What `_read` says of a file beside its held-out file, or of the file alone where that one is what is wrong.
+    """The result of `_read` for a file beside its held-out file, or of the file alone where that one is what is wrong.
 
     Raises:
         LabError: the file itself cannot be used.
@@ -131,7 +131,7 @@ def _about(draft: Draft, path: str, size: int, held: int, said: str) -> None:
 
 
 def _counted(wanted: str, size: int, held: int) -> str:
-    """How much of a file is trained on, and how much is held out.
+    """The shares of a file that are trained on and held out, in words.
 
     >>> _counted("prompts", 27, 3), _counted("text", 500, 0)
     ('27 problems to train on, 3 problems held out', '500 characters')

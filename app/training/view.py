@@ -19,7 +19,7 @@ VIEW = Param("view", STUDENT, link.one_of(VIEWS))
 
 
 def researcher() -> bool:
-    """Whether everything is shown; a student sees what tells the story, and the rest on request."""
+    """True if everything is shown; a student sees the charts that tell the story, and the rest on request."""
     return link.get(VIEW) == RESEARCHER
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.llm.hub_models import HUB_MODELS
@@ -44,7 +45,7 @@ def models(options: argparse.Namespace) -> int:
         print(f"    {size.label}")
     print("\nOn this machine, from the hub" + ("" if cached else ": none yet"))
     for each in cached:
-        print(f"    {each.name:<38} {size(each.bytes)}")
+        print(f"    {each.name:<38} {in_bytes(each.bytes)}")
     print("\nRecommended on the hub: python -m labcore download ID")
     for row in HUB_MODELS.values():
         print(f"    {row.key:<38} {row.parameters:>6} {row.size:>8}  {row.licence}{', gated' if row.gated else ''}: "

@@ -54,7 +54,7 @@ def test_a_model_in_the_cache_is_chosen(opened, cache, tmp_path):
     assert "No model of the hub is on this machine yet" in words(opened())
     cache[LIKE] = tmp_path
     test = opened()
-    assert named(test.selectbox, "Downloaded").options == ["Other/Model · 3 MB"]
+    assert named(test.selectbox, "Downloaded").options == ["Other/Model · 3.0 MB"]
     named(test.selectbox, "Downloaded").set_value(LIKE)
     ran(test)
     assert model(test) == LIKE and f"Chosen: {LIKE}" in words(test)

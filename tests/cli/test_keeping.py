@@ -86,7 +86,7 @@ def test_a_run_that_goes_is_stopped_first(store, capsys):
 def test_uploads_that_no_run_names_are_listed_and_deleted(store, capsys):
     free, used = uploads.keep("book.txt", b"a" * 3_000_000), uploads.keep("questions.jsonl", b'{"prompt": "a"}')
     store.create(make(algorithm_key="grpo", task_key="prompts", model="tiny", data=str(used)))
-    assert printed(capsys, "clean", "--uploads") == "Would delete 0 uploads, 0.0 MB: add --yes to do it.\n"
+    assert printed(capsys, "clean", "--uploads") == "Would delete 0 uploads, 0 kB: add --yes to do it.\n"
     for path in uploads.root().rglob("*"):
         os.utime(path, (1.0, 1.0))
     told = printed(capsys, "clean", "--uploads")

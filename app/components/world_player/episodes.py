@@ -15,7 +15,7 @@ SOLVED = ("goal reached", "out of time")
 
 @dataclass(frozen=True)
 class World:
-    """How the episodes of an environment are shown.
+    """The picture of an environment's episodes.
 
     `picture` is the function in world_pictures.js, `rate` the steps per second at speed 1×, `ends` what it means that
     the world or the clock ended an episode; `names` are the numbers of an observation.
@@ -83,7 +83,7 @@ def states(path: list[list[float]]) -> list[list[float]]:
 
 
 def ended(world: World, row: list[float], cut: bool) -> str:
-    """How an episode ended, from its last observation.
+    """The end of an episode in words, from its last observation.
 
     >>> ended(WORLDS["CartPole"], [2.5, 0, 0, 0], False), ended(WORLDS["FrozenLake"], [5], False)
     ('left the track', 'in a hole')
@@ -112,7 +112,7 @@ def of_step(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, A
 
 def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str, Any],
             settled: bool = False) -> dict[str, Any]:
-    """What the player gets: the greedy policy of the step that is shown and the best one up to there, in one world.
+    """The data of the player: the greedy policy of the step that is shown and the best one up to there, in one world.
 
     `settled`: the page stays at that step, so the film is shown at once. Else one that plays is played to its end.
     """

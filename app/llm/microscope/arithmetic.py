@@ -31,7 +31,7 @@ def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
 
 
 def has_met(completion: Mapping[str, Any]) -> bool:
-    """Whether the file says how the update met the completion."""
+    """True if the file says how the update met the completion."""
     return bool(completion.get("met"))
 
 
@@ -137,7 +137,7 @@ def _kl(one: Token, knobs: Knobs) -> list[Line]:
 
 
 def _kl_use(chosen: KL, value: float, knobs: Knobs) -> str:
-    """What the run does with its estimate."""
+    """The use that the run makes of its KL estimate."""
     beta, where = float(knobs.get("beta", 0.0)), knobs.get("kl_placement", "off")
     if not beta or where == "off":
         return "measured, not in the loss"
@@ -171,7 +171,7 @@ def _loss(one: Token, knobs: Knobs) -> list[Line]:
 
 
 def _rest(one: Token) -> list[Line]:
-    """What stands for itself."""
+    """The numbers without arithmetic."""
     found = []
     if one.get("entropy") is not None:
         found.append(Line("Entropy", "H", "", "", f"{plain(one['entropy'])} nats", "of the next-token distribution",

@@ -51,7 +51,7 @@ class Kind:
 
 
 def signal(group: Item) -> float:
-    """How much there is to learn from: the mean size of the completions' advantages."""
+    """The signal of a group: the mean size of its completions' advantages."""
     sizes = [_size(each) for each in group["completions"]]
     return sum(sizes) / len(sizes) if sizes else 0.0
 
@@ -63,12 +63,12 @@ def _size(completion: Item) -> float:
 
 
 def flat(group: Item) -> bool:
-    """Whether no completion of a group has an advantage: nothing is learnt from it."""
+    """True if no completion of a group has an advantage, so that nothing is learnt from it."""
     return all(_size(each) < STILL for each in group["completions"])
 
 
 def equal_rewards(group: Item) -> bool:
-    """Whether all rewards of a group are the same."""
+    """True if all rewards of a group are the same."""
     rewards = credit.rewards_of(group)
     return len(group["completions"]) > 1 and len(rewards) > 1 and max(rewards) - min(rewards) < STILL
 
@@ -80,7 +80,7 @@ def reward(group: Item) -> float:
 
 
 def change(completion: Item) -> float:
-    """How much likelier the updates of the step have made a completion, nats; 0 where the file does not say."""
+    """The change of a completion's log-prob by the updates of the step, nats; 0 where the file does not say."""
     old, new = completion.get("old_logprobs"), completion.get("logprobs")
     return sum(new) - sum(old) if old and new else 0.0
 

@@ -27,7 +27,7 @@ def earned(completion: Mapping[str, Any]) -> float | None:
 
 
 def rewards_of(group: Mapping[str, Any]) -> list[float]:
-    """Those of the completions that could be scored."""
+    """The rewards of the completions that could be scored."""
     return [reward for each in group["completions"] if (reward := earned(each)) is not None]
 
 
@@ -43,7 +43,7 @@ def spread(values: list[float]) -> float:
 
 def _numbers(group: Mapping[str, Any], completion: Mapping[str, Any], advantage: float | None,
              knobs: Mapping[str, Value]) -> Numbers:
-    """What the arithmetic of an advantage may ask for: the completion's reward, and its group's."""
+    """The numbers for the arithmetic of an advantage: the completion's reward, and its group's."""
     reward, rewards = earned(completion), rewards_of(group)
     found = words.numbers(knobs, reward=reward,
                           baseline=None if reward is None or advantage is None else reward - advantage)
@@ -55,7 +55,7 @@ def _numbers(group: Mapping[str, Any], completion: Mapping[str, Any], advantage:
 
 
 def baseline(group: Mapping[str, Any], completion: Mapping[str, Any], knobs: Mapping[str, Value]) -> float | None:
-    """What the completion's reward is compared with; None where the file does not say."""
+    """The baseline of the completion's reward; None where the file does not say."""
     kind = str(knobs.get("advantage", ""))
     if earned(completion) is None or not rewards_of(group) or not kind:
         return None
@@ -84,7 +84,7 @@ def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int,
 
 
 def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Value], advantage: float) -> list[Line]:
-    """Those of a reward for each token: with a critic δ and the advantage from the returns it learns."""
+    """The lines of a reward for each token: with a critic, δ and the advantage from the returns that it learns."""
     rewards, values, returns = (completion.get(key) for key in ("rewards", "values", "returns"))
     found = [] if not rewards else [Line("Token reward", "r", "", "", plain(rewards[place]), "the completion's reward "
                                          "is given at its last token" if place + 1 < len(rewards) else "", ("reward",))]

@@ -67,7 +67,7 @@ def times(*values: float) -> str:
 
 
 def agrees(found: float, recorded: float | None) -> bool:
-    """Whether a result is the recorded one, up to the rounding of the file.
+    """True if a result is the recorded one, up to the rounding of the file.
 
     >>> agrees(0.5, 0.50001), agrees(0.5, 0.6), agrees(0.5, None)
     (True, False, False)

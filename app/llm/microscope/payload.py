@@ -70,7 +70,7 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
 
 
 def _moved(before: float, after: float) -> str:
-    """What the updates of the step made of a completion's log-prob: as probabilities where they are large enough.
+    """A completion's log-prob before and after the updates of the step: as probabilities where they are large enough.
 
     >>> _moved(-1.0, -0.5), _moved(-20.0, -21.5)
     ('probability before → after the update: 37 % → 61 %', 'log-prob before → after the update: −20.0 → −21.5 nats')

@@ -55,7 +55,7 @@ def thinned(found: Sequence[Dot]) -> list[Dot]:
 
 
 def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
-    """What is seen of a file, and where the two differ most."""
+    """Description of the dots of a file, and where the two differ most."""
     widest = max(found, key=lambda dot: abs(dot.gap))
     mean = sum(abs(dot.gap) for dot in found) / len(found)
     worst = "" if not widest.gap else (f" The widest gap is at {tokens.literal(repr(widest.text))} after "

@@ -30,7 +30,7 @@ CHOICES: dict[str, Param[Any]] = {each.key: each for each in (PART, SORT, FILTER
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
-    """What the newest samples up to `step` hold."""
+    """Show the newest samples up to `step`."""
     samples = files.newest(run.id, "samples", step)
     if samples is None:
         st.caption(probes.off(feed, step) or (
@@ -88,7 +88,7 @@ def _chosen(kind: str, items: Any) -> tuple[int, int]:
 
 
 def _choose(choice: Mapping[str, Any]) -> None:
-    """What the user chose in the component: by the names of the link's parameters; None is the default again."""
+    """Take the user's choices in the component, by the names of the link's parameters; None is the default again."""
     for name, value in choice.items():
         link.put(CHOICES[name], CHOICES[name].default if value is None else value)
 

@@ -64,7 +64,7 @@ def filled(words: str, of: Numbers) -> str:
 
 
 def worth(words: str, of: Numbers) -> float:
-    """What the arithmetic comes to.
+    """The result of the arithmetic.
 
     >>> worth("½ × {apart:b}² − 4/{tau:g} × σ(0)", numbers({}, apart=-2.0, tau=2.0))
     1.0

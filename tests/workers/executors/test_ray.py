@@ -22,7 +22,7 @@ from labcore.runs.files.paths import log_file, run_folder
 from labcore.runs.halving import Halving, Rungs, lacks_optuna
 from labcore.runs.spec.run_spec import make
 from labcore.workers.executors import choice, driver
-from labcore.workers.executors.resources import Resources
+from labcore.workers.executors.resources import Resources, needed
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -207,7 +207,8 @@ def test_ray_queues_runs_by_what_they_need(store, open_lab):
     until(lambda: store.run(large).message.startswith("waiting for a machine with 64 cores"))
     until(lambda: {store.run(first).state, store.run(second).state} == {"queued", "running"})
     waits = next(run for run in (first, second) if store.run(run).state == "queued")
-    until(lambda: store.run(waits).message == "waiting for 2 cores and 0.6 GB of memory of the Ray cluster")
+    until(lambda: store.run(waits).message == "waiting for "
+          f"{needed(store.run(waits).spec).words} of the Ray cluster")
     store.ask(first if waits == second else second, "stop")
     until(lambda: store.run(waits).state == "running")
     lab.close()
