@@ -206,16 +206,16 @@ def margin(values):
 
 
 @pytest.mark.parametrize("values, said", [
-    ((0.353, 0.353, 0.353), "0.353 (all seeds agree)"), ((0.35301, 0.35302), "0.353 (all seeds agree)"),
-    ((0.3, 0.4), "0.350 (−0.285 to 0.985)"), ((0.353,), "0.353 (one seed: no interval)")])
+    ((0.353, 0.353, 0.353), "0.353 (all seeds agree)"), ((0.35301, 0.35302, 0.353), "0.353 (all seeds agree)"),
+    ((0.3, 0.4, 0.5), "0.400 (0.152 to 0.648)"), ((0.35, 0.356), "0.353 (fewer than 3 seeds: no interval)")])
 def test_an_interval_is_shown_where_seeds_differ(values, said):
     part = Compared("a > b", (), False, values, (0.0,) * len(values), *margin(values), "holds")
     assert margin_text(part, words.shown) == said
 
 
 def test_the_margin_of_two_logarithms_is_a_factor():
-    values = (log(2), log(2))
-    part = Compared("log(a) > log(b)", (), True, values, (0.0, 0.0), *margin(values), "holds")
+    values = (log(2),) * 3
+    part = Compared("log(a) > log(b)", (), True, values, (0.0,) * 3, *margin(values), "holds")
     assert margin_text(part, words.shown) == "× 2.000 (all seeds agree)"
 
 
@@ -235,10 +235,10 @@ def test_a_lesson_whose_runs_were_deleted_in_part_says_so_and_can_be_begun_anew(
 
 
 @pytest.mark.parametrize("values, said", [
-    ((0.0, log(10)), "× 3.162 (under 0.001 to over 1,000)"),
-    ((2000.0, 900.0), "× over 1,000 (under 0.001 to over 1,000)"),
-    ((2000.0, 2001.0), "× over 1,000"), ((-2000.0, -2000.0), "× under 0.001 (all seeds agree)"),
-    ((log(2),), "× 2.000 (one seed: no interval)")])
+    ((-5.0, 0.0, log(100) + 5), "× 4.642 (under 0.001 to over 1,000)"),
+    ((2000.0, 900.0, 10.0), "× over 1,000 (under 0.001 to over 1,000)"),
+    ((2000.0, 2001.0, 2002.0), "× over 1,000"), ((-2000.0,) * 3, "× under 0.001 (all seeds agree)"),
+    ((log(2),), "× 2.000 (fewer than 3 seeds: no interval)")])
 def test_a_large_factor_is_not_written_out(values, said):
     part = Compared("log(a) > log(b)", (), True, values, (0.0,) * len(values), *margin(values), "close")
     assert margin_text(part, words.shown) == said

@@ -62,7 +62,7 @@ def margin_text(part: Compared, shown: Callable[[float], str]) -> str:
     """
     middle = f"× {_factor(part.mean, shown)}" if part.logarithms else shown(part.mean)
     if part.low is None or part.high is None:
-        return f"{middle} (one seed: no interval)"
+        return f"{middle} (fewer than {FEWEST} seeds: no interval)"
     low, high = (_factor(each, shown) if part.logarithms else shown(each) for each in (part.low, part.high))
     if low != high:
         return f"{middle} ({low} to {high})"
