@@ -19,10 +19,12 @@ from app.widget_state import widget_state
 from labcore.analysis.lessons import folders
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob
+from labcore.catalog.presets import preset
 from labcore.errors import LabError
 from labcore.runs.store.rows import RunRow
 
 WHY = "why_clip"  # the lesson in which a run without the clip collapses
+UNCLIPPED = preset("no_clip")
 RECENT = 60  # runs to choose from
 NONE = ""
 _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
@@ -45,7 +47,10 @@ def page() -> None:
         with st.container(horizontal=True, width="content", gap="medium"):
             st.page_link("../pages/lessons.py", label=f"Lesson: {folders.find(WHY).title}",
                          icon=":material/experiment:", query_params={"lesson": WHY})
-            st.page_link("../pages/foundations.py", label="New to ratio and advantage? Foundations, section 6",
+            st.page_link(session.page_of(UNCLIPPED.kind), label=f"Run it: {UNCLIPPED.label}",
+                         icon=":material/play_arrow:", query_params={"preset": UNCLIPPED.key},
+                         help=f"{UNCLIPPED.change}. {UNCLIPPED.look[0]}")
+            st.page_link("../pages/foundations.py", label="New to ratios? Foundations 6",
                          icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
     shown = _of_run(place)

@@ -34,7 +34,9 @@ def given(test) -> dict:
 
 
 def test_without_a_run_it_begins_with_the_defaults_of_the_lab(page):
-    found = given(page("surrogate"))
+    test = page("surrogate")
+    found, links = given(test), {each.proto.query_string for each in test.get("page_link")}
+    assert {"lesson=why_clip", "preset=no_clip"} <= links
     assert not found["tokens"] and found["now"]["clip_high"] == KNOBS["clip_high"].default == 0.2
     assert found["now"]["focus"] == FIRST and found["now"]["shown"] == [FIRST]
     assert {*LABELS} <= {*found["drawn"]} and found["labels"] == LABELS

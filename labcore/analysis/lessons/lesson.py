@@ -13,7 +13,7 @@ from typing import Any
 
 from labcore.analysis.lessons import expression
 from labcore.analysis.lessons.expression import Check
-from labcore.catalog import kinds
+from labcore.catalog import kinds, presets
 from labcore.catalog.knob import suggestion
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, quoted
@@ -100,8 +100,9 @@ QUESTION: dict[str, tuple[type, bool]] = {
     "text": (str, True), "choices": (list, False), "right": (int, False), "draw": (dict, False)}
 DRAW: dict[str, tuple[type, bool]] = {"run": (str, True), "metric": (str, True), "range": (list, True)}
 RUN: dict[str, tuple[type, bool]] = {
-    "name": (str, True), "label": (str, True), "kind": (str, True), "algorithm": (str, True), "task": (str, True),
-    "steps": (int, True), "model": (str, False), "knobs": (dict, False)}
+    "name": (str, True), "label": (str, True), "preset": (str, False), "kind": (str, False), "algorithm": (str, False),
+    "task": (str, False), "steps": (int, False), "model": (str, False), "knobs": (dict, False)}
+OF_PRESET = ("kind", "algorithm", "task", "steps")  # which a run says itself, or its preset
 SHORT: dict[str, tuple[type, bool]] = {"seeds": (list, False), "steps": (int, False), "knobs": (dict, False)}
 KINDS_OF: dict[type, str] = {str: "a text", int: "a whole number", list: "a list", dict: "a table"}
 
@@ -211,7 +212,7 @@ def _setups(given: Sequence[Any], less: Mapping[str, Any]) -> tuple[Setup, ...]:
     if not 1 <= len(given) <= MOST_RUNS:
         raise _Wrong("runs", f"a lesson has 1 to {MOST_RUNS} runs, not {len(given)}.")
     found: list[Setup] = []
-    checked = [_checked(each, RUN, "runs.") for each in given]
+    checked = [_run(each) for each in given]
     longest = max(1, *(fields["steps"] for fields in checked))  # `short` shortens all runs by one factor
     for fields in checked:
         name = fields["name"]
@@ -226,6 +227,21 @@ def _setups(given: Sequence[Any], less: Mapping[str, Any]) -> tuple[Setup, ...]:
             raise _Wrong("runs", f"the runs {same[0]} and {name} are the same: change a knob of one, or leave it out.")
         found.append(setup)
     return tuple(found)
+
+
+def _run(given: Any) -> dict[str, Any]:
+    """The fields of a run. What it does not say itself its preset says, where it names one."""
+    fields = _checked(given, RUN, "runs.")
+    if "preset" in fields:
+        try:
+            preset = presets.preset(fields["preset"])
+        except LabError as error:
+            raise _Wrong("preset", f"{str(error)[0].lower()}{str(error)[1:]}") from error
+        fields = {key: getattr(preset, key) for key in OF_PRESET} | fields | {
+            "knobs": {**preset.knobs, **fields.get("knobs", {})}}
+    if missing := [key for key in OF_PRESET if key not in fields]:
+        raise _Wrong("runs", f"the field runs.{missing[0]} is missing: add it.")
+    return fields
 
 
 def _spec(fields: Mapping[str, Any], less: Mapping[str, Any], steps: int) -> RunSpec:

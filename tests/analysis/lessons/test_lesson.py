@@ -8,7 +8,8 @@ import tracemalloc
 import pytest
 
 from labcore.analysis.lessons import folders
-from labcore.analysis.lessons.lesson import parse
+from labcore.analysis.lessons.lesson import OWN_TOPIC, parse
+from labcore.catalog.presets import preset
 from labcore.errors import LabError
 from tests.analysis.lessons.lesson_text import TEXT
 
@@ -21,6 +22,32 @@ def test_what_a_file_becomes():
     assert (spec.seed, spec.steps, spec.knobs["alpha"], spec.knobs["pace"]) == (7, 4, 0.4, 0.0)
     assert lesson.explanation.startswith("The best possible") and not lesson.own
     assert parse("both", TEXT, short=True).setups[0].spec.steps == 2
+    assert (lesson.topic, lesson.introduction, lesson.picture, lesson.completions) == (OWN_TOPIC, "", lesson.charts, "")
+
+
+def test_the_short_form_keeps_the_runs_at_equally_many_updates():
+    text = TEXT.replace("steps = 4", "steps = 12", 1)
+    assert [setup.spec.steps for setup in parse("it", text, short=True).setups] == [2, 1]
+    assert [setup.spec.steps for setup in parse("it", text).setups] == [12, 4]
+
+
+WRITER = '''
+[[runs]]
+name = "free"
+label = "no clip"
+preset = "no_clip"
+steps = 3
+knobs = { beta = 0.5 }
+'''
+
+
+def test_a_run_of_a_preset_says_only_what_is_different():
+    text = TEXT.replace("[short]", f"{WRITER}[short]").replace("check = '", "check = 'max(free, \"kl\") > 0 and ")
+    run, of = parse("it", text.replace("minutes", 'completions = "free"\nminutes')).setups[-1].spec, preset("no_clip")
+    assert (run.kind, run.algorithm, run.task, run.steps) == (of.kind, of.algorithm, of.task, 3)
+    assert {key: run.knobs[key] for key in of.knobs} == {**of.knobs, "beta": 0.5} != of.knobs
+    with pytest.raises(LabError, match=r"there is no preset.*did you mean"):
+        parse("it", text.replace("no_clip", "no_clips"))
 
 
 DRAW = '[question]\ntext = "Draw it"\ndraw = { run = "q", metric = "episode_return", range = [-10, 10] }\n'
@@ -36,7 +63,10 @@ def test_a_question_may_be_a_curve():
 @pytest.mark.parametrize("old, new, said", [
     ("+++\ntitle", "title", r"does not begin with settings"), ('"Both learn"', '"Both', r"not TOML .*line 2"),
     ("minutes = 1", "minutes = 1\nminutes = 2", r"not TOML"), ("title =", "titel =", r"line 2: .*did you mean 'title'"),
-    ('source = "None: a test"\n', "", r"source is missing"),
+    ('source = "None: a test"\n', "", r"source is missing"), ('kind = "maze"\n', "", r"runs\.kind is missing"),
+    ("minutes = 1", 'picture = ["rewart"]\nminutes = 1', r"line 5: .*did you mean 'reward'"),
+    ("minutes = 1", 'completions = "q"\nminutes = 1', r"line 5: completions is .*of the kind llm"),
+    ("minutes = 1", 'introduction = 3\nminutes = 1', r"line 5: introduction must be a text"),
     ("minutes = 1", 'minutes = "one"', r"line 5: minutes must"),
     ("minutes = 1", "minutes = 900", r"line 5: .*1 to 60"), ('"Both learn"', '""', r"line 2: title is empty"),
     ("[0, 1, 2]", "[0]", r"line 6: .*one seed is not enough"), ("[0, 1, 2]", "[0, 0]", r"line 6: seeds"),
