@@ -57,7 +57,7 @@ def main(keys: Sequence[str]) -> None:
         found = verdict(PRESETS[key])
         print(f"{key}: {found.says}", *(f"\n    {part.text}: {part.left} and {part.right}" for part in found.parts),
               flush=True)
-        kept[key] = curves(PRESETS[key])
+        kept[key] = {"settings": PRESETS[key].settings, "curves": curves(PRESETS[key])}
         RECORDED.write_text(json.dumps({key: kept[key] for key in PRESETS if key in kept}) + "\n", encoding="utf-8")
 
 

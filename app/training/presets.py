@@ -155,13 +155,13 @@ def card(preset: Preset, chosen: bool = False) -> str:
 def picture(preset: Preset) -> str:
     """The recorded curves of a preset as an image; behind them, pale, that of the preset beside it. Empty where none is
     recorded."""
-    curves = recorded().get(preset.key)
-    if not curves:
+    if preset.key not in recorded():
         return ""
+    curves = recorded()[preset.key].curves
     first, *more = preset.drawn
     dark = ground() == "dark"
     lines = [(curves[first], _hue(first, dark)), *((curves[metric], NEGATIVE[ground()]) for metric in more)]
-    if behind := recorded().get(preset.beside, {}).get(first):
+    if preset.beside in recorded() and (behind := recorded()[preset.beside].curves.get(first)):
         lines.insert(0, (behind, BEHIND))
     low, high = _range([value for values, _ in lines for value in values])
     drawn = "".join(f'<polyline points="{_points(values, low, high)}" stroke="{colour}" vector-effect='

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from labcore.catalog.knob import Value, suggestion
 from labcore.catalog.panels import PANELS
@@ -43,6 +44,11 @@ class Preset:
     knobs: Mapping[str, Value] = field(default_factory=dict)
     beside: str = ""
     lines: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a recording of it has to have, JSON-clean."""
+        return {"algorithm": self.algorithm, "task": self.task, "steps": self.steps, "knobs": dict(self.knobs)}
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -237,8 +243,15 @@ def preset(key: str) -> Preset:
     return PRESETS[key]
 
 
+@dataclass(frozen=True)
+class Recording:
+    """A recorded run with seed 0: the `settings` that it had, and by metric the `curves` of its picture."""
+
+    settings: Mapping[str, Any]
+    curves: Mapping[str, Sequence[float]]
+
+
 @cache
-def recorded() -> Mapping[str, Mapping[str, Sequence[float]]]:
-    """The curves of recorded runs: by preset and metric a value per step, of seed 0."""
-    found: Mapping[str, Mapping[str, Sequence[float]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return found
+def recorded() -> Mapping[str, Recording]:
+    """The recorded runs by their presets."""
+    return {key: Recording(**found) for key, found in json.loads(RECORDED.read_text(encoding="utf-8")).items()}

@@ -17,7 +17,7 @@ from labcore.runs.presets import preset_of, spec_of
 from labcore.runs.spec.run_spec import RunSpec, make
 
 ALL = pytest.mark.parametrize("each", PRESETS.values(), ids=PRESETS)
-AT_ONCE = ("no_traces", "long_traces")  # a second: no part of `long`
+AT_ONCE = ("no_traces", "long_traces")  # two seconds together: no part of `long`
 
 
 @ALL
@@ -39,7 +39,8 @@ def test_it_says_three_things_and_where_to_look(each: Preset) -> None:
 
 @ALL
 def test_its_picture_is_recorded(each: Preset) -> None:
-    curves = recorded()[each.key]
+    curves = recorded()[each.key].curves
+    assert recorded()[each.key].settings == each.settings, "run python -m docs.record_presets"
     assert set(curves) == {*each.drawn} and all(2 < len(values) <= record_presets.MOST for values in curves.values())
 
 
