@@ -15,6 +15,7 @@ from app.session import page_of, show_error
 from app.status import STATES, duration, name_of
 from app.theme import number
 from app.tokens import literal
+from app.training import goal_line
 from app.training.status_line import linked
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
@@ -84,8 +85,10 @@ def newest(runs: list[RunRow]) -> dict[str, Step]:
 
 
 def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[RunRow] = ()) -> str:
-    """Write one run as HTML: state, title, settings, steps done, headline number, age. `holders` are the runs that
-    have the places for which it waits."""
+    """Write one run as HTML: state, title, settings, steps done, headline number, age; below what it sees and earns.
+
+    `holders` are the runs that have the places for which it waits.
+    """
     colour, state = STATES[run.state][0], name_of(run)
     share = min(1.0, run.step / run.spec.steps)
     first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
@@ -102,4 +105,4 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
                f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
-            f"{bar if run.state in ACTIVE else ''}")
+            f'<div class="rl-seen">{goal_line.html(spec)}</div>{bar if run.state in ACTIVE else ""}')

@@ -124,7 +124,7 @@ QUESTIONS = (
              "left the range 1 − ε to 1 + ε on the side that its advantage pushes to. It removes the incentive and is "
              "no wall: other tokens can still carry a ratio further.",
              metrics=("ratio/max", "surrogate/cpi"), knobs=("clip_high", "clip_low", "clip_range", "surrogate"),
-             lesson="clip", page="surrogate"),
+             lesson="why_clip", page="surrogate"),
     Question("clip_cannot_act", _CLIP, "Why is nothing ever clipped?",
              "The clip acts on the ratio of the present policy to the policy that sampled the batch. With one update "
              "per batch the two are the same, every ratio is 1, and there is nothing to clip. Use two or more updates "

@@ -1,6 +1,7 @@
 """Home: the clip and its live run, the cards of the sections, and the way back to the last run."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,7 @@ def test_the_last_run_is_one_click_away(page, lab, state):
     run_id = seed(lab.store, state, message="Why it ended.")
     test = page()
     assert "Your last run: <b>GRPO sort #2</b>" in html(test) and "Open in LLM lab" in links(test)
+    assert re.search(r"sees <code>\w+=</code>.*must write <code>\w+</code>", html(test)), "what it sees and earns"
     resumes = [button for button in test.button if button.label == "Resume"]
     assert bool(resumes) == (state != "finished")
     if resumes:

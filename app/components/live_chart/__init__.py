@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app.components.plotly import CURVES, Chart
+from app.question_link import beside
 
 CHART = Chart(Path(__file__).parent, *CURVES)
 
@@ -24,4 +25,4 @@ def live_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
         if clicked := st.session_state[key].marker:
             on_marker(str(clicked["run"]), int(clicked["event"]))
 
-    CHART(key=key, data=data, on_resync_change=on_resync, on_marker_change=marked)
+    CHART(key=key, data=data | {"panels": beside(data["panels"])}, on_resync_change=on_resync, on_marker_change=marked)
