@@ -24,7 +24,7 @@ from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
 from app.maze import drawing
-from app.share.downloads import MOST_RUNS
+from app.sharing import MOST_RUNS
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
 from app.training import clock, equation, feed, files, status_line, term_values

@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pytest
 
 from app.share import content, document
-from app.share.downloads import MOST_RUNS
+from app.sharing import MOST_RUNS
 from labcore.catalog.kinds import KINDS, kind
 from labcore.errors import LabError
 from labcore.runs.files.paths import home, run_folder
@@ -26,7 +26,7 @@ ATTACK = '</script><img src=x onerror="alert(1)">'
 
 
 def written(store, *run_ids: str) -> str:
-    return document.document(content.content(store, run_ids))
+    return document.of_runs(store, run_ids)
 
 
 def data_of(page: str) -> dict:
