@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -27,7 +27,7 @@ from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
-from app.training import clock, equation, feed, files, status_line, term_values
+from app.training import clock, equation, feed, files, goal_line, status_line, term_values
 from app.training.feed import Feed
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.statistics import Mean
@@ -96,12 +96,13 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 
 
 def _description(row: RunRow, of: Feed) -> str:
-    """The run in a sentence, for its head and for previews of a link to it."""
-    label = naming.model(row.spec.model) if row.spec.model else ""
-    found = ", ".join(status_line.outcome(of))
+    """The run in a few words, then what it learns and how far it is: for previews of a link to it."""
+    spec = row.spec
+    goal = unescape(re.sub(r"<[^>]+>", "", goal_line.html(spec)))
+    model = f"model {naming.model(spec.model)}" if spec.model else ""
     steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
-    said = f"{row.spec.row.label} on {row.spec.task_row.label}{f', model {label}' if label else ''}: {steps}"
-    return clean(f"{said}{f'; {found}' if found else ''}. {STATES[row.state][1]}.")
+    about = (f"{spec.row.label} on {spec.task_row.label}", model, steps, STATES[row.state][1].lower())
+    return clean(f"{', '.join(filter(None, about))}. {goal}{goal_line.words(of)}".strip())
 
 
 def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, An
         marker |= {"event": None, "text": clean(marker["text"])}
     for run_id, run in data["runs"].items():
         run |= {"label": clean(run["label"]), "short": number_of(named[run_id])}
-    return data | {"status": "", "tiles": status_line.numbers(first), "plotly": ""}
+    goal = {"html": goal_line.html(first.spec), "now": goal_line.now(first)}
+    return data | {"goal": goal, "status": "", "tiles": status_line.numbers(first), "plotly": ""}
 
 
 def _clock(row: RunRow, of: Feed) -> dict[str, Any]:
