@@ -16,6 +16,7 @@ from latex2mathml.converter import convert
 
 from app import naming
 from app.cartpole import picture
+from app.compare import wording
 from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
@@ -29,9 +30,11 @@ from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
 from app.training import clock, equation, feed, files, goal_line, status_line, term_values
 from app.training.feed import Feed
+from labcore.analysis.compare.best import BEST, criteria, standing
+from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.statistics import Mean
-from labcore.analysis.compare.table import Table, compare
+from labcore.analysis.compare.table import Group, Table, apart, compare, groups
 from labcore.analysis.doctor import doctor
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check
@@ -263,11 +266,23 @@ def _hue(place: int) -> list[str]:
 
 def _compared(store: Store, rows: Sequence[RunRow]) -> str:
     """The comparison as HTML; a sentence where the runs share no metric."""
+    traces = Reader(store).traces(rows, list(METRICS))
     try:
-        table = compare(Reader(store).traces(rows, list(METRICS)), words=naming.setting)
+        table = compare(traces, words=naming.setting)
     except LabError as error:
         return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
-    return _table(table, [row.id for row in rows])
+    return _verdict(groups(traces, naming.setting), table.metric) + _table(table, [row.id for row in rows])
+
+
+def _verdict(found: Sequence[Group], metric: str) -> str:
+    """Who is ahead at each equal cost, and which settings differ; empty of runs of one setting."""
+    able = [each for each in criteria(found, metric) if each != BEST]
+    if len(found) < 2 or not able:
+        return ""
+    equal = [each for each in able if each in EQUAL] or able[:1]
+    names = {group.label: group.label for group in found}
+    said = wording.headline([standing(found, metric, each) for each in equal], METRICS[metric], names)
+    return f'<p class="rl-goal">{escape(clean(f"{said} {wording.differ([*apart(found)])}"))}</p>'
 
 
 def _table(table: Table, runs: Sequence[str]) -> str:
