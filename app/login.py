@@ -17,6 +17,7 @@ import streamlit as st
 from streamlit import config
 from streamlit.errors import StreamlitAuthError, StreamlitSecretNotFoundError
 
+from app.serving import has_room
 from app.tokens import literal
 from labcore.errors import LabError, first_line
 from labcore.runs.files.paths import read_only
@@ -43,13 +44,15 @@ def begin() -> None:
 
 
 def passed() -> bool:
-    """Return True if the page may be shown; else show the login in its place.
+    """Return True if the page may be shown; else show in its place the login, or that all places are taken.
 
     Raises:
-        LabError: the settings of the login cannot be used.
+        LabError: the settings of the login or of the server cannot be used.
     """
     for fault in _faults:
         raise fault
+    if not has_room():
+        return False
     auth = _section("auth")
     if auth is None:
         if _section("lab") is not None:

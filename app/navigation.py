@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import lab, login, serving, theme, unknown_page
+from app import lab, login, theme, unknown_page
 from app.page_list import PAGES, SECTIONS, Page
 from labcore import __version__
 
@@ -28,7 +28,7 @@ pages = {page: entry(page) for page in PAGES}
 alone = [entry for page, entry in pages.items() if not page.section]
 inside = False
 with lab.errors_shown():
-    inside = serving.has_room() and login.passed()
+    inside = login.passed()
 current = st.navigation({"": [*alone, *unknown_page.pages(list(pages.values()))],
                          **{section.title: [pages[page] for page in section.pages] for section in SECTIONS}},
                         position="top" if inside else "hidden")

@@ -11,11 +11,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import naming
+from app import naming, sharing
 from app.compare import export, verdict, wording
 from app.compare.data import Chosen, look_of
 from app.lab import in_words
-from app.share import downloads
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.table import Table, compare
@@ -110,7 +109,7 @@ def files(chosen: Chosen) -> None:
                                file_name=f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", mime="text/csv",
                                on_click="ignore")
     if stored := [run.id for run in chosen.stored if run.step]:
-        downloads.show(stored, "compare", ready=True)
+        sharing.show(stored, "compare", ready=True)
     st.caption("As plotted: thinned, and smoothed if the chart is; each line says so. All rows: every metric of every "
                "step as logged, one number per line. While runs are running, a file holds the values at the moment of "
                "the click.")

@@ -13,7 +13,7 @@ from streamlit.logger import set_log_level  # noqa: E402
 
 set_log_level("ERROR")  # it would warn that no server runs
 
-from app.share import content, document  # noqa: E402
+from app.share import document  # noqa: E402
 from labcore.errors import LabError  # noqa: E402
 from labcore.runs.store.store import Store  # noqa: E402
 
@@ -22,8 +22,7 @@ def main(words: list[str]) -> int:
     """Write the file. Returns 1 where it cannot be written, after a sentence that says why."""
     *runs, file = words
     try:
-        found = content.content(Store(reads=True), runs)
-        document.write(found, Path(file))
+        document.write(document.of_runs(Store(reads=True), runs), Path(file))
     except LabError as error:
         print(f"labcore: {error}", file=sys.stderr)
         return 1

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 from latex2mathml.converter import convert
 
 from app import naming
 from app.cartpole import picture
+from app.compare import wording
 from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
@@ -24,14 +25,16 @@ from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
 from app.maze import drawing
-from app.share.downloads import MOST_RUNS
+from app.sharing import MOST_RUNS
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
-from app.training import clock, equation, feed, files, status_line, term_values
+from app.training import clock, equation, feed, files, goal_line, status_line, term_values
 from app.training.feed import Feed
+from labcore.analysis.compare.best import BEST, criteria, standing
+from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.statistics import Mean
-from labcore.analysis.compare.table import Table, compare
+from labcore.analysis.compare.table import Group, Table, apart, compare, groups
 from labcore.analysis.doctor import doctor
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check
@@ -96,12 +99,13 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 
 
 def _description(row: RunRow, of: Feed) -> str:
-    """The run in a sentence, for its head and for previews of a link to it."""
-    label = naming.model(row.spec.model) if row.spec.model else ""
-    found = ", ".join(status_line.outcome(of))
+    """The run in a few words, then what it learns and how far it is: for previews of a link to it."""
+    spec = row.spec
+    goal = unescape(re.sub(r"<[^>]+>", "", goal_line.html(spec)))
+    model = f"model {naming.model(spec.model)}" if spec.model else ""
     steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
-    said = f"{row.spec.row.label} on {row.spec.task_row.label}{f', model {label}' if label else ''}: {steps}"
-    return clean(f"{said}{f'; {found}' if found else ''}. {STATES[row.state][1]}.")
+    about = (f"{spec.row.label} on {spec.task_row.label}", model, steps, STATES[row.state][1].lower())
+    return clean(f"{', '.join(filter(None, about))}. {goal}{goal_line.words(of)}".strip())
 
 
 def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, Any]:
@@ -112,7 +116,8 @@ def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, An
         marker |= {"event": None, "text": clean(marker["text"])}
     for run_id, run in data["runs"].items():
         run |= {"label": clean(run["label"]), "short": number_of(named[run_id])}
-    return data | {"status": "", "tiles": status_line.numbers(first), "plotly": ""}
+    goal = {"html": goal_line.html(first.spec), "now": goal_line.now(first)}
+    return data | {"goal": goal, "status": "", "tiles": status_line.numbers(first), "plotly": ""}
 
 
 def _clock(row: RunRow, of: Feed) -> dict[str, Any]:
@@ -261,11 +266,23 @@ def _hue(place: int) -> list[str]:
 
 def _compared(store: Store, rows: Sequence[RunRow]) -> str:
     """The comparison as HTML; a sentence where the runs share no metric."""
+    traces = Reader(store).traces(rows, list(METRICS))
     try:
-        table = compare(Reader(store).traces(rows, list(METRICS)), words=naming.setting)
+        table = compare(traces, words=naming.setting)
     except LabError as error:
         return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
-    return _table(table, [row.id for row in rows])
+    return _verdict(groups(traces, naming.setting), table.metric) + _table(table, [row.id for row in rows])
+
+
+def _verdict(found: Sequence[Group], metric: str) -> str:
+    """Who is ahead at each equal cost, and which settings differ; empty of runs of one setting."""
+    able = [each for each in criteria(found, metric) if each != BEST]
+    if len(found) < 2 or not able:
+        return ""
+    equal = [each for each in able if each in EQUAL] or able[:1]
+    names = {group.label: group.label for group in found}
+    said = wording.headline([standing(found, metric, each) for each in equal], METRICS[metric], names)
+    return f'<p class="rl-goal">{escape(clean(f"{said} {wording.differ([*apart(found)])}"))}</p>'
 
 
 def _table(table: Table, runs: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -30,8 +31,10 @@ from app.components.scrubber import SCRUBBER
 from app.components.shared_run import SHARED
 from app.components.story_strip import STRIP
 from app.components.world_player import PLAYER
+from app.share import content
 from labcore.errors import LabError, os_reason
 from labcore.runs.files import atomic
+from labcore.runs.store.store import Store
 
 PARTS = (HEAD, CHART, SCRUBBER, STRIP, SCOPE, BOARD, PLAYER, PROJECTOR, SHARED)
 UPRIGHT = "SourceSansVF-Upright"
@@ -40,17 +43,22 @@ DARK = {"background-color": "#14171B", "text-color": "#E7EAEE", "border-color": 
 FONT = "'Source Sans',Arial,Helvetica,sans-serif"
 
 
-def document(content: dict[str, Any]) -> str:
-    """The file that shows `content`, which `app.share.content` makes."""
-    titles = [run["title"] for run in content["runs"]]
+def of_runs(store: Store, run_ids: Sequence[str]) -> str:
+    """The file that shows some runs. Raises LabError as `content.content`."""
+    return document(content.content(store, run_ids))
+
+
+def document(data: dict[str, Any]) -> str:
+    """The file that shows `data`, which `app.share.content` makes."""
+    titles = [run["title"] for run in data["runs"]]
     title = escape(" · ".join(titles))
-    about = escape(content["description"], quote=True)
-    plotly = _plotly()
+    about = escape(data["description"], quote=True)
+    of_plotly, plotly = _plotly()
     script = f"{_parts()}\n{_START}"
     policy = ("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; font-src data:; "
               "style-src 'unsafe-inline'; "
-              f"script-src '{_hash(script)}' '{_hash(plotly)}'")
-    data = json.dumps({**content, "version": labcore.__version__}, ensure_ascii=False, separators=(",", ":"))
+              f"script-src '{_hash(script)}' '{of_plotly}'")
+    packed = json.dumps({**data, "version": labcore.__version__}, ensure_ascii=False, separators=(",", ":"))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -74,8 +82,8 @@ def document(content: dict[str, Any]) -> str:
 <div id="shared"><div class="rl-shared-run"><header><h1>{title}</h1><p>{about}</p></header>
 <noscript><p>Charts and steps need JavaScript, which is off in this browser.</p></noscript></div></div>
 <footer>Made with RL Visual Lab {labcore.__version__}</footer>
-<script type="application/octet-stream" id="data">{_packed(data)}</script>
-<script type="application/octet-stream" id="plotly">{_packed(plotly)}</script>
+<script type="application/octet-stream" id="data">{_packed(packed)}</script>
+<script type="application/octet-stream" id="plotly">{plotly}</script>
 <script type="module">{script}</script>
 </body>
 </html>
@@ -129,12 +137,13 @@ def _font() -> str:
     return b64encode(next(path.read_bytes() for path in media.iterdir() if path.name.startswith(UPRIGHT))).decode()
 
 
-def _plotly() -> str:
-    path = files("plotly").joinpath("package_data/plotly.min.js")
-    return path.read_text(encoding="utf-8")
+@cache  # to pack it is a second of work
+def _plotly() -> tuple[str, str]:
+    """The hash of plotly.js, and itself packed."""
+    script = files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
+    return _hash(script), _packed(script)
 
 
-@cache  # a second of work for plotly.js
 def _packed(text: str) -> str:
     return b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
@@ -144,9 +153,9 @@ def _hash(script: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
-def write(content: dict[str, Any], path: Path) -> None:
+def write(page: str, path: Path) -> None:
     """Write the file. Raises LabError where it cannot be written."""
     try:
-        atomic.write_output(path, lambda part: part.write_text(document(content), encoding="utf-8"))
+        atomic.write_output(path, lambda part: part.write_text(page, encoding="utf-8"))
     except OSError as error:
         raise LabError(f"The file {path} cannot be written ({os_reason(error)}): choose another place.") from error

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from app import link, number_boxes
+from app import link, number_boxes, sharing
 from app.lab import active, lab
 from app.naming import to_choose, worded
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_error, show_run
-from app.share import downloads
 from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
@@ -153,7 +152,7 @@ def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
                 if opened.open:  # what is looked at may have changed since the page was drawn
                     st.code(link.address(), language=None, wrap_lines=True)
                     st.caption("Opens the same view again, in any browser on this machine.")
-                    downloads.as_html([run.id], run.id, run.step > 0, "link")
+                    sharing.as_html([run.id], run.id, run.step > 0, "link")
     forking.show(run)
 
 

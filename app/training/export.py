@@ -11,9 +11,9 @@ from pathlib import Path
 
 import streamlit as st
 
+from app import sharing
 from app.jobs import result
 from app.lab import active, errors_shown, lab
-from app.share import downloads
 from app.tokens import literal
 from app.training.feed import Feed
 from labcore.exports import folder as export
@@ -130,7 +130,7 @@ def _downloads(run: RunRow) -> None:
                            help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
-    downloads.show([run.id], run.id, run.step > 0)
+    sharing.show([run.id], run.id, run.step > 0)
 
 
 def _best(run: RunRow) -> bool:

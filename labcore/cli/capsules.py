@@ -12,7 +12,7 @@ from dataclasses import asdict
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
 from labcore.cli.commands import check_out
-from labcore.cli.console import PAGES
+from labcore.cli.page_code import page_code
 from labcore.cli.terminal import Progress
 from labcore.errors import LabError, os_reason
 from labcore.exports.capsules import packing
@@ -102,8 +102,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _write_html(runs: Sequence[str], file: str) -> int:
     """Have the page's code write the shared file, in a process of its own: the engine does not import it."""
-    page = next(path for path in PAGES if path.exists())
-    command = [sys.executable, "-P", str(page.with_name("share") / "__main__.py"), *runs, str(path_of(file))]
+    command = [sys.executable, "-P", str(page_code() / "share" / "__main__.py"), *runs, str(path_of(file))]
     status = subprocess.run(command, check=False).returncode
     if not status:
         print(file)

@@ -8,14 +8,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
-import labcore
+from labcore.cli.page_code import page_code
 
-CODE = Path(labcore.__file__).resolve().parents[1]
-# The page's code: in the repository beside `labcore`, in the installed package in a folder of its own.
-PAGES = (CODE / "rl_visual_lab" / "app" / "main.py", CODE / "app" / "main.py")
 STREAMLIT = re.compile(r"--[a-z]+\.[A-Za-z.]+(=.*)?")  # its options: --server.port 8600
 
 
@@ -31,6 +27,5 @@ def main() -> int:
 
 def open_lab(options: Sequence[str]) -> NoReturn:
     """Become the process of `streamlit run` with these options. Ctrl-C ends it."""
-    page = next(path for path in PAGES if path.exists())
     # -P: a folder `labcore` or `streamlit` in the working directory is not taken for the package.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "streamlit", "run", str(page), *options])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "streamlit", "run", str(page_code() / "main.py"), *options])

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from app.share import downloads as downloads_of_runs
+from app import sharing
 from labcore.exports import figures, folder
 from labcore.exports.handover.tools import TOOLS
 from labcore.runs.files import checkpoints
@@ -38,9 +38,9 @@ def test_a_run_with_checkpoints_can_be_taken_away_whole(page, lab):
 
 def test_a_run_is_shared_as_one_html_file_and_as_figures(lab, monkeypatch):
     run_id = seed(lab.store, "finished")
-    assert downloads_of_runs.html([run_id]).decode().startswith("<!DOCTYPE html>")
+    assert sharing.html([run_id]).decode().startswith("<!DOCTYPE html>")
     monkeypatch.setattr(figures, "with_switched", lambda *_: ("kl",))
-    with zipfile.ZipFile(io.BytesIO(downloads_of_runs.figures([run_id], run_id))) as packed:
+    with zipfile.ZipFile(io.BytesIO(sharing.figures([run_id], run_id))) as packed:
         names = {name.partition("/")[2] for name in packed.namelist()}
     assert names == {"captions.md", *(f"{size}/kl.{form}" for size in figures.SIZES for form in figures.FORMATS)}
 

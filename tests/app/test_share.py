@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pytest
 
 from app.share import content, document
-from app.share.downloads import MOST_RUNS
+from app.sharing import MOST_RUNS
 from labcore.catalog.kinds import KINDS, kind
 from labcore.errors import LabError
 from labcore.runs.files.paths import home, run_folder
@@ -26,7 +26,7 @@ ATTACK = '</script><img src=x onerror="alert(1)">'
 
 
 def written(store, *run_ids: str) -> str:
-    return document.document(content.content(store, run_ids))
+    return document.of_runs(store, run_ids)
 
 
 def data_of(page: str) -> dict:
@@ -77,7 +77,7 @@ def test_the_file_shows_the_rows_the_knobs_the_answers_the_tokens_and_the_settin
     assert beta[1].startswith("0.04")
     tags = Tags(page)
     for key in ("description", "og:description"):
-        assert "GRPO" in tags.meta(key) and "0.100 → 0.600" in tags.meta(key)
+        assert "GRPO" in tags.meta(key) and "60 % (10 % at the start)" in tags.meta(key)
     assert tags.meta("og:title") == run["title"] and "Made with" in page
 
 
@@ -142,7 +142,8 @@ def test_several_runs_are_over_each_other_with_their_comparison(lab):
     assert [*together["charts"]["runs"]] == runs and [run["id"] for run in found["runs"]] == runs
     hues = [run["colour"] for run in together["charts"]["runs"].values()]
     assert hues[0] != hues[1] and all(len(panel["metrics"]) == 1 for panel in together["charts"]["panels"])
-    assert "RLOO" in together["table"] and "0.400" in together["table"] and "KL coefficient β" in together["table"]
+    for part in ("GRPO and RLOO are equal", "0.400", "KL coefficient β", "Settings differ in"):
+        assert part in together["table"], part
 
 
 def test_a_file_of_200_steps_is_below_5_mb(lab):

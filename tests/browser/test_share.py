@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.share import content, document
+from app.share import document
 from labcore.runs.store.store import Store
 from tests.app.seeding import seed
 from tests.app.test_share import ATTACK, put_samples
@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
     store = Store()
     runs = [seed(store, "finished"), seed(store, "finished", algorithm="rloo")]
     put_samples(runs[0], 5, ATTACK)
-    document.write(content.content(store, runs), tmp_path / "runs.html")
+    document.write(document.of_runs(store, runs), tmp_path / "runs.html")
     (tmp_path / "post.html").write_text('<p>A post</p><iframe src="runs.html" width="640" height="500"></iframe>')
     store.dispose()
     return tmp_path / "runs.html"

@@ -30,6 +30,10 @@ function yAxis(chart, panel, axis, pixels) {
   return y;
 }
 
+const xAxis = (panel, axis, form, range) => ({ ...axis, showgrid: !range, gridcolor: axis.linecolor, nticks: form.across,
+  ...(range && { range, unifiedhovertitle: { text: panel.axis === "steps" ? "Step %{x}" : `%{x} ${panel.axis}` } }),
+  ...(form.title && { title: { text: panel.axis, standoff: form.title, font: { size: 12 } } }) });
+
 // Markers within the range, in their group's colour.
 function marksOf(chart, panel, range) {
   return panel.marks.filter(({ x, group }) => !chart.scene.hidden.has(group) && x >= range[0] && x <= range[1])
@@ -72,9 +76,7 @@ function layoutOf(chart, panel) {
   const layout = { ...looks, width, height, margin: { ...margin, t: top }, shapes, annotations,
     hoversort: "value descending", hovermode: range ? "x unified" : "closest",
     hoverlabel: { ...looks.hoverlabel, namelength: 40 },
-    xaxis: { ...axis, showgrid: !range, gridcolor: line, nticks: form.across, anchor: strip ? "y2" : "y",
-      ...(range && { range, unifiedhovertitle: { text: panel.axis === "steps" ? "Step %{x}" : `%{x} ${panel.axis}` } }),
-      ...(form.title && { title: { text: panel.axis, standoff: form.title, font: { size: 12 } } }) },
+    xaxis: { ...xAxis(panel, axis, form, range), anchor: strip ? "y2" : "y" },
     yaxis: { ...yAxis(chart, panel, axis, inside * (1 - low)), domain: [low ? low + 22 / inside : 0, 1] } };
   if (panel.plane && panel.range.x) {
     panel.inside = [width - margin.l - margin.r, inside];

@@ -59,6 +59,7 @@ function build(file) {
   file.views = made("div", "rl-shared-views");
   file.about = made("div");
   file.table = made("section", "rl-shared-table");
+  file.parts.goal = placeOf("run_head");
   const { run_head: tiles, live_chart: charts, scrubber, story_strip: story, microscope } = file.parts;
   file.top = made("div", "rl-shared-top");
   file.top.append(tiles, file.views, file.parts.projector);
@@ -80,6 +81,7 @@ function build(file) {
     tabs.append(...file.buttons);
   }
   [file.title, file.said] = head.children;
+  head.append(file.parts.goal);
 }
 
 function section(title, ...inside) {
@@ -98,6 +100,8 @@ function draw(file) {
   }
   for (const part of ["answers", "picture", "clock", "tokens"]) file[part].hidden = all;
   file.parts.run_head.hidden = file.about.hidden = all;
+  file.parts.goal.hidden = all || !run.charts.goal.html;
+  file.said.hidden = !file.parts.goal.hidden; // the sentence is in it
   file.table.hidden = !all;
   if (all && !file.table.innerHTML) file.table.innerHTML = `<h2>Comparison</h2>${data.together.table}`; // escaped there
   axes(file);
@@ -107,6 +111,7 @@ function draw(file) {
   file.told = run;
   mount("scrubber", file.parts.scrubber, { ...run.clock, at: file.at }, (name, step) => moved(file, step || null));
   mount("run_head", file.parts.run_head, { run: run.id, part: "tiles" });
+  mount("run_head", file.parts.goal, { run: run.id, part: "goal" });
   step(file);
 }
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import Lock
 
 import streamlit as st
@@ -17,6 +18,7 @@ from app.lab import lab
 from labcore.exports.folder import pack
 
 MOST_RUNS = 8  # in one HTML file
+MAKER = "app.share.document:of_runs"  # draws with the components of all pages, which a page alone need not load
 _ONE = Lock()  # each takes a core for seconds, and a server has other visitors
 
 
@@ -40,10 +42,9 @@ def as_html(run_ids: Sequence[str], name: str, ready: bool, place: str) -> None:
 
 def html(run_ids: Sequence[str]) -> bytes:
     """The runs as one HTML file."""
-    from app.share import content, document  # draws with all components, which a page need not load
-
     with _ONE:
-        return document.document(content.content(lab().store, run_ids)).encode()
+        made: str = resolve_name(MAKER)(lab().store, run_ids)
+        return made.encode()
 
 
 def figures(run_ids: Sequence[str], name: str) -> bytes:

@@ -1,0 +1,15 @@
+"""Where the code of the pages is, which the engine starts and never imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import labcore
+
+CODE = Path(labcore.__file__).resolve().parents[1]
+
+
+def page_code() -> Path:
+    """The folder `app`: in the repository beside `labcore`, in the installed package in a folder of its own."""
+    places = (CODE / "rl_visual_lab" / "app", CODE / "app")
+    return next(path for path in places if (path / "main.py").exists())
