@@ -27,7 +27,7 @@ from app.maze import drawing
 from app.share.downloads import MOST_RUNS
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, number
-from app.training import clock, equation, feed, files, status_line, term_values
+from app.training import clock, equation, feed, files, goal_line, status_line, term_values
 from app.training.feed import Feed
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.statistics import Mean
@@ -98,10 +98,9 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 def _description(row: RunRow, of: Feed) -> str:
     """The run in a sentence, for its head and for previews of a link to it."""
     label = naming.model(row.spec.model) if row.spec.model else ""
-    found = ", ".join(status_line.outcome(of))
     steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
     said = f"{row.spec.row.label} on {row.spec.task_row.label}{f', model {label}' if label else ''}: {steps}"
-    return clean(f"{said}{f'; {found}' if found else ''}. {STATES[row.state][1]}.")
+    return clean(f"{goal_line.text(row.spec)}{goal_line.words(of)} {said}. {STATES[row.state][1]}.".strip())
 
 
 def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, An
         marker |= {"event": None, "text": clean(marker["text"])}
     for run_id, run in data["runs"].items():
         run |= {"label": clean(run["label"]), "short": number_of(named[run_id])}
-    return data | {"status": "", "tiles": status_line.numbers(first), "plotly": ""}
+    return data | {"goal": {"html": "", "now": []}, "status": "", "tiles": status_line.numbers(first), "plotly": ""}
 
 
 def _clock(row: RunRow, of: Feed) -> dict[str, Any]:
