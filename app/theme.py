@@ -82,12 +82,12 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
     border-top:1px solid color-mix(in srgb,currentColor 18%,transparent)}
   .st-key-show_knobs{display:block;bottom:0;width:100%;padding:0;z-index:61}
   .st-key-show_knobs .stCheckbox,.st-key-show_knobs label{width:100%}
-  .st-key-show_knobs label{position:relative;justify-content:center;height:45px;align-items:center;padding-top:6px}
+  .st-key-show_knobs label{position:relative;justify-content:center;height:43px;align-items:center;padding-top:6px}
   .st-key-show_knobs label>span+div{display:none}
   .st-key-show_knobs label::before{content:"";position:absolute;top:6px;left:calc(50% - 20px);width:40px;height:4px;
     border-radius:2px;background:color-mix(in srgb,currentColor 28%,transparent)}
   .st-key-show_knobs label:has(:focus-visible){outline:2px solid var(--st-primary-color);outline-offset:-3px}
-  .st-key-knobs{display:none;bottom:46px;max-height:62dvh;overflow-y:auto;overscroll-behavior:contain;
+  .st-key-knobs{display:none;bottom:44px;max-height:62dvh;overflow-y:auto;overscroll-behavior:contain;
     padding:14px 14px 10px;box-shadow:0 -6px 18px rgb(0 0 0/14%);border-radius:14px 14px 0 0}
   .stMainBlockContainer:has(.st-key-show_knobs input:checked) .st-key-knobs{display:flex}
   .stMainBlockContainer:has(.st-key-show_knobs){padding-bottom:64px}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from html import escape, unescape
+from html import escape
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -101,11 +101,10 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 def _description(row: RunRow, of: Feed) -> str:
     """The run in a few words, then what it learns and how far it is: for previews of a link to it."""
     spec = row.spec
-    goal = unescape(re.sub(r"<[^>]+>", "", goal_line.html(spec)))
     model = f"model {naming.model(spec.model)}" if spec.model else ""
     steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
     about = (f"{spec.row.label} on {spec.task_row.label}", model, steps, STATES[row.state][1].lower())
-    return clean(f"{', '.join(filter(None, about))}. {goal}{goal_line.words(of)}".strip())
+    return clean(f"{', '.join(filter(None, about))}. {goal_line.text(spec)}{goal_line.words(of)}".strip())
 
 
 def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, Any]:

@@ -27,7 +27,12 @@ from labcore.runs.spec.run_spec import RunSpec
 def html(spec: RunSpec) -> str:
     """The sentence of a run; empty where its task cannot be made, which is said where the task is chosen."""
     parts = _parts(spec.to_json(), spec)
-    return "".join(f"<code>{escape(text)}</code>" if quoted else escape(text) for text, quoted in parts)
+    return "".join(f"<code>{escape(each)}</code>" if quoted else escape(each) for each, quoted in parts)
+
+
+def text(spec: RunSpec) -> str:
+    """The same without markup, for a description of the run."""
+    return "".join(f"“{each}”" if quoted else each for each, quoted in _parts(spec.to_json(), spec))
 
 
 @st.cache_data(show_spinner=False, max_entries=64)

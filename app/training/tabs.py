@@ -17,9 +17,8 @@ from app.training.feed import Feed
 from app.widget_state import widget_state
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Knob
-from labcore.catalog.metrics import METRICS
 from labcore.runs.spec.run_spec import knobs_of
-from labcore.runs.store.rows import Event, RunRow, Step
+from labcore.runs.store.rows import Event, RunRow
 
 TAB = Param("tab", "")
 Draw = Callable[[RunRow, Feed, int], None]  # the run, what was read of it, and the step that the page shows
@@ -100,16 +99,10 @@ def _data(run: RunRow, feed: Feed, step: int) -> None:
     frame = DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
                         "seconds": step.seconds, **step.metrics} for step in recent])
     three = st.column_config.NumberColumn(format="%.3g")
-    whole = {"step", *counters, *(key for key in step_metrics(recent) if METRICS[key].digits == 0)}
-    st.dataframe(frame, hide_index=True, height=380,
-                 column_config={name: three for name in frame.columns if name not in whole})
+    st.dataframe(frame, hide_index=True, height=380, column_config={
+        name: three for name in frame.columns if not (frame[name].dropna() % 1 == 0).all()})
     st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}, with three significant digits; "
                "metrics.csv under Export has all, exactly as logged.")
-
-
-def step_metrics(steps: Iterable[Step]) -> set[str]:
-    """The metrics that some steps have."""
-    return {key for step in steps for key in step.metrics}
 
 
 def _export(run: RunRow, feed: Feed, step: int) -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 # A share by Python's own format or without the blank before its sign, or a size by a power of ten of its own.
 BY_HAND = re.compile(r":\.?\d*%\}|\}%(?=[\s\"'`.,;:)<]|$)|/ (?:1e6|1e9|MEGABYTE)\b[^}]*\} (?:MB|GB)")
 # A length in CSS: the declaration of a style, or a share that a semicolon follows.
-CSS = re.compile(r"^.*\.style\..*$|[a-z-]+:\d+%\}|[a-z-]+:\{[^{}]*\}%?|\{[^{}]*%\};|color-mix\([^)]*\)|\}%[,)]")
+CSS = re.compile(r"^.*\.style\..*$|[a-z-]+:\d+%\}|[a-z-]+:\$?\{[^{}]*\}%?|\{[^{}]*%\};|color-mix\([^)]*\)|\}%[,)]")
 # Formats of another language, which have no unit: Plotly's, and the microscope's that is `percent`.
 OTHERS = ("%{", "{push:%}")
 
