@@ -73,8 +73,7 @@ FADES = """() => new Promise(done => {
 })"""
 
 
-def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page, server: Server) -> None:
-    page = moving
+def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, server: Server) -> None:
     run_id = start_run(page, server, "?steps=2000")
     # SFT is over, RL is running
     expect(page.get_by_role("button", name=re.compile("^Pause"))).to_be_enabled(timeout=SLOW)
@@ -85,7 +84,9 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(moving: Page,
     price.press("ArrowRight")
     expect(page.get_by_text(re.compile(r"^β 0\.04 → ")).first).to_be_visible(timeout=SLOW)
 
+    page.emulate_media(reduced_motion="no-preference")
     redrawn, faded = page.evaluate(FADES)
+    page.emulate_media(reduced_motion="reduce")
     assert redrawn and not faded
 
     page.get_by_role("button", name=re.compile("^Pause")).click()
