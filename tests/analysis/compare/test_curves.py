@@ -62,14 +62,13 @@ def test_smoothing_starts_anew_after_a_change_of_a_knob():
     assert curves.smoothed(tools.trace([0, 0, 0, 10, 10]), "reward", smoothing=0.9)[2][3] < 5
 
 
-def test_runs_on_one_axis_by_hand_and_never_beyond_a_run():
-    short, long = (run.column("reward", "tokens")[:2] for run in (tools.trace([0, 1, 2], [10, 20, 30]),
-                                                                  tools.trace([5, 9], [20, 60])))
-    places = curves.places_of([short[0], long[0]])
+def test_aligned_by_hand_and_never_beyond_a_run():
+    short, long = tools.trace([0, 1, 2], [10, 20, 30]), tools.trace([5, 9], [20, 60])
+    places, values = curves.aligned([short, long], "reward", "tokens")
     assert places.tolist() == [10, 20, 30, 60]
-    assert curves.interpolate(*short, places) == pytest.approx([0, 1, 2, NAN], nan_ok=True)
-    assert curves.interpolate(*long, places) == pytest.approx([NAN, 5, 6, 9], nan_ok=True)
-    assert np.isnan(curves.interpolate(np.empty(0), np.empty(0), places)).all() and curves.places_of([]).size == 0
+    assert values[0] == pytest.approx([0, 1, 2, NAN], nan_ok=True)
+    assert values[1] == pytest.approx([NAN, 5, 6, 9], nan_ok=True)
+    assert [part.shape for part in curves.aligned([short], "reward", "seconds")] == [(0,), (1, 0)]
 
 
 def test_rows_without_the_metric_are_bridged_and_equal_places_count_once():
