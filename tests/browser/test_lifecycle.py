@@ -17,7 +17,7 @@ from playwright.sync_api import Page, expect
 from labcore.runs.store.rows import GOING
 from labcore.runs.store.store import Store
 from tests.browser.conftest import Server, wait_for
-from tests.browser.test_llm_lab import SLOW, start_run
+from tests.browser.test_llm_lab import SLOW
 
 pytestmark = pytest.mark.browser
 
@@ -34,7 +34,11 @@ def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path) -> None:
     try:
         [supervisor] = family(lab)  # it is there before any page
         assert "labcore.workers.supervisor" in supervisor.cmdline()
-        run_id = start_run(page, lab, "?steps=5000&sft_steps=0")
+        page.goto(f"{lab.url}/maze?steps=100000")  # a run that goes at a pace and keeps no core busy
+        page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
+        page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)
+        [run_id] = [run.id for run in store.runs()]
+        wait_for(lambda: store.run(run_id).step > 0)
         for how in signal.SIGINT, signal.SIGTERM:
             started = family(lab)
             assert len(started) >= 2  # the supervisor and a worker

@@ -31,7 +31,7 @@ def test_a_project_groups_runs_and_can_be_searched_and_left(store):
     assert store.projects() == {"my paper": 2} and store.run(one).project == "my paper"
     assert found(store, 'project="my paper"') == found(store, "paper") == {one, two}
     by_value = {group.value: {entry.id for entry in group.entries} for group in grouped(Shelf(store).entries(),
-                                                                                         "project")}
+                                                                                        "project")}
     assert by_value == {"my paper": {one, two}, None: {other}}
     marks.assign(store, [one], "")
     assert store.projects() == {"my paper": 1} and store.run(two).project == "my paper"
