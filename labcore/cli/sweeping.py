@@ -57,6 +57,7 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
 
     some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its progress, table, cancel or resume it")
     some.add_argument("sweep", nargs="?", metavar="SWEEP")
+    some.add_argument("--all", action="store_true", help="list the sweeps of lessons and studies as well")
     what = some.add_mutually_exclusive_group()
     what.add_argument("--cancel", action="store_true", help="stop its queued and running runs")
     what.add_argument("--resume", action="store_true", help="resume its stopped runs, here in the foreground")
@@ -251,7 +252,7 @@ def sweeps(options: argparse.Namespace) -> int:
     if options.sweep is None:
         if options.cancel or options.resume or options.status or options.name is not None:
             raise LabError("The sweep is missing: give its name; python -m labcore sweeps lists them.")
-        return _list(store, options.json)
+        return _list(store, options.json, options.all)
     if options.name is not None:
         store.name_sweep(engine.sweep(store, options.sweep).id, project_name(options.name, "sweep"))
         return 0
@@ -283,8 +284,8 @@ def _status(store: Store, sweep_id: str, as_json: bool) -> int:
     return 0
 
 
-def _list(store: Store, as_json: bool) -> int:
-    found = engine.sweeps(store)
+def _list(store: Store, as_json: bool, every: bool) -> int:
+    found = engine.sweeps(store, apart=every)
     if as_json:
         print(json.dumps([described(store, each) for each in found], ensure_ascii=False, indent=2))
         return 0

@@ -52,6 +52,18 @@ def test_a_large_sweep_shows_its_pictures_and_its_ranking(page: Page, server: Se
         plot => plot.querySelector('.scatterlayer path, .heatmaplayer image')).length === 3""", timeout=SLOW)
     expect(page.get_by_role("status").filter(has_text="Of 25 settings the best is β ")).to_be_visible()
     expect(rows.first.locator("th")).to_have_text("1")
+    grip = page.locator(".rl-parallel-chart .rl-grip").last  # of the reward: its upper end is a fifth of the rates
+    grip.scroll_into_view_if_needed()
+    box = grip.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 16, box["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 16, box["y"] + 60, steps=4)
+    page.mouse.up()
+    expect(page.get_by_text("15 of 75 runs chosen.")).to_be_visible(timeout=SLOW)
+    expect(rows).to_have_count(5, timeout=SLOW)
+    page.get_by_role("button", name="All runs").click()
+    expect(rows).to_have_count(20, timeout=SLOW)
 
 
 def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(page: Page, server: Server,

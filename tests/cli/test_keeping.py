@@ -53,6 +53,23 @@ def test_a_run_is_listed_by_its_title_and_a_queued_one_with_those_that_hold_the_
     assert f"The rewards of GRPO sort #2 ({holder}) do not come from a function" in capsys.readouterr().err
 
 
+def test_projects_group_runs_in_lists_and_comparisons(store, capsys):
+    """The runs of lessons and studies are listed by their project alone."""
+    one, two, other = ended(store), ended(store, knobs={"beta": 0.1}), ended(store)
+    study = store.create(make(algorithm_key="grpo", task_key="sort", steps=5), sweep="sweep-a", project="Studies")
+    assert main(["mark", one, two, "--project", "my paper"]) == 0
+    assert printed(capsys, "runs", 'project="my paper"').count("[my paper]") == 2
+    assert study not in printed(capsys, "runs") and study in printed(capsys, "runs", "project=studies")
+    assert "No sweeps yet" in printed(capsys, "sweeps") and "sweep-a" in printed(capsys, "sweeps", "--all")
+    table = json.loads(printed(capsys, "compare", "--project", "My Paper", "--json"))
+    assert sorted(run for row in table["rows"] for run in row["runs"]) == sorted([one, two])
+    assert main(["compare", "--project", "none"]) == 1 and "my paper)" in capsys.readouterr().err
+    assert main(["compare"]) == 1 and "name some runs" in capsys.readouterr().err
+    assert main(["mark", other, "--project", "Lessons"]) == 1 and "belongs to the lab" in capsys.readouterr().err
+    printed(capsys, "sweeps", "sweep-a", "--name", "β of the paper")
+    assert json.loads(printed(capsys, "sweeps", "--all", "--json"))[0]["name"] == "β of the paper"
+
+
 def test_marks_are_shown_and_taken_away(store, capsys):
     one, two = ended(store), ended(store)
     printed(capsys, "mark", one, two, "--star", "--tag", "paper", "--tag", "old")
