@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from app import link, listing, session
-from app.compare import answers, controls, curves, data, plane, run_picker, table, verdict, wording
+from app.compare import answers, controls, curves, data, plane, run_picker, table, verdict
 from app.compare.data import MOST_RUNS, MOST_SETTINGS, Chosen, Source
 from app.compare.launch.form import form
 from app.compare.one_batch import view as one_batch_view
@@ -147,7 +147,7 @@ def _shape(sources: list[Source]) -> list[tuple[Any, ...] | str]:
 
 def _empty() -> None:
     """One line, then the latest comparisons, and the latest runs of each task."""
-    st.html(f'{wording.CSS}<div class="rl-headline">Which algorithm, and at what cost?<small>Choose runs above, open '
+    st.html(f'{verdict.CSS}<div class="rl-headline">Which algorithm, and at what cost?<small>Choose runs above, open '
             "an earlier comparison, or start one. Runs are compared at equal tokens, updates and seconds, with "
             "intervals over seeds.</small></div>")
     left, right = st.columns([1.15, 1], gap="large")

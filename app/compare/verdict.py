@@ -1,25 +1,48 @@
-"""The verdict line above every view that compares results: the best group, and the cost at which groups are compared.
-The link holds the choice."""
+"""The verdict above every view that compares results: who is ahead at each equal cost, in a sentence and as cards."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import streamlit as st
 
-from app import theme
+from app import naming, theme
 from app.compare import wording
 from app.compare.data import Chosen, look_of
 from app.compare.place import change
+from app.theme import number
 from app.widget_state import widget_state
-from labcore.analysis.compare import budget
+from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
 from labcore.analysis.compare.table import Group, apart
+from labcore.analysis.estimate import FEWEST
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import ACTIVE
-from labcore.runs.traces import Trace
+from labcore.runs.traces import AXES, Trace
+
+CSS = """<style>
+.rl-headline{font-size:1.18rem;line-height:1.4;font-weight:600;text-wrap:pretty}
+.rl-headline small{display:block;font-size:14px;font-weight:400;opacity:.75;margin-top:2px}
+.rl-cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(215px,1fr));gap:10px;margin:2px 0 4px}
+.rl-card{border:1px solid color-mix(in srgb,currentColor 16%,transparent);border-radius:8px;padding:8px 12px 7px;
+  font-size:14px;line-height:1.5;font-variant-numeric:tabular-nums;min-width:0}
+.rl-card.rl-shown{border-color:color-mix(in srgb,currentColor 55%,transparent)}
+.rl-card div{display:flex;align-items:center}.rl-card div b{margin-left:auto;padding-left:10px;white-space:nowrap}
+.rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
+.rl-card small{display:block;font-size:12.5px;opacity:.78}
+@media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
+  width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
+</style>"""
+NAMED = 4  # settings that a sentence names
+PER = {"tokens": "per token", "env_steps": "per environment step", "updates": "per update", "seconds": "per second",
+       **wording.WAYS}
+Look = Mapping[str, Any]  # of a group, see `look_of`
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:
@@ -44,7 +67,7 @@ def line(chosen: Chosen, found: Standing | None) -> None:
         right.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
                                 label_visibility="collapsed", format_func=wording.switch,
                                 on_change=lambda: change(by="" if shown.taken() == able[0] else shown.value))
-    st.html(wording.cards(stands, METRICS[chosen.metric], look_of(chosen), found.criterion, chosen.active))
+    st.html(cards(stands, METRICS[chosen.metric], look_of(chosen), found.criterion, chosen.active))
 
 
 def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
@@ -58,7 +81,7 @@ def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
 
 def _say(said: str, aside: str = "") -> None:
     below = f"<small>{html.escape(aside)}</small>" if aside else ""
-    st.html(f'{wording.CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
+    st.html(f'{CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
 
 
 def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
@@ -120,8 +143,8 @@ def names_of(chosen: Chosen) -> dict[str, str]:
 
 def sentence(stands: Sequence[Standing], chosen: Chosen, names: Mapping[str, str]) -> str:
     """The verdict, the settings that differ, and how many of the runs it knows only in part."""
-    said = wording.headline(stands, METRICS[chosen.metric], names, chosen.active)
-    said = " ".join(filter(None, (said, wording.differ([*apart(chosen.groups)]))))
+    said = headline(stands, METRICS[chosen.metric], names, chosen.active)
+    said = " ".join(filter(None, (said, differ([*apart(chosen.groups)]))))
     of, count = len(chosen.traces), len(judged(chosen).traces)
     if chosen.active:
         whose = "that have ended" if all(group.traces for group in _ended(chosen.groups)) else (
@@ -145,3 +168,128 @@ def at_the_same(chosen: Chosen, found: Standing | None) -> Chosen:
     if found is None or found.place is None:
         return chosen
     return replace(chosen, groups=tuple(group.until(found.criterion, found.place) for group in chosen.groups))
+
+
+# ---------------------------------------------------------------- words
+
+
+def headline(found: Sequence[Standing], metric: Metric, names: Mapping[str, str], going: bool = False) -> str:
+    """Who is ahead at each equal cost, in a sentence: "Per token PPO is ahead; per update and per second GRPO."
+
+    Groups are called by `names`. A lead that seeds alone explain is a tie, means that read the same are equal, and
+    fewer than three seeds have no winner, whether or not runs are `going`.
+    """
+    said: dict[tuple[str, str], list[str]] = {}
+    for stand in found:
+        said.setdefault(_clause(stand, metric, names, going), []).append(PER[stand.criterion])
+    parts, before = [], ""
+    for (who, does), costs in said.items():
+        parts.append(f"{wording.listed(costs)} {who}{'' if does == before else f' {does}'}")
+        before = does
+    sentence = f"{'So far, ' if going else ''}{'; '.join(parts)}."
+    return f"{wording.capital(sentence)}{_limits(found[0], metric, going)}"
+
+
+def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool) -> tuple[str, str]:
+    """(who, what of them) by one criterion."""
+    shown = {label: number(each.mean, metric.digits) for label, each in stand.means.items()}
+    alike = [label for label, text in shown.items() if text == shown[stand.leader]]
+    leader, several = names[stand.leader], _some([names[label] for label in alike])
+    if len(alike) > 1 and not (stand.beats and not going):
+        return several, "are equal" if len(alike) == len(shown) else "are highest" if metric.better != "lower" else \
+            "are lowest"
+    if not metric.better or _unranked(stand, going):
+        return leader, "is lowest" if metric.better == "lower" else "is highest"
+    if going:
+        return leader, "leads"
+    if not stand.ties and not stand.few:
+        return leader, "is ahead"
+    if len(shown) == 2 and stand.ties:
+        return f"{leader} and {names[stand.ties[0]]}", "tie"
+    words = {"is ahead of": stand.beats, "ties with": stand.ties, "cannot be ranked against": stand.few}
+    said = [f"{does} {_few([names[label] for label in labels])}" for does, labels in words.items() if labels]
+    return leader, wording.listed(said)
+
+
+def _few(names: Sequence[str]) -> str:
+    """One or two names, or how many there are: a headline has no room for more."""
+    return wording.listed(names) if len(names) <= 2 else f"{len(names)} others"
+
+
+def _unranked(stand: Standing, going: bool) -> bool:
+    """Whether seeds are too few to say who is ahead."""
+    return stand.means[stand.leader].count < FEWEST or len(stand.few) == len(stand.means) - 1
+
+
+def _limits(stand: Standing, metric: Metric, going: bool) -> str:
+    """What a reader must know of the sentence: no better direction, few seeds, runs that have not finished."""
+    said = []
+    if not metric.better:
+        said.append(f"No direction of {metric.inline} is better.")
+    elif _unranked(stand, going):
+        said.append(_too_few([each.count for each in stand.means.values()]))
+    if going:
+        said.append("Some runs have not finished, so the comparison is not final.")
+    return "".join(f" {each}" for each in said)
+
+
+def _too_few(counts: Sequence[int]) -> str:
+    """How many seeds there are where they are too few for a verdict.
+
+    >>> _too_few([1, 1]), _too_few([1, 3])
+    ('One seed per setting is not enough to rank them.', 'Fewer than 3 seeds are not enough to rank them.')
+    """
+    if len(set(counts)) > 1:
+        return f"Fewer than {FEWEST} seeds are not enough to rank them."
+    return (f"{'One seed' if counts[0] == 1 else f'{counts[0]} seeds'} per setting "
+            f"{'is' if counts[0] == 1 else 'are'} not enough to rank them.")
+
+
+def cards(found: Sequence[Standing], metric: Metric, looks: Sequence[Look], shown: str, going: bool) -> str:
+    """A card for each equal cost, as HTML: the two best groups with their values there, and what sets them apart.
+
+    That of the criterion `shown`, by which the views below judge, is marked.
+    """
+    by_label = {look["label"]: look for look in looks}
+    return "".join(['<div class="rl-cards">', *(_card(each, metric, by_label, each.criterion == shown, going)
+                                                for each in found), "</div>"])
+
+
+def _card(stand: Standing, metric: Metric, looks: Mapping[str, Look], shown: bool, going: bool) -> str:
+    sign = 1 if metric.better == "lower" else -1
+    order = sorted(stand.means, key=lambda label: (label != stand.leader, sign * stand.means[label].mean))
+    rows = "".join(f"<div>{wording.dot(looks[label])}<span>{html.escape(looks[label]['short'])}</span>"
+                   f"<b>{wording.mean(stand.means[label], metric.digits)}</b></div>" for label in order[:2])
+    at = f" at {wording.place(stand.place)} {AXES[stand.criterion]} each" if stand.place is not None else ""
+    more = f", {len(order) - 2} more below" if len(order) > 2 else ""
+    title = f"<small><b>{wording.capital(PER[stand.criterion])}</b>{at}</small>"
+    return (f'<div class="rl-card{" rl-shown" if shown else ""}">{title}{rows}'
+            f"<small>{html.escape(_evidence(stand, order[1], metric, going) + more)}</small></div>")
+
+
+def _evidence(stand: Standing, second: str, metric: Metric, going: bool) -> str:
+    """How the leader stands against the next one, in a few words."""
+    if not metric.better:
+        return "no direction is better"
+    if second in stand.few:
+        return f"{wording.seeds(min(stand.means[label].count for label in (stand.leader, second)))}: not ranked"
+    compared = statistics.comparison(np.array(stand.values[stand.leader]), np.array(stand.values[second]),
+                                     metric.better)
+    return f"{'so far ' * going}{'ahead' if second in stand.beats else 'tie'}, {compared.p_value_text}"
+
+
+def differ(keys: Sequence[str]) -> str:
+    """Which settings differ, in a sentence.
+
+    >>> differ(["beta", "group_size"]), differ([])
+    ('Settings differ in β and G.', '')
+    """
+    known = map(naming.name, keys)
+    names = [name if len(name) < 3 or name[:2].isupper() else name[0].lower() + name[1:] for name in known]
+    shown = names if len(names) <= NAMED else [*names[:NAMED - 1], f"{len(names) - NAMED + 1} more"]
+    return f"Settings differ in {wording.listed(shown)}." if keys else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = [f"{len(names) - NAMED} others"] if len(names) > NAMED else []
+    return wording.listed([*names[:NAMED], *more])

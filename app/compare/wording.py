@@ -19,7 +19,6 @@ from labcore.analysis.compare.budget import CLOSE, FINAL
 from labcore.analysis.compare.statistics import LAST, Comparison, Mean
 from labcore.analysis.compare.table import Row, Table
 from labcore.analysis.estimate import FEWEST
-from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import AXES
@@ -36,144 +35,13 @@ CSS = """
 .rl-under{text-indent:0}
 .rl-results thead th:not(:first-child){white-space:normal;vertical-align:bottom}
 .rl-frozen tr>:first-child{position:sticky;left:0;z-index:1;background:light-dark(#FFFFFF,#14171B);opacity:1}
-.rl-headline{font-size:1.18rem;line-height:1.4;font-weight:600;text-wrap:pretty}
-.rl-headline small{display:block;font-size:14px;font-weight:400;opacity:.75;margin-top:2px}
-.rl-cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(215px,1fr));gap:10px;margin:2px 0 4px}
-.rl-card{border:1px solid color-mix(in srgb,currentColor 16%,transparent);border-radius:8px;padding:8px 12px 7px;
-  font-size:14px;line-height:1.5;font-variant-numeric:tabular-nums;min-width:0}
-.rl-card.rl-shown{border-color:color-mix(in srgb,currentColor 55%,transparent)}
-.rl-card div{display:flex;align-items:center}.rl-card div b{margin-left:auto;padding-left:10px;white-space:nowrap}
-.rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
-.rl-card small{display:block;font-size:12.5px;opacity:.78}
-@media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
-  width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
 NONE = "–"
 NAMED = 4  # groups that a sentence names
 WAYS = {FINAL: "at the end", BEST: "at its best"}
-PER = {"tokens": "per token", "env_steps": "per environment step", "updates": "per update", "seconds": "per second",
-       **WAYS}
 Look = Mapping[str, Any]  # of a group: its label, its note, its colour on a light and a dark ground
-
-
-def headline(found: Sequence[Standing], metric: Metric, names: Mapping[str, str], going: bool = False) -> str:
-    """Who is ahead at each equal cost, in a sentence: "Per token PPO is ahead; per update and per second GRPO."
-
-    Groups are called by `names`. A lead that seeds alone explain is a tie, means that read the same are equal, and
-    fewer than three seeds have no winner, whether or not runs are `going`.
-    """
-    said: dict[tuple[str, str], list[str]] = {}
-    for stand in found:
-        said.setdefault(_clause(stand, metric, names, going), []).append(PER[stand.criterion])
-    parts, before = [], ""
-    for (who, does), costs in said.items():
-        parts.append(f"{listed(costs)} {who}{'' if does == before else f' {does}'}")
-        before = does
-    sentence = f"{'So far, ' if going else ''}{'; '.join(parts)}."
-    return f"{capital(sentence)}{_limits(found[0], metric, going)}"
-
-
-def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool) -> tuple[str, str]:
-    """(who, what of them) by one criterion."""
-    shown = {label: number(each.mean, metric.digits) for label, each in stand.means.items()}
-    alike = [label for label, text in shown.items() if text == shown[stand.leader]]
-    leader, several = names[stand.leader], _some([names[label] for label in alike])
-    if len(alike) > 1 and not (stand.beats and not going):
-        return several, "are equal" if len(alike) == len(shown) else "are highest" if metric.better != "lower" else \
-            "are lowest"
-    if not metric.better or _unranked(stand, going):
-        return leader, "is lowest" if metric.better == "lower" else "is highest"
-    if going:
-        return leader, "leads"
-    if not stand.ties and not stand.few:
-        return leader, "is ahead"
-    if len(shown) == 2 and stand.ties:
-        return f"{leader} and {names[stand.ties[0]]}", "tie"
-    words = {"is ahead of": stand.beats, "ties with": stand.ties, "cannot be ranked against": stand.few}
-    return leader, listed([f"{does} {_few([names[label] for label in labels])}" for does, labels in words.items()
-                           if labels])
-
-
-def _few(names: Sequence[str]) -> str:
-    """One or two names, or how many there are: a headline has no room for more."""
-    return listed(names) if len(names) <= 2 else f"{len(names)} others"
-
-
-def _unranked(stand: Standing, going: bool) -> bool:
-    """Whether seeds are too few to say who is ahead."""
-    return stand.means[stand.leader].count < FEWEST or len(stand.few) == len(stand.means) - 1
-
-
-def _limits(stand: Standing, metric: Metric, going: bool) -> str:
-    """What a reader must know of the sentence: no better direction, few seeds, runs that have not finished."""
-    said = []
-    if not metric.better:
-        said.append(f"No direction of {metric.inline} is better.")
-    elif _unranked(stand, going):
-        said.append(_too_few([each.count for each in stand.means.values()]))
-    if going:
-        said.append("Some runs have not finished, so the comparison is not final.")
-    return "".join(f" {each}" for each in said)
-
-
-def _too_few(counts: Sequence[int]) -> str:
-    """How many seeds there are where they are too few for a verdict.
-
-    >>> _too_few([1, 1]), _too_few([1, 3])
-    ('One seed per setting is not enough to rank them.', 'Fewer than 3 seeds are not enough to rank them.')
-    """
-    if len(set(counts)) > 1:
-        return f"Fewer than {FEWEST} seeds are not enough to rank them."
-    return (f"{'One seed' if counts[0] == 1 else f'{counts[0]} seeds'} per setting "
-            f"{'is' if counts[0] == 1 else 'are'} not enough to rank them.")
-
-
-def cards(found: Sequence[Standing], metric: Metric, looks: Sequence[Look], shown: str, going: bool) -> str:
-    """A card for each equal cost, as HTML: the two best groups with their values there, and what sets them apart.
-
-    That of the criterion `shown`, by which the views below judge, is marked.
-    """
-    by_label = {look["label"]: look for look in looks}
-    return "".join(['<div class="rl-cards">', *(_card(each, metric, by_label, each.criterion == shown, going)
-                                                for each in found), "</div>"])
-
-
-def _card(stand: Standing, metric: Metric, looks: Mapping[str, Look], shown: bool, going: bool) -> str:
-    sign = 1 if metric.better == "lower" else -1
-    order = sorted(stand.means, key=lambda label: (label != stand.leader, sign * stand.means[label].mean))
-    rows = "".join(f"<div>{dot(looks[label])}<span>{html.escape(looks[label]['short'])}</span>"
-                   f"<b>{mean(stand.means[label], metric.digits)}</b></div>" for label in order[:2])
-    at = f" at {place(stand.place)} {AXES[stand.criterion]} each" if stand.place is not None else ""
-    more = f", {len(order) - 2} more below" if len(order) > 2 else ""
-    title = f"<small><b>{capital(PER[stand.criterion])}</b>{at}</small>"
-    return (f'<div class="rl-card{" rl-shown" if shown else ""}">{title}{rows}'
-            f"<small>{html.escape(_evidence(stand, order[1], metric, going) + more)}</small></div>")
-
-
-def _evidence(stand: Standing, second: str, metric: Metric, going: bool) -> str:
-    """How the leader stands against the next one, in a few words."""
-    if not metric.better:
-        return "no direction is better"
-    if second in stand.few:
-        return f"{seeds(min(stand.means[label].count for label in (stand.leader, second)))}: not ranked"
-    compared = statistics.comparison(np.array(stand.values[stand.leader]), np.array(stand.values[second]),
-                                     metric.better)
-    return f"{'so far ' * going}{'ahead' if second in stand.beats else 'tie'}, {compared.p_value_text}"
-
-
-def differ(keys: Sequence[str]) -> str:
-    """Which settings differ, in a sentence.
-
-    >>> differ(["beta", "group_size"]), differ([])
-    ('Settings differ in β and G.', '')
-    """
-    known = map(naming.name, keys)
-    names = [name if len(name) < 3 or name[:2].isupper() else name[0].lower() + name[1:] for name in known]
-    shown = names if len(names) <= NAMED else [*names[:NAMED - 1], f"{len(names) - NAMED + 1} more"]
-    return f"Settings differ in {listed(shown)}." if keys else ""
 
 
 def way(stand: Standing) -> str:
@@ -219,10 +87,6 @@ def updates(stand: Standing, names: Mapping[str, str]) -> str:
 
 def capital(words: str) -> str:
     return words[0].upper() + words[1:]
-
-
-def _some(names: Sequence[str]) -> str:
-    return listed(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} others"
 
 
 def listed(labels: Sequence[str]) -> str:

@@ -103,7 +103,7 @@ def test_one_seed_each_has_no_winner(state, so_far):
         chosen = chosen_of(runs)
         found = standing(chosen.groups, "reward")
         table = compare(chosen.traces, "reward")
-        return (wording.headline([found], METRICS["reward"], verdict.names_of(chosen), state == "running"),
+        return (verdict.headline([found], METRICS["reward"], verdict.names_of(chosen), state == "running"),
                 wording.results(table, {look["label"]: look for look in look_of(chosen)}))
     said, table = told(0.9882)
     assert said.startswith(f"{so_far} token GRPO and PPO are equal. One seed per setting") and "<b>" not in table
@@ -118,14 +118,14 @@ def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equ
     assert "<b>0.925 [" in table and "<b>0.920 [" not in table
     alike = chosen_of([tools.stored(Store(), [level] * 6, seed=seed, algorithm=key) for seed in range(3)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
-    said = wording.headline([standing(alike.groups, "reward")], METRICS["reward"], verdict.names_of(alike), going=True)
+    said = verdict.headline([standing(alike.groups, "reward")], METRICS["reward"], verdict.names_of(alike), going=True)
     assert said.startswith("So far, per token GRPO and RLOO are equal. Some runs have not")
 
 
 def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first():
     alike = chosen_of([tools.stored(Store(), [level] * 6, algorithm=key)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
-    said = wording.headline([standing(alike.groups, "reward")], replace(METRICS["reward"], better=None),
+    said = verdict.headline([standing(alike.groups, "reward")], replace(METRICS["reward"], better=None),
                             verdict.names_of(alike))
     assert "GRPO and RLOO are equal" in said and "No direction of reward is better" in said
 
@@ -161,7 +161,7 @@ def test_the_headline_names_who_is_ahead_at_each_cost_and_the_settings_that_diff
     words, stands = said(chosen), verdict.stands_of(chosen, verdict.stand_of(chosen))
     assert words.startswith("Per token PPO is ahead; per update and per second GRPO.")
     assert "β" in words.partition("Settings differ in")[2]
-    shown = wording.cards(stands, METRICS["reward"], look_of(chosen), "tokens", False)
+    shown = verdict.cards(stands, METRICS["reward"], look_of(chosen), "tokens", False)
     assert shown.count("rl-shown") == 1 and shown.count("Per ") == len(stands) and "p &lt; 0.01" in shown
     notes = {look["short"]: look["note"] for look in look_of(chosen)}
     assert "β 0.1" in notes["PPO"] and "β 0.2" in notes["GRPO"]

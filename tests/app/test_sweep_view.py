@@ -266,7 +266,7 @@ def test_parallel_coordinates_have_a_line_for_each_run_and_name_the_best(page, l
     runs = {run.id: run.spec for run in lab.store.sweep_runs(sweep_id)}
     assert {line["id"] for line in chart["lines"]} == set(runs)
     assert [axis["label"] for axis in chart["axes"]] == ["KL coefficient β", "Group size G", "KL to the reference",
-                                                        "Reward"]
+                                                         "Reward"]
     for line in chart["lines"]:
         places = {text: at for at, text in chart["axes"][0]["ticks"]}
         assert line["at"][0] == places[f"{runs[line['id']].knobs['beta']:g}"] and all(0 < at < 1 for at in line["at"])
