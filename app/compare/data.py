@@ -249,12 +249,14 @@ def _shared(traces: Sequence[Trace]) -> list[str]:
 def look_of(chosen: Chosen) -> list[dict[str, Any]]:
     """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold.
 
-    `short` is the name without a fork's parent; `end`, for which there is little room at the end of the line, leaves
-    out the algorithm of a long one as well where others have the same.
+    `short` is the name without a fork's parent, and in a sweep of one algorithm without that; `end`, for which there is
+    little room at the end of the line, leaves out the algorithm of a long one as well where others have the same.
     """
     short = [_without_parent(group) for group in chosen.groups]
     short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
     algorithms, settings = [_algorithm(group) for group in chosen.groups], settings_of(chosen.groups)
+    if chosen.place.sweep and len(short) > 1 and len({*algorithms}) == 1:  # the head of the sweep names it
+        short = [name.removeprefix(f"{algorithms[0]} ") for name in short]
     notes = [" · ".join(filter(None, (note(group, chosen.metric), beside)))
              for group, beside in zip(chosen.groups, settings, strict=True)]
     return [{"label": group.label, "short": short[place],

@@ -192,7 +192,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     done(lab.store, sweep_id)
     test = page("compare", sweep=sweep_id, view="sweep")
     said = told(test)
-    assert "Per token, per update and per second GRPO β 0.1 is ahead. Settings differ in β." in said
+    assert "Per token, per update and per second β 0.1 is ahead. Settings differ in β." in said
     assert "Best in 100 % of bootstrap resamples" in said and "Reward at equal tokens (300 each)" in said
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
@@ -241,11 +241,11 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     *_, last = lab.store.sweep_runs(sweep_id)
     go(lab.store, last, 0.4)
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert "So far, per token" in said and "GRPO β 0 is highest. One seed per setting is not enough" in said
+    assert "So far, per token" in said and "β 0 is highest. One seed per setting is not enough" in said
     assert "Some runs have not finished, so the comparison is not final." in said
     alone = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=[0])
     done(lab.store, alone)
-    assert "per second GRPO β 0.1 is highest. One seed per setting is not enough" in told(
+    assert "per second β 0.1 is highest. One seed per setting is not enough" in told(
         page("compare", sweep=alone, view="sweep"))
 
 
@@ -350,7 +350,7 @@ def test_a_map_and_dots_show_what_did_not_finish(lab):
 
 def test_hollow_and_the_front_are_explained_only_where_they_are_drawn(page, lab, half):
     said = told(page("compare", sweep=half, view="sweep"))  # at equal tokens all are judged where all have been
-    assert "hollow" not in said and "No verdict at the end: GRPO β 0 used 300 tokens, GRPO β 0.2 150" in said
+    assert "hollow" not in said and "No verdict at the end: β 0 used 300 tokens, β 0.2 150" in said
     late = queued(lab.store, {"beta": list(REWARDS)}, seeds=[0])
     for run in lab.store.sweep_runs(late):  # stopped so late that its end is compared
         stopped = run.spec.knobs["beta"] == 0.0

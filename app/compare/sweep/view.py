@@ -17,7 +17,7 @@ from app.compare.lines import Look as Shown
 from app.compare.plane import COST, Plane, earned, has_front, payload, title_of
 from app.compare.sweep import figures, parallel
 from app.compare.sweep.grid import Grid, Look, common_note, grid_of, multiples, words
-from app.compare.sweep.large.standing import standing
+from app.compare.sweep.large.standing import head, standing
 from app.components.compare_chart import compare_chart
 from app.components.figure_chart import figure_chart
 from app.status import STATES
@@ -94,16 +94,11 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
     unit = metric.axis.removeprefix(metric.label).removeprefix(", ")
-    _head(metric.label, " · ".join(filter(None, (unit, common_note(looks), f"{caption.lower()}; shared axes"))))
+    head(metric.label, " · ".join(filter(None, (unit, common_note(looks), f"{caption.lower()}; shared axes"))))
     figure_chart(multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
                  title=f"{metric.label} by {' and '.join(knob.label for knob in grid.knobs) or 'algorithm'}",
                  caption=caption, alt=f"{metric.label} over {axis}, one small chart for each of {len(chosen.groups)} "
                  "settings", least=150 * grid.columns)
-
-
-def _head(title: str, words: str) -> None:
-    st.html(f'<div class="rl-status"><b>{html.escape(title)}</b> <span class="rl-muted">{html.escape(words)}</span>'
-            "</div>")
 
 
 def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, names: Mapping[str, str],
@@ -115,7 +110,7 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
         "mean over seeds with its 95 % interval, and single seeds"
     if any(label in hollow for label in stand.means):
         caption += ("; without a colour" if len(grid.knobs) == 2 else "; hollow") + UNFINISHED
-    _head(title, caption)
+    head(title, caption)
     figure_chart(figures.by_value(grid, chosen.groups, looks, stand, metric, kind, hollow), "sweep_values",
                  title=title, caption=caption.capitalize(), alt=f"{title}: " + ", ".join(
                      f"{names[label]} {theme.number(mean.mean, metric.digits)}" for label, mean in
@@ -130,7 +125,7 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
         caption += "; dotted: the Pareto front"
     if any(point.label in hollow for point in points):
         caption += f"; hollow{UNFINISHED}"
-    _head(title, caption)
+    head(title, caption)
     if len(points) > LABELLED:
         names = {point.label: names[point.label] if point.on_front else "" for point in points}
     compare_chart(payload(chosen, reward.key, points, full, Plane(False, False, 300, names, hollow)), "sweep_front",
@@ -158,10 +153,10 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
                  f"<td>{wording.mean(mean, digits)}</td>{cell}"
                  f'<td style="text-align:left;white-space:normal">{links}</td></tr>')
     why = "How often its mean is the best in bootstrap resamples of the seeds"
-    head = f'<th title="{why}">Best in</th>' if better else ""
+    share_head = f'<th title="{why}">Best in</th>' if better else ""
     return ('<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Setting</th>'
             f"<th>{html.escape(metric.label)} {html.escape(wording.way(stand))}</th>"
-            f'{head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
+            f'{share_head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
 
 
 def _link(run: RunRow, value: float | None, digits: int) -> str:
