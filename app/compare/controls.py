@@ -11,6 +11,7 @@ from app import link
 from app.compare.data import MOST_CHARTS, Chosen, axes_of, offered_metrics, runs_of, small_panels, usual_axis
 from app.compare.place import CURVES, change
 from app.compare.plane import pair
+from app.components.projector import projector
 from app.session import SMOOTHEST
 from app.widget_state import WidgetState, widget_state
 from labcore.catalog.metrics import METRICS
@@ -33,6 +34,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
             _across(chosen)
             _baseline(chosen)
             _look(chosen)
+        projector("projector")
         with st.popover("Link", icon=":material/link:", help="This view's address"):
             st.code(link.address(link.written(chosen.place)), language=None, wrap_lines=True)
             st.caption("Opens this view again, in any browser on this machine.")

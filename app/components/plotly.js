@@ -28,6 +28,8 @@ function fetched(url) {
 
 const PICTURE_FONT = "Arial, Helvetica, sans-serif"; // a picture cannot carry the page's font, and words would overlap
 
+const WIDE = 900, PRINTED = 2070; // pixels of a picture: as laid out, and of a PNG, 6.9 inches at 300 dots each
+
 // Save a Plotly chart as it is seen, with its title, its legend and a line that says what it shows.
 export async function savePicture(plot, { title, caption, format: kind, name }) {
   const { ink, ground } = theme(plot);
@@ -35,15 +37,15 @@ export async function savePicture(plot, { title, caption, format: kind, name }) 
   const data = plot.data.map((trace) => ({ ...trace,
     showlegend: trace.showlegend ?? (Boolean(trace.name) && trace.hoverinfo !== "skip") }));
   const height = Math.max(480, (plot.layout.height ?? 0) + 94);
-  const layout = { ...plot.layout, width: 900, height, paper_bgcolor: ground, plot_bgcolor: ground,
+  const layout = { ...plot.layout, width: WIDE, height, paper_bgcolor: ground, plot_bgcolor: ground,
     showlegend: true,
     title: { text: title, x: 0, xref: "container", pad: { l: 12 }, y: 0.98, yanchor: "top", font: { size: 17 },
       subtitle: { text: (caption ?? "").replace(/</g, "&lt;"), font: { size: 12, color: ink } } },
     font: { ...plot.layout.font, family: PICTURE_FONT, color: ink },
     legend: { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 12 } },
     margin: { t: t + 54, b: b + 40, l: l + 6, r: r + 14 } };
-  const picture = await Plotly.toImage({ data, layout }, { format: kind, width: 900, height,
-    scale: kind === "png" ? 2 : 1 });
+  const picture = await Plotly.toImage({ data, layout }, { format: kind, width: WIDE, height,
+    scale: kind === "png" ? PRINTED / WIDE : 1 });
   const link = document.createElement("a");
   link.href = picture;
   link.download = `${name}.${kind}`;

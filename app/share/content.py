@@ -114,7 +114,7 @@ def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, An
     for marker in data["markers"]:
         marker |= {"event": None, "text": clean(marker["text"])}
     for run_id, run in data["runs"].items():
-        run |= {"label": clean(run["label"]), "short": number_of(named[run_id])}
+        run |= {"label": clean(run["label"]), "settings": clean(run["settings"]), "short": number_of(named[run_id])}
     goal = {"html": goal_line.html(first.spec), "now": goal_line.now(first)}
     return data | {"goal": goal, "status": "", "tiles": status_line.numbers(first), "plotly": ""}
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.naming import apart
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Value, shown
@@ -277,9 +278,10 @@ def _run(run_id: str, feeds: dict[str, Feed], named: Mapping[str, RunRow], after
     row = named.get(run_id)
     short = ("this run" if run_id == ids[0] else "parent" if run_id == parent_id else number_of(row) if row else run_id)
     return {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": title(row) if row else run_id, "short": short,
-            "total": feed.spec.steps, "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs),
-            "ghost": False, "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0],
-            "after": after, "rows": [*([root] if root and root[0] > after else []), *feed.rows(after)]}
+            "settings": ", ".join(filter(None, (apart(feed.spec), f"seed {feed.spec.seed}"))), "total": feed.spec.steps,
+            "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs), "ghost": False,
+            "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0], "after": after,
+            "rows": [*([root] if root and root[0] > after else []), *feed.rows(after)]}
 
 
 def _ghost(run_id: str, feed: Feed, named: Mapping[str, RunRow], after: int) -> dict[str, Any]:

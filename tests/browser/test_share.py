@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from app.share import document
@@ -47,6 +48,7 @@ def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, fil
     expect(cells).to_contain_text(ATTACK[:20])
     assert page.locator('img, [onerror], script[src]').count() == 0
 
+    save(page)
     project(page)
 
     grounds = set()
@@ -65,6 +67,21 @@ def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, fil
     page.goto(file.with_name("post.html").as_uri())
     expect(page.frame_locator("iframe").get_by_role("heading", name="Comparison")).to_be_visible()
     assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+
+
+def save(page: Page) -> None:
+    """Save a chart as SVG and as PNG: with its title, its run and the run's settings, and as wide as two columns."""
+    chart = page.locator('figure[data-panel="reward"]')
+    for form in ("SVG", "PNG"):
+        chart.locator(".rl-plot").hover()
+        with page.expect_download() as saved:
+            chart.locator(f'[data-title^="Save the chart as {form}"]').click()
+        path = saved.value.path()
+        if form == "PNG":
+            assert Image.open(path).width == 2070
+        else:
+            assert all(said in path.read_text() for said in ("Reward", "GRPO sort #1 (seed 0), over steps"))
+    page.mouse.move(0, 0)
 
 
 def project(page: Page) -> None:

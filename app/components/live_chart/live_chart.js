@@ -111,7 +111,7 @@ function describe(chart, panel) {
   panel.value.title = row ? `${first.label} at step ${row[0]}` +
     `${chart.smooth ? `, not smoothed. The line is smoothed (${chart.smooth}).` : ""}` : "";
   Object.assign(panel, { axis: chart.axis, digits: Math.max(first.digits, 3),
-    caption: `${runs.map((run) => run.label).join(", ")}, over ${chart.axis}` +
+    caption: `${runs.map(({ label, settings }) => (settings ? `${label} (${settings})` : label)).join(", ")}, over ${chart.axis}` +
       `${chart.smooth ? `, smoothed ${chart.smooth}` : ""}`,
     alt: last === null ? `${panel.title}: no values yet`
       : `${panel.title} over ${chart.axis}: from ${format(start, 3)} to ${format(last, 3)} ${first.unit}` });

@@ -11,8 +11,8 @@ const POSITIONS = {
 function takeRows(chart, incoming) {
   for (const [id, run] of Object.entries(incoming)) {
     const kept = (chart.runs[id] ??= { rows: [], last: 0, dots: new Map() });
-    Object.assign(kept, { label: run.label, short: run.short, colour: run.colour, muted: run.muted, root: run.root,
-      parent: run.parent, total: run.total, ghost: run.ghost });
+    Object.assign(kept, { label: run.label, settings: run.settings, short: run.short, colour: run.colour,
+      muted: run.muted, root: run.root, parent: run.parent, total: run.total, ghost: run.ghost });
     if (run.after > kept.last) return false;
     for (const row of run.rows) {
       if (row[4]) kept.dots.set(row[0], row[4]);
