@@ -16,7 +16,7 @@ from latex2mathml.converter import convert
 
 from app import naming
 from app.cartpole import picture
-from app.compare import wording
+from app.compare import verdict
 from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
@@ -280,8 +280,8 @@ def _verdict(found: Sequence[Group], metric: str) -> str:
         return ""
     equal = [each for each in able if each in EQUAL] or able[:1]
     names = {group.label: group.label for group in found}
-    said = wording.headline([standing(found, metric, each) for each in equal], METRICS[metric], names)
-    return f'<p class="rl-goal">{escape(clean(f"{said} {wording.differ([*apart(found)])}"))}</p>'
+    said = verdict.headline([standing(found, metric, each) for each in equal], METRICS[metric], names)
+    return f'<p class="rl-goal">{escape(clean(f"{said} {verdict.differ([*apart(found)])}"))}</p>'
 
 
 def _table(table: Table, runs: Sequence[str]) -> str:
