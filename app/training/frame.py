@@ -31,6 +31,8 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     bar.bar(run, kind, fault)
     session.problem()
     export.dialog(run)
+    if run is None and draft:
+        goal_line.show(draft, "above")  # on a phone, where the form comes before all else
     left, right = st.columns([1, 3.7], gap="medium")
     with left, st.container(key="side"):
         _side(run, draft)
@@ -41,7 +43,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
             if top:
                 top(None, draft)
             assert draft is not None, "only a run that goes has none"
-            goal_line.show(draft)
+            goal_line.show(draft, "beside")
             own_data.show(draft)
             presets.show(draft)
             empty.picture(draft, partial(scene, draft) if scene else None)

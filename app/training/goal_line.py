@@ -44,13 +44,13 @@ def _parts(key: str, _spec: RunSpec) -> list[tuple[str, bool]]:
         return []
 
 
-def show(draft: Draft) -> None:
-    """The sentence of a run that has not begun."""
+def show(draft: Draft, place: str) -> None:
+    """The sentence of a run that has not begun: "above" the form on a phone, else "beside" it."""
     fields = draft.fields
     spec = RunSpec(draft.kind.key, fields["algorithm"], fields["task"], fields["model"], draft.values,
                    data=fields["data"].get(draft.task_row.data), mix=fields["mix"])
     if said := html(spec):
-        st.html(f'<style>{HEAD.style}</style><p class="rl-goal">{said}</p>')
+        st.html(f'<style>{HEAD.style}</style><p class="rl-goal rl-{place}">{said}</p>')
 
 
 def now(feed: Feed) -> list[dict[str, Any]]:
