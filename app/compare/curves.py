@@ -15,6 +15,7 @@ from app.compare.place import change
 from app.components.compare_chart import compare_chart
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.table import Group
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metrics import METRICS
 from labcore.runs.traces import AXES
 
@@ -144,6 +145,6 @@ def words(chosen: Chosen) -> str:
              if several else "One line for each run"]
     if chosen.place.smooth:
         parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands unsmoothed" if several else ", raw values faint"))
-    if several and any(len(group.traces) == 1 for group in chosen.groups):
-        parts.append("no band for one seed")
+    if several and any(len(group.traces) < FEWEST for group in chosen.groups):
+        parts.append(f"no band for fewer than {FEWEST} seeds")
     return "; ".join(parts)

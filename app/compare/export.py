@@ -77,10 +77,9 @@ def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
         label = keyed[group.traces[0].run]
         begun = [trace.run for trace in group.traces if trace.column(look.metric, look.axis)[0].size]
         lines = lines_of(group, place, look, chosen.above) | gap_of(group, place, chosen.baseline, look, chosen.above)
-        alone = f"{place}:band" not in lines
         for key, line in lines.items():
             run = begun[0] if len(begun) == 1 else key.partition("seed:")[2]
-            said = "one seed" if alone and line["kind"] in ("line", "raw") else _SAYS[line["kind"]]
+            said = "one seed" if len(begun) == 1 and line["kind"] in ("line", "raw") else _SAYS[line["kind"]]
             smoothing = f"{look.smoothing:g}" if line["kind"] in ("line", "seed", "root") else "0"
             for column, xs, ys in _columns(said, line):
                 for x, y in zip(xs, ys, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.compare import export, verdict, wording
+from app.compare import curves, export, verdict, wording
 from app.compare.data import Chosen, look_of, note
 from app.compare.place import Place
 from labcore.analysis.compare import budget
@@ -235,6 +235,15 @@ def test_a_group_of_which_one_run_has_begun_is_one_seed_in_the_file(lab):
                       for seed, rewards in enumerate(([], [0.5, 0.75])))
     rows = read(export.plotted(chosen_of([waiting, begun])))
     assert {(row["what"], row["run"]) for row in rows} == {("one seed", begun)}
+
+
+def test_the_mean_of_two_seeds_is_a_mean_without_an_interval():
+    """In the file of the curves, in the caption and in the table."""
+    chosen = chosen_of([tools.stored(Store(), [0.1 * seed, 0.5], seed=seed) for seed in range(2)])
+    assert {row["what"] for row in read(export.plotted(chosen)) if not row["run"]} == {"mean"}
+    assert "no band for fewer than 3 seeds" in curves.words(chosen)
+    table = compare(chosen.traces, "reward")
+    assert "[" not in wording.results(table, {look["label"]: look for look in look_of(chosen)})
 
 
 def test_the_curves_as_they_are_drawn_as_a_file(three):

@@ -153,7 +153,7 @@ def against(group: Group, baseline: Group, metric: str, axis: str,
             most: int = GRID) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """(places (G,), mean difference, low, high): a group minus another one, from unsmoothed rows.
 
-    NaN where not all runs of both are. No band where a side has one seed.
+    NaN where not all runs of both are. No band where a side has fewer than three seeds.
     """
     sides = [[trace.column(metric, axis)[:2] for trace in side.traces] for side in (group, baseline)]
     places = places_of([x for x, _ in sides[0]], most)

@@ -137,7 +137,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A against B. `p` is P(A > B) over the seeds, with its 95 % interval; None with one seed on a side. `p_value` is
+    """A against B. `p` is P(A > B) over the seeds, with its 95 % interval from three seeds a side on. `p_value` is
     that of Welch's test of equal means, which decides.
     """
 
@@ -206,7 +206,7 @@ def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparis
     sign = -1.0 if better == "lower" else 1.0
     a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
     low, high = None, None
-    if min(a.size, b.size) > 1:
+    if min(a.size, b.size) >= FEWEST:
         rng = np.random.default_rng(0)
         shares = _draws(a.size, rng), _draws(b.size, rng)
         found = _interval(np.einsum("ra,ab,rb->r", shares[0], _wins(a, b), shares[1], optimize=True))

@@ -74,7 +74,7 @@ def test_p_better_by_hand():
 def test_duels_like_their_slow_twins():
     rng = np.random.default_rng(3)
     for _ in range(8):
-        a, b = rng.integers(0, 5, rng.integers(2, 6)), rng.integers(1, 6, rng.integers(2, 5))
+        a, b = rng.integers(0, 5, rng.integers(3, 7)), rng.integers(1, 6, rng.integers(3, 6))
         got = statistics.comparison(a, b)
         assert got.p == pytest.approx(slow_wins(a, b))
         assert got.low <= got.p <= got.high
@@ -96,7 +96,7 @@ def test_lower_is_better():
 
 def test_few_seeds_are_no_evidence():
     two, one = statistics.comparison([3, 4], [1, 2]), statistics.comparison([3], [1])
-    assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (1, 1)
+    assert two.p == 1 and two.verdict == "none" and (two.low, two.high) == (None, None)
     assert two.mirrored.verdict == "none" == statistics.comparison([3, 4, 5, 6], [1, 2]).verdict
     assert one.p == 1 and one.verdict == "none" and one.low is None and one.high is None and one.p_value == 1
 
