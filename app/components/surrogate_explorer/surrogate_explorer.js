@@ -72,7 +72,7 @@ function knobsOf(picture) {
   const { drawn, dials, usual } = picture.data;
   const own = Object.assign({}, ...drawn.map((key) => SURROGATES[key].dials?.(picture) ?? {}).reverse());
   const sides = ["clip_low", "clip_high"];
-  const of = ({ name, keys, ...declared }) => ({ ...dial(picture, name, { ...declared, ...own[name] }),
+  const of = ({ name, keys: _keys, ...declared }) => ({ ...dial(picture, name, { ...declared, ...own[name] }),
     seen: () => isUsed(picture, name) && !(sides.includes(name) && isJoined(picture)) });
   const ofBoth = { ...dial(picture, "clip_high", { ...own.clip_high, label: "ε, the clip range", high: 1,
     write: (value) => writeBoth(picture, value) }), seen: () => hasClip(picture) };
