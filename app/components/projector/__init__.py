@@ -25,4 +25,4 @@ BUTTON = Button("Projector", shortcut="P", help="One chart or the board on the w
 
 def projector(key: str) -> None:
     """Mount the button."""
-    PROJECTOR(key=key, data=asdict(BUTTON))
+    PROJECTOR(key=key, data=asdict(BUTTON), width="content")

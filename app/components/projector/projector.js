@@ -99,11 +99,17 @@ function leave() {
   document.dispatchEvent(new CustomEvent("rl-projected"));
 }
 
-// Of which step it is, in the words of the scrubber.
+// Of which step it is, in the words of the scrubber; of a comparison, whose line is whose.
 function tell() {
   if (shown && !shown.part.isConnected) leave();
   const step = document.querySelector(".rl-scrubber output")?.textContent;
   said.textContent = step ? step[0].toUpperCase() + step.slice(1) : "";
+  if (!shown?.part.closest(".rl-compare-chart")) return;
+  said.append(...[...document.querySelectorAll(".rl-legend button:not(.rl-off)")].map((button) => {
+    const name = document.createElement("i");
+    name.append(...[...button.querySelectorAll("svg, b")].map((each) => each.cloneNode(true)));
+    return name;
+  }));
 }
 
 function pressed(event) {
