@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from labcore.cli import commands
+from labcore.cli.commands import spec_of
+from labcore.cli.main import parser
+
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
 CONTAINER = (DEPLOY / "Containerfile").read_text()
@@ -122,3 +126,10 @@ def test_the_demo_leaves_out_packages_and_settings_that_are_there():
 def test_the_demo_is_a_space_of_its_own_port():
     front = yaml.safe_load((DEPLOY / "demo" / "README.md").read_text().split("---")[1])
     assert front["sdk"] == "docker" and f"EXPOSE {front['app_port']}" in DEMO
+
+
+@pytest.mark.parametrize("line", re.findall(r"\$lab (run .*) --json", MAKE))
+def test_every_run_of_the_demo_can_be_made(line):
+    options = parser().parse_args(line.split())
+    commands._take_preset(options)
+    assert spec_of(options).steps > 20

@@ -15,8 +15,8 @@ if [ ! -e "$RL_LAB_HOME" ]; then
     lab="python -m labcore"
     $lab run --algorithm grpo --task sort --steps 150 --json > /dev/null
     $lab run --algorithm ppo --task sort --steps 100 --json > /dev/null
-    $lab run --algorithm grpo --task sort --steps 150 --set updates_per_batch=8 --set surrogate=cpi --json > /dev/null
-    $lab run --algorithm grpo --task sort --steps 150 --set updates_per_batch=8 --json > /dev/null
+    $lab run --preset no_clip --json > /dev/null
+    $lab run --preset clip --json > /dev/null
     $lab run --algorithm dpo --task sort --steps 100 --json > /dev/null
     $lab run --kind maze --algorithm q_learning --steps 200 --json > /dev/null
     $lab run --kind cartpole --algorithm ppo --steps 60 --json > /dev/null
