@@ -30,8 +30,8 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
 def test_the_return_rises_a_reload_finds_the_run_and_the_policies_play(page: Page, server: Server) -> None:
     start_run(page, server, "?steps=24")
     expect(page.locator(".rl-status").first).to_contain_text("Finished", timeout=2 * SLOW)
-    said = page.locator(".rl-status").first.inner_text()
-    first, last = re.search(r"[Rr]eturn ([\d.]+) → ([\d.]+)", said).groups()
+    said = page.locator(".rl-goal").first.inner_text()
+    last, first = re.search(r"earns ([\d.]+) per episode \(([\d.]+) at the start\)", said).groups()
     assert float(last) > 2 * float(first)
     greedy = page.locator(".rl-seats").inner_text()  # the mean return of the newest policy and of the best
     assert all(float(each) > 150 for each in re.findall(r"return ([\d.]+), mean", greedy)), greedy

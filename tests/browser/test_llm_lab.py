@@ -119,7 +119,7 @@ def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, finish
     page.goto(f"{server.url}/llm?run={finished}")
     page.get_by_role("tab", name="Export").click(timeout=SLOW)
     with page.expect_download(timeout=SLOW) as download:
-        page.get_by_role("button", name=re.compile("zip", re.IGNORECASE)).click(timeout=SLOW)
+        page.get_by_role("button", name="Download everything (zip)").click(timeout=SLOW)
     packed = tmp_path / "run.zip"
     download.value.save_as(packed)
     with zipfile.ZipFile(packed) as archive:

@@ -9,7 +9,7 @@ function swatchOf(picture, key) {
 // Press a chip to explain its surrogate, or to add it where it is not drawn; × takes it away again.
 function surrogateChips(picture, parent) {
   const shown = el("div", { class: "rl-su-chips", role: "group", "aria-label": "Drawn" });
-  const more = el("div", { class: "rl-su-chips", role: "group", "aria-label": "Add" }), add = el("span", {}, "Add");
+  const more = el("div", { class: "rl-su-chips", role: "group", "aria-label": "Add" }), add = el("span", { class: "rl-su-add" }, "Add");
   parent.append(el("div", { class: "rl-su-legend" }, shown, more));
   const chips = picture.data.drawn.map((key) => {
     const name = el("button", { type: "button" }, swatchOf(picture, key), titleOf(key));
