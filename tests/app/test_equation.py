@@ -105,8 +105,8 @@ def test_the_numbers_are_those_of_the_step(feed):
     assert (found["knob_beta"]["panel"], found["knob_beta"]["knob"]) == ("kl", "beta")
     assert found["k3"]["now"] == "0.030 nats/token" and found["entropy"]["now"] == "0.333 nats/token"
     assert found["reward"]["now"] == "0.250", "the unit is its name"
-    assert (found["ratio"]["now"], found["ratio"]["more"]) == ("1.50", ["Clipped 10.0 %"])
-    assert (found["advantage"]["now"], found["advantage"]["more"]) == ("−0.70 to 0.70", ["Zero-variance groups 50.0 %"])
+    assert (found["ratio"]["now"], found["ratio"]["more"]) == ("1.50", ["Clipped 10 %"])
+    assert (found["advantage"]["now"], found["advantage"]["more"]) == ("−0.70 to 0.70", ["Zero-variance groups 50 %"])
     assert {each["label"]: each["now"] for each in shown(feed, 3, None)[0]["beside"]}["Learning rate η"] == "0.0007"
 
 

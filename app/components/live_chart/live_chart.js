@@ -64,7 +64,7 @@ function boxOf(key) {
   return box;
 }
 
-const LEAST = 140, NARROW = 170; // pixels: of a large chart at the least, and at the most beside a board or on a phone
+const LEAST = 120, NARROW = 170; // pixels: of a large chart at the least, and at the most beside a board or on a phone
 const BELOW = 66; // pixels: the caption of a chart, and the scrubber at the lower edge of the window
 
 // Large charts are as high as the window has room for, so that their axes are seen above the scrubber.
