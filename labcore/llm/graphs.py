@@ -21,7 +21,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from labcore.llm.batch import Completions, Ends, Prompts
-from labcore.llm.nets import recompute
+from labcore.llm.nets import fused, recompute
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import plain
 from labcore.llm.static_decoder import Shape, StaticDecoder, unfit
@@ -37,9 +37,7 @@ class FixedWeights:
 
     def __init__(self, model: Network, dtype: str):
         self._places = _places(model)
-        weights = model.parameters() if dtype == "bf16" else ()
-        self._rounded: dict[Tensor, Tensor] = {
-            weight: torch.empty_like(weight, dtype=torch.bfloat16, requires_grad=False) for weight in weights}
+        self._rounded: dict[Tensor, Tensor] = _copies(model) if dtype == "bf16" else {}
 
     @property
     def nbytes(self) -> int:
@@ -57,6 +55,15 @@ class FixedWeights:
             copy.copy_(weight)
         return recompute.lent([(holder, name, self._rounded[weight]) for holder, name, weight in recompute.slots(model)]
                               if self._rounded else [])
+
+
+def _copies(model: Network) -> dict[Tensor, Tensor]:
+    """Room for each weight in bf16; what a step multiplies as one stands side by side."""
+    def room(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.bfloat16, device=next(model.parameters()).device)
+    joined = {weight: part for group in fused.neighbours(model) for weight, part in zip(
+        group, room(sum(map(len, group)), *group[0].shape[1:]).split([*map(len, group)]), strict=True)}
+    return {weight: joined[weight] if weight in joined else room(*weight.shape) for weight in model.parameters()}
 
 
 def _places(model: Network) -> list[tuple[int, int]]:
@@ -210,7 +217,7 @@ class Graphs:
             self._stepwise[model] = set()
             if reason := unfit(model):
                 self._give_up(model, None, reason)
-        shape = Shape.of(len(prompts) * group_size, prompts.ids.shape[1], max_new_tokens, top_k, top_p, greedy)
+        shape = Shape.of(prompts, group_size, max_new_tokens, top_k, top_p, greedy)
         if max_new_tokens == 1 or {None, shape} & self._stepwise[model]:
             return None
         batch = _Batch(model, dtype, shape, prompts, generator, temperature, top_k, top_p)

@@ -18,6 +18,7 @@ from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
+from labcore.maths import gpu
 from labcore.runs.spec.activity import report
 
 SAMPLING = "sampling {} of {} tokens"  # of every completion at once
@@ -69,18 +70,32 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     logits = next(step)
     for count in range(max_new_tokens):
         report(SAMPLING, count, max_new_tokens)
-        scaled = (logits if temperature == 1 else logits.float() / temperature).log_softmax(-1, torch.float32)
-        token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
+        token, logprob = _chosen(logits, generator, temperature, top_k, top_p, greedy)
         token = token.where(going, one_end(eos))  # so that what ended alike stays alike, and packed rows have it once
         ids.append(token)
         masks.append(going)
-        logprobs.append(scaled.gather(-1, token[:, None])[:, 0])
+        logprobs.append(logprob)
         going = going & ~is_end(token, eos)
         if count + 1 == max_new_tokens or not going.any():
             break
         logits = step.send(token)
     mask = torch.stack(masks, 1)
     return Completions(torch.stack(ids, 1), mask, going, torch.stack(logprobs, 1).masked_fill(~mask, 0))
+
+
+def _chosen(logits: Tensor, generator: torch.Generator, temperature: float, top_k: int, top_p: float,
+            greedy: bool) -> tuple[Tensor, Tensor]:
+    """A token of each row and its log-prob. (B, V) -> (B,), (B,)"""
+    if gpu.kernels(logits) and (greedy or (top_k <= 0 and top_p >= 1)):  # as `StaticDecoder` draws it
+        ids, seed = torch.zeros(1, len(logits), dtype=torch.long, device=logits.device), logits.new_zeros(1).long()
+        logprobs = torch.zeros_like(ids, dtype=torch.float32)
+        if not greedy:
+            seed.random_(generator=generator)
+        gpu.choose(logits, logprobs.new_tensor(temperature), seed, torch.zeros_like(seed), ids, logprobs, greedy)
+        return ids[0], logprobs[0]
+    scaled = (logits if temperature == 1 else logits.float() / temperature).log_softmax(-1, torch.float32)
+    token = scaled.argmax(-1) if greedy else draw(keep_top(scaled, top_k, top_p), generator)
+    return token, scaled.gather(-1, token[:, None])[:, 0]
 
 
 def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from transformers import PreTrainedModel, StaticCache
+from transformers import DynamicCache, PreTrainedModel, StaticCache
 from transformers.cache_utils import StaticLayer
 
 from labcore.llm.batch import Completions, Ends, Prompts, is_end, one_end
+from labcore.llm.nets import fused
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import prefill, shares_prefixes
 from labcore.llm.sampler import SAMPLING, draw
+from labcore.maths import gpu
 from labcore.runs.spec.activity import report
 
 LOOK_EVERY = 16  # tokens between two looks at whether every row has ended: a look waits for the device
@@ -31,9 +33,10 @@ COLUMNS = 32  # the fewest of a kind: sizes are rounded up, so that few shapes o
 
 @dataclass(frozen=True)
 class Shape:
-    """What a recorded step is bound to beside the weights: B rows, columns for the prompts and for new tokens, whether
-    there is room for top-k or top-p, and whether it draws at all."""
+    """What a recorded step is bound to beside the weights: the number of prompts, B rows, columns for the prompts and for
+    new tokens, whether there is room for top-k or top-p, and whether it draws at all."""
 
+    prompts: int
     rows: int
     width: int
     limit: int
@@ -41,10 +44,11 @@ class Shape:
     greedy: bool
 
     @staticmethod
-    def of(rows: int, width: int, limit: int, top_k: int, top_p: float, greedy: bool) -> Shape:
+    def of(prompts: Prompts, group_size: int, limit: int, top_k: int, top_p: float, greedy: bool) -> Shape:
         """The shape that a batch is decoded in: sizes are rounded up."""
-        filtered = not greedy and (top_k > 0 or top_p < 1)
-        return Shape(rows, rounded_width(width), -(-limit // COLUMNS) * COLUMNS, filtered, greedy)
+        filtered, count = not greedy and (top_k > 0 or top_p < 1), len(prompts)
+        return Shape(count, count * group_size, rounded_width(prompts.ids.shape[1]), -(-limit // COLUMNS) * COLUMNS,
+                     filtered, greedy)
 
 
 def rounded_width(width: int) -> int:
@@ -81,6 +85,48 @@ def keep_top(logprobs: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
     return logprobs.masked_fill(outside.scatter(-1, order, outside) | (logprobs < smallest), -torch.inf)
 
 
+class ModelSteps:
+    """Steps by the model's own code over a cache of fixed size: what `fused.Decoding` is for other architectures."""
+
+    def __init__(self, model: Network, shape: Shape):
+        weight, columns = next(model.parameters()), shape.width + shape.limit
+        self._model, self._shape = model, shape
+        self._cache = StaticCache(model.config, max_cache_len=columns)
+        self._mask = weight.new_zeros(shape.rows, 1, 1, columns)
+
+    @property
+    def nbytes(self) -> int:
+        kept = [tensor for layer in self._cache.layers if layer.is_initialized for tensor in (layer.keys, layer.values)]
+        return sum(tensor.nbytes for tensor in (*kept, self._mask))
+
+    def take(self, cache: DynamicCache, prompts: Prompts) -> None:
+        """Begin with these prompts, whose keys and values are in the cache."""
+        width, start = self._shape.width, self._shape.width - prompts.ids.shape[1]
+        for layer, prompted in zip(self._cache.layers, cache.layers, strict=True):
+            self._copy(layer, prompted.keys, prompted.values, start)
+        self._mask.fill_(torch.finfo(self._mask.dtype).min)
+        there = prompts.mask.repeat_interleave(self._shape.rows // len(prompts), 0)
+        self._mask[:, 0, 0, start:width].masked_fill_(there, 0)
+
+    def leave_out(self, ended: Tensor) -> None:
+        """Rows that have ended are computed on."""
+
+    def step(self, ids: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
+        """The logits after one more token of each row: `ids` and `positions` (B,); `seen` (1,) are there already.
+        -> (B, V)"""
+        self._mask.index_fill_(3, seen + self._shape.width, 0)
+        logits: Tensor = self._model(input_ids=ids[:, None], attention_mask=self._mask, position_ids=positions[:, None],
+                                     past_key_values=self._cache, use_cache=True).logits
+        return logits[:, -1]
+
+    def _copy(self, layer: StaticLayer, keys: Tensor, values: Tensor, start: int) -> None:
+        if not layer.is_initialized:  # which looks at sizes only
+            layer.lazy_initialization(*(each[:1].expand(self._shape.rows, -1, -1, -1) for each in (keys, values)))
+        for buffer, new in ((layer.keys, keys), (layer.values, values)):
+            buffer[:, :, start:self._shape.width].unflatten(0, (len(new), -1)).copy_(new[:, None])
+        layer.cumulative_length.fill_(self._shape.width)
+
+
 class StaticDecoder:
     """The buffers of a model and a `Shape`. `begin` fills them and draws the first token, each `step` one more.
 
@@ -88,33 +134,28 @@ class StaticDecoder:
     """
 
     def __init__(self, model: Network, shape: Shape, generator: Generator):
-        weight, columns = next(model.parameters()), shape.width + shape.limit
+        weight = next(model.parameters())
         self.model, self.shape, self.generator = model, shape, generator
         self.ids = torch.zeros(shape.limit, shape.rows, dtype=torch.long, device=weight.device)
         self.logprobs = torch.zeros(shape.limit, shape.rows, device=weight.device)
-        self._cache = StaticCache(model.config, max_cache_len=columns)
-        self._mask = weight.new_zeros(shape.rows, 1, 1, columns)
-        self._lengths = self.ids.new_zeros(shape.rows, 1)
-        self._count = self.ids.new_zeros(1)
+        self._steps = (fused.Decoding(model, shape.prompts, shape.rows, shape.width, shape.limit) if fused.fits(model)
+                       else ModelSteps(model, shape))
+        self._lengths = self.ids.new_zeros(shape.rows)
+        self._count, self._seed = self.ids.new_zeros(1), self.ids.new_zeros(1)
         self._temperature, self._top_k = self.logprobs.new_ones(()), self.ids.new_zeros(())
         self._top_p = self.logprobs.new_ones(())
 
     @property
     def nbytes(self) -> int:
         """Bytes of the buffers, nearly all of them keys and values."""
-        kept = [tensor for layer in self._cache.layers if layer.is_initialized for tensor in (layer.keys, layer.values)]
-        return sum(tensor.nbytes for tensor in (*kept, self.ids, self.logprobs, self._mask))
+        return self._steps.nbytes + self.ids.nbytes + self.logprobs.nbytes
 
     def begin(self, prompts: Prompts, temperature: float, top_k: int, top_p: float) -> None:
         """Take P prompts, whose groups fill the rows, and draw the first token of each row."""
-        group_size, start = self.shape.rows // len(prompts), self.shape.width - prompts.ids.shape[1]
+        group_size = self.shape.rows // len(prompts)
         logits, cache = prefill(self.model, prompts, 1)
-        for layer, prompted in zip(self._cache.layers, cache.layers, strict=True):
-            self._take(layer, prompted.keys, prompted.values, start)
-        there = prompts.mask.repeat_interleave(group_size, 0)
-        self._mask.fill_(torch.finfo(self._mask.dtype).min)
-        self._mask[:, 0, 0, start:self.shape.width].masked_fill_(there, 0)
-        self._lengths.copy_(there.sum(1, keepdim=True))
+        self._steps.take(cache, prompts)
+        self._lengths.copy_(prompts.mask.sum(1).repeat_interleave(group_size))
         for buffer, value in ((self._temperature, temperature), (self._top_k, top_k), (self._top_p, top_p)):
             buffer.fill_(value)
         self._count.zero_()
@@ -123,10 +164,7 @@ class StaticDecoder:
     def step(self) -> None:
         """Run the model on the last token drawn and draw the next one of each row."""
         seen = self._count - 1
-        self._mask.index_fill_(3, seen + self.shape.width, 0)
-        logits = self.model(input_ids=self.ids.index_select(0, seen).T, attention_mask=self._mask,
-                            position_ids=self._lengths + seen, past_key_values=self._cache, use_cache=True).logits
-        self._draw(logits[:, -1])
+        self._draw(self._steps.step(self.ids.index_select(0, seen)[0], self._lengths + seen, seen))
 
     def run(self, advance: Callable[[], object], limit: int, eos: Ends) -> Completions:
         """Draw up to `limit` tokens of each row, the first of which is there; `advance` does what `step` does."""
@@ -138,25 +176,22 @@ class StaticDecoder:
             count = min(count + LOOK_EVERY, limit)
         return self._completions(count, eos)
 
-    def _take(self, layer: StaticLayer, keys: Tensor, values: Tensor, start: int) -> None:
-        if not layer.is_initialized:  # which looks at sizes only
-            layer.lazy_initialization(*(each[:1].expand(self.shape.rows, -1, -1, -1) for each in (keys, values)))
-        for buffer, new in ((layer.keys, keys), (layer.values, values)):
-            buffer[:, :, start:self.shape.width].unflatten(0, (len(new), -1)).copy_(new[:, None])
-        layer.cumulative_length.fill_(self.shape.width)
-
     def _draw(self, logits: Tensor) -> None:
-        scaled = (logits.float() / self._temperature).log_softmax(-1)
-        if self.shape.greedy:
-            token = scaled.argmax(-1)
+        if gpu.kernels(logits) and not self.shape.filtered:
+            seed = self._seed if self.shape.greedy else self._seed.random_(generator=self.generator)
+            gpu.choose(logits, self._temperature, seed, self._count, self.ids, self.logprobs, self.shape.greedy)
         else:
-            token = draw(keep_top(scaled, self._top_k, self._top_p) if self.shape.filtered else scaled, self.generator)
-        self.ids.index_copy_(0, self._count, token[None])
-        self.logprobs.index_copy_(0, self._count, scaled.gather(-1, token[:, None]).T)
+            scaled = (logits.float() / self._temperature).log_softmax(-1)
+            token = scaled.argmax(-1) if self.shape.greedy else draw(
+                keep_top(scaled, self._top_k, self._top_p) if self.shape.filtered else scaled, self.generator)
+            self.ids.index_copy_(0, self._count, token[None])
+            self.logprobs.index_copy_(0, self._count, scaled.gather(-1, token[:, None]).T)
         self._count += 1
 
     def _ended(self, count: int, eos: Ends) -> bool:
-        return bool(is_end(self.ids[:count], eos).any(0).all())
+        ended = is_end(self.ids[:count], eos).any(0)
+        self._steps.leave_out(ended)
+        return bool(ended.all())
 
     def _completions(self, count: int, eos: Ends) -> Completions:
         """What is in the buffers, cut where the longest row ends."""

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labcore.maths import gpu
+
 WIDE = 1024  # tokens of a vocabulary from which on its table is large: no built-in model has so many
 AT_ONCE = 2**19  # numbers of the table that are in the cache together: 2 MiB
 
@@ -92,6 +94,8 @@ def selective_log_softmax(logits: Tensor, index: Tensor, temperature: float = 1.
 
     In nats.
     """
+    if gpu.kernels(logits):
+        return gpu.log_probs(logits, index, temperature)[0]
     if _is_wide(logits) and not logits.requires_grad:
         wide, tokens = _wide(logits), index.flatten()
         return torch.cat([_gather(_log_softmax(wide[rows], temperature), tokens[rows])
@@ -122,6 +126,9 @@ def logprobs_and_entropy(logits: Tensor, index: Tensor, temperature: float = 1.0
     In nats. `entropy_grad=False` leaves the entropy out of the graph, which saves its backward pass where it is
     only logged. Bit for bit what `selective_log_softmax` and `entropy` give.
     """
+    if gpu.kernels(logits):
+        chosen, entropies = gpu.log_probs(logits, index, temperature)
+        return chosen, entropies if entropy_grad else entropies.detach()
     if _is_wide(logits) and not (entropy_grad and logits.requires_grad):
         chosen, entropies = _Wide.apply(  # type: ignore[no-untyped-call]  # torch's
             _wide(logits), index.flatten(), temperature)

@@ -28,7 +28,7 @@ def seeded(seed=0):
 @torch.no_grad()
 def decoded(network, asked, limit=LIMIT, eos=EOS, temperature=1.0, top_k=0, top_p=1.0, greedy=False, decoder=None):
     """The decoder and the completions that it draws."""
-    shape = Shape.of(len(asked) * GROUP, asked.ids.shape[1], limit, top_k, top_p, greedy)
+    shape = Shape.of(asked, GROUP, limit, top_k, top_p, greedy)
     decoder = decoder or StaticDecoder(network, shape, seeded())
     assert decoder.shape == shape
     decoder.begin(asked, temperature, top_k, top_p)
@@ -66,7 +66,8 @@ def test_its_logits_are_the_models(kind):
     """In float64, of every token drawn, to the last digits: no prompt's padding and no masked column is seen."""
     network, asked = model(kind, dtype=torch.float64), prompts()
     seen = []
-    hook = network.register_forward_hook(lambda _, __, output: seen.append(output.logits[:, -1]))
+    head = network.get_output_embeddings()
+    hook = head.register_forward_hook(lambda _, __, logits: seen.append(logits.view(len(logits), VOCABULARY)))
     _, got = decoded(network, asked, eos=-1)
     hook.remove()
     seen[0] = seen[0].repeat_interleave(GROUP, 0)
@@ -90,7 +91,7 @@ def test_wider_columns_change_nothing(kind):
     network, asked = model(kind, dtype=torch.float64), prompts()
     _, narrow = decoded(network, asked)
     with torch.no_grad():
-        wide = StaticDecoder(network, Shape(len(asked) * GROUP, 96, 64, False, False), seeded())
+        wide = StaticDecoder(network, Shape(len(asked), len(asked) * GROUP, 96, 64, False, False), seeded())
         wide.begin(asked, 1.0, 0, 1.0)
         assert_alike(wide.run(wide.step, LIMIT, EOS), narrow)
 
@@ -105,7 +106,7 @@ def test_a_batch_leaves_nothing_for_the_next_one():
 
 def test_completions_are_not_the_buffers():
     network, asked = model(), Prompts(torch.tensor([[3, 4]]), torch.ones(1, 2, dtype=torch.bool))
-    shape = Shape.of(1, 2, 5, 0, 1.0, False)
+    shape = Shape.of(asked, 1, 5, 0, 1.0, False)
     with torch.no_grad():
         decoder = StaticDecoder(network, shape, seeded())
         decoder.begin(asked, 1.0, 0, 1.0)
@@ -120,7 +121,7 @@ def test_completions_are_not_the_buffers():
 def test_it_looks_for_the_end_now_and_then(limit, ends, steps):
     """Completions are cut where the longest ends, whenever that is seen."""
     network, asked = model(), prompts()
-    decoder = StaticDecoder(network, Shape.of(len(asked) * GROUP, 6, limit, 0, 1.0, False), seeded())
+    decoder = StaticDecoder(network, Shape.of(asked, GROUP, limit, 0, 1.0, False), seeded())
     with torch.no_grad():
         decoder.begin(asked, 1.0, 0, 1.0)
         drawn, taken = torch.full((51, len(asked) * GROUP), 5), []
@@ -143,7 +144,7 @@ def test_it_looks_for_the_end_now_and_then(limit, ends, steps):
 def test_every_step_is_the_same_operations_on_the_same_addresses(kind, filtered):
     """Nothing in it depends on a number: not on how many tokens there are, nor on a knob."""
     network, asked = model(kind), prompts()
-    decoder = StaticDecoder(network, Shape(len(asked) * GROUP, 32, 32, filtered, False), seeded())
+    decoder = StaticDecoder(network, Shape(len(asked), len(asked) * GROUP, 32, 32, filtered, False), seeded())
     knobs = ((1.0, 3, 0.9), (0.5, 0, 0.7), (2.0, 7, 1.0)) if filtered else ((1.0, 0, 1.0), (0.5, 0, 1.0))
     with torch.no_grad():
         first, *rest = (operations for knob in knobs for asks in (asked, prompts((2, 2, 5), seed=3))
@@ -168,8 +169,8 @@ def test_few_shapes():
     assert all(rounded_width(width) >= width for width in range(1, 400))
 
     def shape(width=40, limit=30, top_k=0, top_p=1.0, greedy=False):
-        return Shape.of(8, width, limit, top_k, top_p, greedy)
-    assert shape() == shape(width=48, limit=32) == Shape(8, 48, 32, False, False)
+        return Shape.of(prompts((width, 2)), 4, limit, top_k, top_p, greedy)
+    assert shape() == shape(width=48, limit=32) == Shape(2, 8, 48, 32, False, False)
     assert shape(top_k=3) == shape(top_k=9, top_p=0.3) == shape(top_p=0.9) != shape()
     assert shape(greedy=True, top_k=3) == shape(greedy=True) != shape()
 

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache
 
 from labcore.llm.batch import Prompts
-from labcore.llm.nets import compiled, head, llama, packed, recompute
+from labcore.llm.nets import compiled, fused, head, llama, packed, recompute
 from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
@@ -139,8 +139,8 @@ def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
     """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model; from
     the `tape` of their sampling where that was recorded."""
-    paths = {"packed": llama.outputs if llama.supported(model) else packed.packed, "shared": shared, "causal": causal,
-             "plain": plain}
+    paths = {"packed": llama.outputs if llama.supported(model) else packed.packed, "shared": shared,
+             "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
         if tape:
             return llama.outputs(model, prompts, ids, tape)

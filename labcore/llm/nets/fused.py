@@ -1,0 +1,224 @@
+"""The layers of Llama, Qwen2 and Qwen3 on a GPU, with few operations: tokens side by side, without padding.
+
+    x, y = add_norm(x, δ)      δ = attend(y W_q, y W_k, y W_v) W_o
+    x, y = add_norm(x, δ)      δ = (silu(y W_gate) · y W_up) W_down
+
+`Decoding` is a step of decoding by these layers over buffers of fixed addresses: it reads the keys and values that are
+there and no others, those of a prompt once for its group. `outputs` is the pass of an update in bf16: each row's prompt
+and completion behind those of the row before, by torch's attention for rows of unequal length. The weights are those of
+the modules, so adapters and biases count. What is left out is left to the models' own code: other architectures,
+activations, windows, and rotary frequencies that depend on the text's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from inspect import signature
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import DynamicCache, LlamaModel, Qwen2Model, Qwen3Model
+
+from labcore.llm.batch import Prompts
+from labcore.llm.nets import compiled, recompute
+from labcore.llm.nets.critic import Critic, Network
+from labcore.llm.nets.layer_reports import passed
+from labcore.maths import gpu
+
+TRUNKS = (LlamaModel, Qwen2Model, Qwen3Model)
+ROPE = ("default", "linear", "llama3", "yarn")  # whose frequencies are the same at every length
+VARLEN = "torch.nn.attention.varlen"
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (N, heads, D) -> (N, heads, D)
+Norm = Callable[[Tensor, Tensor | None, Any], tuple[Tensor, Tensor]]  # see `gpu.add_norm`
+
+
+def fits(model: Network) -> bool:
+    """Whether `model` (a policy or a critic) has exactly these layers."""
+    trunk = model.trunk if isinstance(model, Critic) else getattr(model, "model", None)
+    if type(trunk) not in TRUNKS:
+        return False
+    config = trunk.config
+    size = _head_size(trunk)
+    return (config.hidden_act == "silu" and config.rope_parameters["rope_type"] in ROPE and size & (size - 1) == 0
+            and all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ()))
+
+
+def serves(model: Network) -> bool:
+    """Whether `outputs` can be the pass of an update: torch's attention for rows of unequal length is one of half
+    precision on CUDA."""
+    weight = next(model.parameters())
+    return (weight.dtype in (torch.bfloat16, torch.float16) and bool(gpu.kernels(weight)) and fits(model)
+            and _head_size(_trunk(model)) >= 16 and not compiled.marked(model) and find_spec(VARLEN) is not None)
+
+
+# ---------------------------------------------------------------- layers
+
+
+def _layer(number: int, layer: Any, x: Tensor, delta: Tensor | None, attend: Attend,
+           add_norm: Norm) -> tuple[Tensor, Tensor]:
+    """A layer on x + delta: the two parts of its output. (N, H) each"""
+    attention, mlp = layer.self_attn, layer.mlp
+    x, y = add_norm(x, delta, layer.input_layernorm)
+    q, k, v = (part.unflatten(-1, (-1, attention.head_dim))
+               for part in _products(y, attention.q_proj, attention.k_proj, attention.v_proj))
+    if hasattr(attention, "q_norm"):
+        q, k = add_norm(q, None, attention.q_norm)[1], add_norm(k, None, attention.k_norm)[1]
+    x, y = add_norm(x, attention.o_proj(attend(number, q, k, v).flatten(1)), layer.post_attention_layernorm)
+    return x, mlp.down_proj(gpu.swiglu(*_products(y, mlp.gate_proj, mlp.up_proj)))
+
+
+def _products(y: Tensor, *parts: nn.Module) -> Sequence[Tensor]:
+    """y by each of some matrices; as one product where these stand side by side in memory."""
+    weight = _joined([getattr(part, "weight", None) if type(part) is nn.Linear else None for part in parts])
+    if weight is None:
+        return [part(y) for part in parts]
+    biases = [getattr(part, "bias", None) for part in parts]
+    bias = _joined(biases)
+    if bias is None and any(each is not None for each in biases):
+        return [part(y) for part in parts]
+    return F.linear(y, weight, bias).split([part.out_features for part in parts], -1)  # type: ignore[misc]
+
+
+def _joined(parts: Sequence[Any]) -> Tensor | None:
+    """Tensors that stand one behind the other in one block of memory, as one tensor; None where they do not."""
+    if torch.is_grad_enabled() or any(not isinstance(part, Tensor) for part in parts):
+        return None
+    if any(one.data_ptr() + one.nbytes != other.data_ptr() or one.untyped_storage().data_ptr()
+           != other.untyped_storage().data_ptr() for one, other in pairwise(parts)):
+        return None
+    first: Tensor = parts[0]
+    return first.as_strided((sum(len(part) for part in parts), *first.shape[1:]), first.stride())
+
+
+def neighbours(model: Network) -> Iterator[list[Tensor]]:
+    """Weights, and biases, that `_products` multiplies as one where a copy of them is made side by side."""
+    if not fits(model):
+        return
+    for layer in _trunk(model).layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        for parts in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
+            if all(type(part) is nn.Linear for part in parts):
+                yield [part.weight for part in parts]
+                if all(part.bias is not None for part in parts):
+                    yield [part.bias for part in parts]
+
+
+def _angles(trunk: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """cos and sin of the angles that turn keys and queries at these positions. (N,) -> (N, D/2) each, float32"""
+    angles = positions[:, None] * trunk.rotary_emb.inv_freq.float()
+    return angles.cos() * trunk.rotary_emb.attention_scaling, angles.sin() * trunk.rotary_emb.attention_scaling
+
+
+# ---------------------------------------------------------------- decoding
+
+
+class Decoding:
+    """Keys and values of P prompts of up to `width` tokens and of `rows` completions of up to `length`, and the step
+    that adds a token to each of them. Prompts stand on the right of their columns."""
+
+    def __init__(self, model: Network, prompts: int, rows: int, width: int, length: int):
+        trunk, config = _trunk(model), model.config
+        weight, layers, heads = next(model.parameters()), config.num_hidden_layers, config.num_key_value_heads
+        size = _head_size(trunk)
+        self._model, self._scale = model, trunk.layers[0].self_attn.scaling
+        self._prompts = weight.new_empty(layers, 2, prompts, heads, width, size)
+        self._own = weight.new_empty(layers, 2, rows, heads, length, size)
+        self._starts = torch.zeros(prompts, dtype=torch.long, device=weight.device)
+        self._ended = torch.zeros(rows, dtype=torch.bool, device=weight.device)
+        for buffer in (self._prompts, self._own):
+            buffer.zero_()  # columns that are not seen must still be numbers
+
+    @property
+    def nbytes(self) -> int:
+        return self._prompts.nbytes + self._own.nbytes
+
+    def take(self, cache: DynamicCache, prompts: Prompts) -> None:
+        """Begin with these prompts, whose keys and values are in the cache."""
+        width, most = prompts.ids.shape[1], self._prompts.shape[4]
+        for buffers, layer in zip(self._prompts, cache.layers, strict=True):
+            for buffer, new in zip(buffers, (layer.keys, layer.values), strict=True):
+                buffer[:, :, most - width:].copy_(new)
+        self._starts.copy_(most - prompts.mask.sum(1))
+        self._ended.zero_()
+
+    def leave_out(self, ended: Tensor) -> None:
+        """Compute no attention for rows that have ended any more. (B,)"""
+        self._ended.copy_(ended)
+
+    def step(self, ids: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
+        """The logits after one more token of each row: `ids` and `positions` (B,); `seen` (1,) are there already.
+        -> (B, V)"""
+        trunk, model = _trunk(self._model), self._model
+        cos, sin = _angles(trunk, positions)
+
+        def attend(number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            prompt, own = self._prompts[number], self._own[number]
+            return gpu.attend(q, k, v, cos, sin, (prompt[0], prompt[1]), (own[0], own[1]), self._starts, self._ended,
+                              seen, self._scale)
+        x, delta = trunk.embed_tokens(ids), None
+        for number, layer in enumerate(trunk.layers):
+            x, delta = _layer(number, layer, x, delta, attend, gpu.add_norm)
+        logits: Tensor = model.lm_head(gpu.add_norm(x, delta, trunk.norm)[1])
+        return logits
+
+
+# ---------------------------------------------------------------- update
+
+
+def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
+    """Output that predicts each completion token, rows side by side without padding. ids (P·G, T) -> (P·G, T, …)"""
+    trunk, group, length = _trunk(model), len(ids) // len(prompts), ids.shape[1]
+    there = F.pad(prompts.mask.repeat_interleave(group, 0), (0, length - 1), value=True)
+    lengths = there.sum(1)
+    ends = lengths.cumsum(0)
+    longest = int(lengths.max())
+    whole = torch.cat([prompts.ids.repeat_interleave(group, 0), ids[:, :-1]], 1)
+    cos, sin = _angles(trunk, (there.cumsum(1) - 1)[there])
+    attention = partial(_rows(), cu_seq_q=(bounds := F.pad(ends, (1, 0)).int()), cu_seq_k=bounds, max_q=longest,
+                        max_k=longest, scale=trunk.layers[0].self_attn.scaling)
+
+    def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        result: Tensor = attention(gpu.turn(q, cos, sin), gpu.turn(k, cos, sin), v)
+        return result
+
+    def run(number: int, x: Tensor) -> Tensor:
+        x, delta = _layer(number, trunk.layers[number], x, None, attend, _add_norm)
+        return x + delta
+    x = trunk.embed_tokens(whole[there])
+    for number, layer in enumerate(trunk.layers):
+        x = recompute.run(layer, run, number, x)
+        passed(x, number + 1, len(trunk.layers))
+    predicting = ends[:, None] - length + torch.arange(length, device=ids.device)
+    states = _add_norm(x[predicting], None, trunk.norm)[1]
+    found: Tensor = model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
+    return found
+
+
+def _add_norm(x: Tensor, delta: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:
+    """`gpu.add_norm` with a gradient."""
+    x = x if delta is None else x + delta
+    return x, F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+
+
+@cache
+def _rows() -> Callable[..., Tensor]:
+    """torch's causal attention for rows of unequal length; its versions name the settings differently."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    known = signature(varlen_attn).parameters
+    causal = {"window_size": (-1, 0)} if "window_size" in known else {"is_causal": True}
+    return partial(varlen_attn, **causal, **({"enable_gqa": True} if "enable_gqa" in known else {}))
+
+
+def _trunk(model: Network) -> Any:
+    return model.trunk if isinstance(model, Critic) else model.model
+
+
+def _head_size(trunk: Any) -> int:
+    size: int = trunk.layers[0].self_attn.head_dim
+    return size

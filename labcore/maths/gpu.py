@@ -1,0 +1,155 @@
+"""The steps that take a GPU longest as functions of tensors: by one Triton kernel each on CUDA, else by torch.
+
+On a processor, and on a GPU where Triton is missing (torch brings it along on Linux), they are what is written here;
+the kernels in `gpu_kernels` compute the same but for rounding, and are imported on CUDA only.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+KERNELS = "labcore.maths.gpu_kernels"
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+KeysAndValues = tuple[Tensor, Tensor]
+
+
+def kernels(x: Tensor) -> Any:
+    """The module of kernels where they serve a tensor; else None."""
+    return _kernels() if x.is_cuda and x.dtype in DTYPES and not torch.compiler.is_compiling() else None
+
+
+@cache
+def _kernels() -> Any:
+    return import_module(KERNELS) if find_spec("triton") else None
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, prompt: KeysAndValues, own: KeysAndValues,
+           starts: Tensor, ended: Tensor, seen: Tensor, scale: float) -> Tensor:
+    """Attention of the next token of each row; its key and value are stored. (B, heads, D) -> (B, heads, D)
+
+    q (B, heads, D), k and v (B, key heads, D) are those of the token before its position turns them by the angles of
+    `cos` and `sin`, (B, D/2). It sees its prompt, of which the group of B / P rows shares the keys and values
+    (P, key heads, W, D) from column `starts` (P,) on, and the first `seen` (1,) of its own ones, (B, key heads, T, D).
+    Rows that have `ended` (B,) see nothing but themselves: nobody reads what they draw.
+    """
+    if found := kernels(q):
+        result: Tensor = found.attend(q, k, v, cos, sin, prompt, own, starts, ended, seen, scale)
+        return result
+    q, k = turn(q, cos, sin), turn(k, cos, sin)
+    for buffer, new in zip(own, (k, v), strict=True):
+        buffer.index_copy_(2, seen, new[:, :, None])
+    group, repeat = len(q) // len(prompt[0]), q.shape[1] // k.shape[1]
+    keys, values = (torch.cat([each.repeat_interleave(group, 0), mine], 2).repeat_interleave(repeat, 1)
+                    for each, mine in zip(prompt, own, strict=True))
+    width, length = prompt[0].shape[2], own[0].shape[2]
+    there = torch.arange(width, device=q.device) >= starts[:, None]
+    mask = torch.cat([there.repeat_interleave(group, 0), torch.arange(length, device=q.device).expand(len(q), -1)
+                      <= seen], 1)
+    return F.scaled_dot_product_attention(q[:, :, None], keys, values, attn_mask=mask[:, None, None],
+                                          scale=scale)[:, :, 0]
+
+
+def choose(logits: Tensor, temperature: Tensor, seed: Tensor, count: Tensor, ids: Tensor, logprobs: Tensor,
+           greedy: bool) -> None:
+    """Draw a token of each row of logits (B, V), in row `count` (1,) of `ids` (T, B), and write its log-prob at
+    `temperature` () there in `logprobs`: by the race of exponential numbers E, argmax_v log π_v − log E_v. Those come of
+    `seed` (1,) alone; `greedy` has none. On CUDA only."""
+    kernels(logits).choose(logits, temperature, seed, count, ids, logprobs, greedy)
+
+
+def add_norm(x: Tensor, delta: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:
+    """x + delta, and the root-mean-square norm of it by a module of transformers. (N, H) each; no gradient on CUDA"""
+    if found := kernels(x):
+        result: tuple[Tensor, Tensor] = found.add_norm(x, delta, norm.weight, norm.variance_epsilon)
+        return result
+    x = x if delta is None else x + delta
+    return x, norm(x)
+
+
+# ---------------------------------------------------------------- with a gradient
+
+
+class _Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        result: Tensor = kernels(x).turn(x.contiguous(), cos, sin, 1.0)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return kernels(gradients[0]).turn(gradients[0].contiguous(), cos, sin, -1.0), None, None
+
+
+def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions: the pairs (d, d + D/2) of x (N, heads, D), turned by the angles of cos and sin (N, D/2)."""
+    if kernels(x):
+        turned: Tensor = _Turn.apply(x, cos, sin)  # type: ignore[no-untyped-call]  # torch's
+        return turned
+    cos, sin = cos[:, None].to(x.dtype), sin[:, None].to(x.dtype)
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+class _Swiglu(torch.autograd.Function):
+    """Keeps its inputs alone for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        result: Tensor = kernels(gate).swiglu(gate, up)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = ctx.saved_tensors
+        pulls: tuple[Tensor, Tensor] = kernels(gate).swiglu_back(gate.contiguous(), up.contiguous(),
+                                                                 gradients[0].contiguous())
+        return pulls
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) · up. (N, I) -> (N, I)"""
+    if kernels(gate):
+        result: Tensor = _Swiglu.apply(gate, up)  # type: ignore[no-untyped-call]  # torch's
+        return result
+    return F.silu(gate) * up
+
+
+class _LogProbs(torch.autograd.Function):
+    """Keeps the logits as they are, and three numbers of each row."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, index: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        chosen, entropies, totals = kernels(logits).log_probs(logits, index, temperature)
+        ctx.save_for_backward(logits, index, entropies, totals)
+        ctx.temperature = temperature
+        return chosen, entropies
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        pull, of_entropy = (each.float().contiguous() for each in gradients)
+        logits, index, entropies, totals = ctx.saved_tensors
+        return kernels(logits).log_probs_back(logits, index, entropies, totals, pull, of_entropy,
+                                              ctx.temperature), None, None
+
+
+def log_probs(logits: Tensor, index: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """log π(y) and H of π = softmax(logits / temperature), both with a gradient, in nats. (..., V), (...) -> (...) each
+
+    On CUDA only: one pass over the logits and no copy of them in float32.
+    """
+    chosen, entropies = _LogProbs.apply(  # type: ignore[no-untyped-call]  # torch's
+        logits.reshape(-1, logits.shape[-1]).contiguous(), index.reshape(-1), temperature)
+    return chosen.view_as(index), entropies.view_as(index)
