@@ -151,7 +151,7 @@ class CudaRecorder:
 
 # ---------------------------------------------------------------- graphs
 
-MEMORY_SHARE = 8  # recordings keep at most an eighth of the device's memory, however much of it is free
+KEPT = 2**30  # bytes that recordings keep from batch to batch: to record again takes some 20 ms, of seconds of a step
 IDLE = 32  # batches after which a recording is freed that none of them used: a knob has changed the shape
 WARM_UP = 3  # steps before one is recorded
 ALIKE = 0.9  # of the rows draw the same first tokens: rounding may turn a draw
@@ -162,7 +162,7 @@ def of_device(device: torch.device) -> Graphs | None:
     """The recordings of a new run; None where steps cannot be recorded."""
     if device.type != "cuda":
         return None
-    return Graphs(CudaRecorder(), torch.cuda.get_device_properties(device).total_memory // MEMORY_SHARE)
+    return Graphs(CudaRecorder(), KEPT)
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,7 @@ class Graphs:
         self._recorder, self._budget, self._batches, self._short = recorder, budget, 0, False
         self._kept: dict[tuple[int, str, Shape], _Kept] = {}  # by the model's id, which is kept with its decoder
         self._stepwise: WeakKeyDictionary[nn.Module, set[Shape | None]] = WeakKeyDictionary()  # None: in any shape
+        self._proven: WeakKeyDictionary[nn.Module, set[tuple[str, Shape]]] = WeakKeyDictionary()
 
     @torch.no_grad()
     def sample(self, model: Network, prompts: Prompts, group_size: int, *, dtype: str, max_new_tokens: int,
@@ -214,7 +215,7 @@ class Graphs:
                greedy: bool) -> Completions | None:
         """The result of `sampler.sample`, drawn by a recorded step; None where the batch must be drawn step by step."""
         if model not in self._stepwise:
-            self._stepwise[model] = set()
+            self._stepwise[model], self._proven[model] = set(), set()
             if reason := unfit(model):
                 self._give_up(model, None, reason)
         shape = Shape.of(prompts, group_size, max_new_tokens, top_k, top_p, greedy)
@@ -272,24 +273,34 @@ class Graphs:
 
     def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int,
                   eos: Ends) -> tuple[_Kept, Completions]:
-        """A new recording that has proven true on this batch, and what it drew."""
+        """A new recording that has proven true, on this batch or on an earlier one, and what it drew."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
-        batch.begin(decoder)
-        steps = min(WARM_UP, limit - 1)
-        with self._recorder.aside():
-            for _ in range(steps):
-                decoder.step()
-        first = decoder.ids[:steps + 1].clone()
+        first = None if self._is_proven(batch, decoder) else self._first(batch, decoder, limit)
         beside = next((kept.recording for kept in self._kept.values()), None)
         recording = self._recorder.record(decoder, beside)
         try:
             batch.begin(decoder)
             completions = decoder.run(recording.replay, limit, eos)
-            _check(decoder, batch, first)
+            if first is not None:
+                _check(decoder, batch, first)
+                self._proven[batch.model].add((batch.dtype, batch.shape))
         except BaseException:
             recording.reset()
             raise
         return _Kept(decoder, weights, recording), completions
+
+    def _first(self, batch: _Batch, decoder: StaticDecoder, limit: int) -> Tensor:
+        """The first tokens that the step itself draws, (N, B), where it is to be recorded."""
+        batch.begin(decoder)
+        steps = min(WARM_UP, limit - 1)
+        with self._recorder.aside():
+            for _ in range(steps):
+                decoder.step()
+        return decoder.ids[:steps + 1].clone()
+
+    def _is_proven(self, batch: _Batch, decoder: StaticDecoder) -> bool:
+        """Whether the same step was recorded before, and can be again without being run first."""
+        return decoder.quick and (batch.dtype, batch.shape) in self._proven[batch.model]
 
     def _of(self, batch: _Batch) -> Iterator[tuple[tuple[int, str, Shape], _Kept]]:
         """The recordings of the batch's model in its precision."""
@@ -298,7 +309,8 @@ class Graphs:
     def _tidy(self) -> None:
         self._drop([key for key, kept in self._kept.items() if self._batches - kept.used > IDLE])
         by_use = sorted(self._kept, key=lambda key: self._kept[key].used)
-        while self.nbytes > self._budget and (len(by_use) > 1 or self._short):
+        while self.nbytes > self._budget and by_use and (
+                len(by_use) > 1 or self._short or self._kept[by_use[0]].decoder.quick):
             self._drop([by_use.pop(0)])
 
     def _drop(self, keys: list[tuple[int, str, Shape]]) -> None:

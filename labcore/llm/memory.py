@@ -12,7 +12,9 @@ from torch import nn
 
 from labcore.llm.graphs import Graphs
 from labcore.llm.nets.micro_batches import Room, room_of
+from labcore.llm.sizing import passes
 from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.spec.vllm import by_vllm
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names in malloc.h
 FREE_BYTES, OWN_BYTES = 2**31 - 1, 2**30  # kept while they are free, at the most; from which on a block is on its own
@@ -28,6 +30,14 @@ def keep_freed() -> None:
     if mallopt:
         mallopt(MMAP_THRESHOLD, OWN_BYTES)
         mallopt(TRIM_THRESHOLD, FREE_BYTES)
+
+
+def limit(device: torch.device, spec: RunSpec) -> None:
+    """Have torch take no more of a GPU than the run's share: beyond that its memory counts as out. vLLM, where it
+    samples, takes its own."""
+    if device.type == "cuda" and not by_vllm(spec.knobs):
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(passes.of_card(total, spec.knobs) / total, device)
 
 
 class Holds(Protocol):

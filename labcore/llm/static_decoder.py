@@ -146,6 +146,11 @@ class StaticDecoder:
         self._top_p = self.logprobs.new_ones(())
 
     @property
+    def quick(self) -> bool:
+        """Whether a step is recorded in no time, and without having been run before."""
+        return isinstance(self._steps, fused.Decoding)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the buffers, nearly all of them keys and values."""
         return self._steps.nbytes + self.ids.nbytes + self.logprobs.nbytes

@@ -1,6 +1,6 @@
-"""Knobs of a run's probes and of the disk space of its checkpoints.
+"""Knobs of a run's probes, of the disk space of its checkpoints, and of its share of a GPU.
 
-No metric depends on them.
+No metric depends on them, but for rounding where the share changes how a batch is cut.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ LADDER = Knob(
     "newest two; you can fork the run from each. Higher: more checkpoints, closer together. Lower: fewer. 0: "
     "none.", low=0,
     high=10_000_000, safe=(0, 20_000), unit="MB", advanced=True, forkable=True, group="memory")
+GPU_SHARE = Knob(
+    "gpu_share", "Share of the GPU", 0.5, "Share of the GPU's memory that this run may take. 0.5: two runs fit on one "
+    "GPU. Higher: room for a larger model or batch. Lower: room for more runs. On a processor: no effect.", low=0.05,
+    high=1.0, safe=(0.25, 0.9), unit="share", advanced=True, forkable=True, group="memory")
 
-UPKEEP = {"online": (PROBES, LADDER), "preference": (PROBES, LADDER), "sft": (PROBES, LADDER),
-          "reward_model": (LADDER,)}  # a reward model has no probes
-EVERY = (PROBES, LADDER)
+UPKEEP = {"online": (PROBES, LADDER, GPU_SHARE), "preference": (PROBES, LADDER, GPU_SHARE),
+          "sft": (PROBES, LADDER, GPU_SHARE), "reward_model": (LADDER, GPU_SHARE)}  # a reward model has no probes
+EVERY = (PROBES, LADDER, GPU_SHARE)

@@ -347,7 +347,8 @@ def adapter(rank: Rule, alpha: Rule) -> Rules:
 BY_VLLM = "vLLM samples and rounds differently from the trainer: importance_cap corrects that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
 UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab: nothing that is learnt
-    "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there")}
+    "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there"),
+    "gpu_share": built_in("memory is the tool's own matter: its batch sizes set it")}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES, **UPKEEP_RULES}
 
 

@@ -77,7 +77,7 @@ def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: Ru
     moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
     mode, optimizer = passes.Mode(device.type, width), str(spec.knobs.get("optimizer"))
     there = passes.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, optimizer)
-    card = passes.without_vllm(torch.cuda.get_device_properties(device).total_memory, spec.knobs)
+    card = passes.of_card(torch.cuda.get_device_properties(device).total_memory, spec.knobs)
     return Room(passes.room(head.MAX_ELEMENTS, mode, card, there), width, halvings)
 
 

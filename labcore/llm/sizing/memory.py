@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from labcore.runs import jobs, versions
 from labcore.runs.spec import eight_bit
 from labcore.runs.spec.eight_bit import EIGHT_BIT
 from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.vllm import by_vllm
 
 # ---------------------------------------------------------------- memory parts
 # How much memory a run will need, part by part, before it starts: each by a formula, and their sum.
@@ -107,7 +108,7 @@ def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:
     """The micro-batch of a run, on a GPU of `card` bytes."""
     whole, mode = whole_batch(spec, sizes), mode_of(spec)
     there = held.of_run(sizes.parameters(), sizes.learnt, spec.row.loop, mode, str(spec.knobs.get("optimizer")))
-    room = held.room(sizes.most_logits, mode, card and held.without_vllm(card, spec.knobs), there)
+    room = held.room(sizes.most_logits, mode, card and held.of_card(card, spec.knobs), there)
     return replace(whole, prompts=min(whole.prompts, passes.prompts_at_once(_network(spec, sizes), whole, mode, room)))
 
 
@@ -115,9 +116,11 @@ def _network(spec: RunSpec, sizes: Sizes) -> Layers:
     return sizes.learning if spec.row.loop == "reward_model" else sizes
 
 
-def kv_cache(sizes: Sizes, rows: int, tokens: int, width: int) -> int:
-    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens."""
-    return width * sizes.layers * 2 * sizes.keys * rows * tokens
+def kv_cache(sizes: Sizes, done: Batch, tokens: int, width: int, once: bool) -> int:
+    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens, those of a
+    prompt `once` for its group or for each row."""
+    columns = done.sampled * (tokens - done.prompt) + done.prompt * ceil(done.sampled / (done.group if once else 1))
+    return width * sizes.layers * 2 * sizes.keys * columns
 
 
 def next_logits(sizes: Sizes, rows: int) -> int:
@@ -147,11 +150,12 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     moments = str(knobs.get("optimizer"))
     tokens = done.prompt + min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
     micro = f"{done.rows:,} rows of {done.prompt:,} + {done.length:,} tokens at once"
-    recorded = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read stays where it is
+    copied = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read
+    recorded = copied and not sizes.fused  # stays where it is: those of the lab's own layers are made for each batch
     looks = bool(knobs.get("probes", True))
     recomputed = ", of each layer its input" if mode.recomputed else ""
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
-    of_vllm = card - held.without_vllm(card, knobs) if card else 0
+    of_vllm = int(held.VLLM * card) if card and by_vllm(knobs) else 0
     found = [
         Part("vLLM", ALWAYS, of_vllm, f"{100 * held.VLLM:.0f} % of the GPU for its weights and its key-value cache"),
         Part("Weights", ALWAYS, held.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
@@ -166,8 +170,8 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
             each["parameters"] for each in sizes.held)),
             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
         Part("KV cache", ALWAYS if recorded else SAMPLES,
-             kv_cache(sizes, done.sampled, tokens, mode.width) if sizes.shares else 0,
-             f"{done.sampled:,} rows of {tokens:,} tokens"),
+             kv_cache(sizes, done, tokens, mode.width, once=copied and sizes.fused) if sizes.shares else 0,
+             f"{done.sampled:,} rows of {tokens:,} tokens" + ", prompts once" * (copied and sizes.fused)),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
         Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
@@ -199,6 +203,7 @@ def peak(found: Sequence[Part]) -> int:
 # ---------------------------------------------------------------- memory
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
+NEARLY_ALL = 0.9  # share of a GPU that is advised where the run's own is too small
 ADAPTER = 8  # rank of the LoRA that is advised
 # What is learnt does not change by these, or hardly: they are advised first.
 ENGINE: tuple[tuple[str, Value], ...] = (("gradient_checkpointing", True), ("optimizer", eight_bit.EIGHT_BIT))
@@ -235,17 +240,29 @@ class Estimate:
         return peak(self.parts)
 
     @property
+    def share(self) -> int | None:
+        """Bytes of a GPU that the run may take; None on another device."""
+        card = machine.total_memory(self.spec.device)
+        return held.of_card(card, self.spec.knobs) if card else None
+
+    @property
+    def most(self) -> int | None:
+        """Bytes that it can take now; None: unknown."""
+        return self.free if self.free is None or self.share is None else min(self.free, self.share)
+
+    @property
     def sure(self) -> bool | None:
         """Whether it fits though the estimate may be too low; None: unknown."""
-        return None if self.free is None else SURE * self.peak <= self.free
+        return None if self.most is None else SURE * self.peak <= self.most
 
     def verdict(self) -> str:
         """The estimate against the free memory, in a sentence."""
         need = f"about {in_bytes(self.peak)} at the most"
-        if self.free is None:
+        if self.free is None or self.most is None:
             return f"It needs {need}; how much is free on this device cannot be found out."
-        there = f"{in_bytes(self.free)} are free now"
-        if self.peak > self.free:
+        there = f"{in_bytes(self.free)} are free now" if self.most == self.free else (
+            f"its share of the GPU is {in_bytes(self.most)}")
+        if self.peak > self.most:
             return f"It does not fit: it needs {need}, and {there}."
         if not self.sure:
             return f"It may not fit: it needs {need}, {there}, and the estimate may be a third off."
@@ -313,7 +330,7 @@ def with_ways(need: Estimate, found: Sequence[Any] = ()) -> Estimate:
     def first(ways: Iterable[tuple[Way, RunSpec]]) -> Way | None:
         return next((way for way, changed in ways if fits(changed, sizes)), None)
     sizes, spec = need.sizes, need.spec
-    ways = [first(_engine(spec)), *(first(_halved(spec, [knob])) for knob in BATCH)]
+    ways = [first(_larger_share(spec)), first(_engine(spec)), *(first(_halved(spec, [knob])) for knob in BATCH)]
     ways += [way for (way, changed), other in zip(others(spec).items(), found, strict=False)
              if not isinstance(other, str) and fits(changed, Sizes(**other))]
     if single := [way for way in ways if way][:ADVISED]:
@@ -322,6 +339,14 @@ def with_ways(need: Estimate, found: Sequence[Any] = ()) -> Estimate:
     smaller = ((before + way, changed) for before, base in both for way, changed in _halved(base, BATCH))
     found_together = first(_halved(spec, BATCH)) or first(smaller)
     return replace(need, ways=[found_together] if found_together else [])
+
+
+def _larger_share(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:
+    """The run with nearly all of its GPU."""
+    way = (("gpu_share", NEARLY_ALL),)
+    larger = machine.device_kind(spec.device) == "cuda" and float(spec.knobs.get("gpu_share", 1)) < NEARLY_ALL
+    if larger and (other := changed(spec, way)):
+        yield way, other
 
 
 def _engine(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:

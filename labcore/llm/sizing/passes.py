@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.upkeep import GPU_SHARE
 from labcore.runs.spec.eight_bit import EIGHT_BIT
 from labcore.runs.spec.vllm import by_vllm
 
@@ -33,7 +34,7 @@ MASKED, CACHED = 6.0, 1.5
 @dataclass(frozen=True, kw_only=True)
 class Layers:
     """A network's sizes as numbers, and how the engine can run it: `packs` several completions in one row, `own` by
-    the lab's equations of Llama, `shares` a cache, `plain_head` with logits that are hidden states times a matrix (or
+    the lab's equations of Llama, `fused` by its layers for a GPU, `shares` a cache, `plain_head` with logits that are hidden states times a matrix (or
     the one value of a critic). `longest_packed` tokens of a row and `most_logits` numbers are limits of the engine."""
 
     layers: int
@@ -45,6 +46,7 @@ class Layers:
     vocabulary: int
     packs: bool
     own: bool
+    fused: bool
     shares: bool
     plain_head: bool
     longest_packed: int
@@ -121,7 +123,7 @@ def tokens(done: Batch, by: Way) -> int:
 
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
-    bf16 norms are float32, so 10H. On a shared cache each row has keys and values of the prompt as well, and they are
+    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 4H + 2Q + 3I + 2K. On a shared cache each row has keys and values of the prompt as well, and they are
     spread over all heads (2Q), as those of packed rows are on a GPU. With gradient checkpointing: width · L · H, and of
     one layer all, with the gradients of that (elsewhere these take the place of what has been freed). Without a
     backward pass those of one layer, and a shared cache of all.
@@ -131,11 +133,18 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     seen = done.rows * done.row if by == "shared" else count
     spread = layers.queries if by == "shared" or (by == "packed" and mode.device == "cuda") else layers.keys
     of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
+    if by == "causal" and layers.fused and fused_pass(mode):
+        of_token = 4 * layers.hidden + 2 * layers.queries + 3 * layers.inner
     of_layer = count * of_token + seen * 2 * spread
     if not mode.gradient:
         return mode.width * (of_layer + (layers.layers * seen * 2 * spread if by == "shared" else 0))
     return mode.width * (layers.layers * count * layers.hidden + 2 * of_layer if mode.recomputed
                          else layers.layers * of_layer)
+
+
+def fused_pass(mode: Mode) -> bool:
+    """Whether whole rows run by the lab's layers for a GPU, where a network fits them."""
+    return mode.device == "cuda" and mode.width == HALF and not mode.compiled
 
 
 def attention(layers: Layers, done: Batch, mode: Mode) -> int:
@@ -157,12 +166,13 @@ def attention(layers: Layers, done: Batch, mode: Mode) -> int:
 
 def logits(layers: Layers, done: Batch, mode: Mode, with_entropy: bool) -> int:
     """Bytes of a micro-batch's logits and what their log-probs and gradient take: rows · T · V numbers, once as they
-    come and 4 times in float32, 5 times with an entropy bonus. Of more than the engine holds only a chunk is there,
+    come and 4 times in float32, 5 times with an entropy bonus; on a GPU as they come, and their gradient. Of more than the engine holds only a chunk is there,
     beside the hidden states and their gradient."""
     numbers, hidden = done.rows * done.length * layers.vocabulary, 0
     if layers.plain_head and numbers > layers.most_logits:
         numbers, hidden = layers.most_logits, 2 * mode.width * done.rows * done.length * layers.hidden
-    return numbers * (mode.width + FULL * (5 if with_entropy else 4)) + hidden
+    more = mode.width if mode.device == "cuda" else FULL * (5 if with_entropy else 4)
+    return numbers * (mode.width + more) + hidden
 
 
 def prompts_at_once(layers: Layers, done: Batch, mode: Mode, room: int) -> int:
@@ -180,7 +190,8 @@ def prompts_at_once(layers: Layers, done: Batch, mode: Mode, room: int) -> int:
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
 BLOCK = 256  # numbers of a moment in 8 bits that have a scale in common
 ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch, on whatever machine, so that its digits are the same
-OF_CARD = 0.8  # of a GPU's memory: the rest is for the allocator, the sampler's buffers and those of single operations
+ON_GPU = 2**31  # the same on a GPU: more at once keeps it no busier, and takes the memory of others
+OF_CARD = 0.8  # of a run's share of a GPU: the rest is for the allocator, the sampler's and single operations' buffers
 VLLM = 0.3  # of a GPU's memory: vLLM's weights and key-value cache, where it samples
 LEAST = 0.05  # of it that a micro-batch may take whatever the run holds; where that is too much it is halved
 
@@ -213,15 +224,16 @@ def of_run(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> in
     return weights(parameters) + gradients(learnt) + optimizer(learnt, kind) + copied + half
 
 
-def without_vllm(card: int, knobs: Mapping[str, Value]) -> int:
-    """Bytes of a GPU of `card` bytes that vLLM leaves, where it samples."""
-    return card - int(VLLM * card) if by_vllm(knobs) else card
+def of_card(card: int, knobs: Mapping[str, Value]) -> int:
+    """Bytes of a GPU of `card` bytes that a run may take: its share, as far as vLLM leaves that where it samples."""
+    left = 1 - VLLM if by_vllm(knobs) else 1.0
+    return int(min(float(knobs.get("gpu_share", GPU_SHARE.default)), left) * card)
 
 
 def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
-    """Bytes for the activations of a micro-batch: on a GPU of `card` bytes the rest beside a run that holds `held`.
-    It depends on the spec and the card alone, not on the memory that is free at the moment."""
+    """Bytes for the activations of a micro-batch: on a GPU of which a run may take `card` bytes the rest beside the
+    `held` ones, but no more than keep it busy. It depends on the spec and the card alone, not on the memory that is free at the moment."""
     if mode.device != "cuda" or not card:
         return ON_PROCESSOR
     chunk = most_logits * (mode.width + FULL * 5)
-    return int(max(OF_CARD * card - held - chunk, LEAST * card))
+    return int(min(ON_GPU, max(OF_CARD * card - held - chunk, LEAST * card)))
