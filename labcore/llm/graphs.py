@@ -37,7 +37,7 @@ class FixedWeights:
 
     def __init__(self, model: Network, dtype: str):
         self._places = _places(model)
-        self._rounded: dict[Tensor, Tensor] = _copies(model) if dtype == "bf16" else {}
+        self._rounded: dict[Tensor, Tensor] = fused.room(model) if dtype == "bf16" else {}
 
     @property
     def nbytes(self) -> int:
@@ -55,15 +55,6 @@ class FixedWeights:
             copy.copy_(weight)
         return recompute.lent([(holder, name, self._rounded[weight]) for holder, name, weight in recompute.slots(model)]
                               if self._rounded else [])
-
-
-def _copies(model: Network) -> dict[Tensor, Tensor]:
-    """Room for each weight in bf16; what a step multiplies as one stands side by side."""
-    def room(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.bfloat16, device=next(model.parameters()).device)
-    joined = {weight: part for group in fused.neighbours(model) for weight, part in zip(
-        group, room(sum(map(len, group)), *group[0].shape[1:]).split([*map(len, group)]), strict=True)}
-    return {weight: joined[weight] if weight in joined else room(*weight.shape) for weight in model.parameters()}
 
 
 def _places(model: Network) -> list[tuple[int, int]]:

@@ -37,7 +37,7 @@ def limit(device: torch.device, spec: RunSpec) -> None:
     samples, takes its own."""
     if device.type == "cuda" and not by_vllm(spec.knobs):
         total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(passes.of_card(total, spec.knobs) / total, device)
+        torch.cuda.set_per_process_memory_fraction(passes.of_card(total, spec.knobs) / total)
 
 
 class Holds(Protocol):

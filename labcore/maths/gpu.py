@@ -6,9 +6,11 @@ the kernels in `gpu_kernels` compute the same but for rounding, and are imported
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -79,17 +81,32 @@ def add_norm(x: Tensor, delta: Tensor | None, norm: Any) -> tuple[Tensor, Tensor
 # ---------------------------------------------------------------- with a gradient
 
 
+def joined(parts: Sequence[Any]) -> Tensor | None:
+    """Tensors that stand one behind the other in one block of memory, as one tensor; None where they do not."""
+    if any(not isinstance(part, Tensor) for part in parts) or any(
+            one.data_ptr() + one.nbytes != other.data_ptr()
+            or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr() for one, other in pairwise(parts)):
+        return None
+    first: Tensor = parts[0]
+    return first.as_strided((sum(len(part) for part in parts), *first.shape[1:]), first.stride())
+
+
+def _one(parts: Sequence[Tensor]) -> Tensor:
+    found = joined(parts)
+    return torch.cat([*parts]) if found is None else found
+
+
 class _Turn(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        result: Tensor = kernels(x).turn(x.contiguous(), cos, sin, 1.0)
+        result: Tensor = kernels(x).turn_(x.clone(memory_format=torch.contiguous_format), x.shape[1], cos, sin, 1.0)
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        cos, sin = ctx.saved_tensors
-        return kernels(gradients[0]).turn(gradients[0].contiguous(), cos, sin, -1.0), None, None
+        x = gradients[0].clone(memory_format=torch.contiguous_format)
+        return kernels(x).turn_(x, x.shape[1], *ctx.saved_tensors, -1.0), None, None
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -102,29 +119,97 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-class _Swiglu(torch.autograd.Function):
-    """Keeps its inputs alone for the backward pass."""
+class _Queries(torch.autograd.Function):
+    """Three products as one, whose first two are turned where they stand."""
 
     @staticmethod
-    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
-        ctx.save_for_backward(gate, up)
-        result: Tensor = kernels(gate).swiglu(gate, up)
-        return result
+    def forward(ctx: Any, y: Tensor, cos: Tensor, sin: Tensor, size: int, bias: Tensor | None,
+                *weights: Tensor) -> tuple[Tensor, ...]:
+        weight = _one(weights)
+        ctx.save_for_backward(y, cos, sin, weight)
+        ctx.heads, ctx.biased = [len(each) // size for each in weights], bias is not None
+        whole = F.linear(y, weight, bias).unflatten(-1, (-1, size))
+        return tuple(kernels(y).turn_(whole, sum(ctx.heads[:2]), cos, sin, 1.0).split(ctx.heads, 1))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        gate, up = ctx.saved_tensors
-        pulls: tuple[Tensor, Tensor] = kernels(gate).swiglu_back(gate.contiguous(), up.contiguous(),
-                                                                 gradients[0].contiguous())
-        return pulls
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        y, cos, sin, weight = ctx.saved_tensors
+        whole = torch.cat(gradients, 1)
+        pull = kernels(y).turn_(whole, sum(ctx.heads[:2]), cos, sin, -1.0).flatten(1)
+        size = whole.shape[2]
+        of_weights = (pull.T @ y).split([heads * size for heads in ctx.heads]) if any(ctx.needs_input_grad[5:]) else (
+            [None] * len(ctx.heads))
+        return pull @ weight, None, None, None, pull.sum(0) if ctx.biased else None, *of_weights
+
+
+def queries(y: Tensor, cos: Tensor, sin: Tensor, size: int, weights: Sequence[Tensor],
+            biases: Sequence[Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of heads of `size` from y (N, H), turned as by `turn`. -> (N, heads, D) each
+
+    On CUDA only: the products as one.
+    """
+    q, k, v = _Queries.apply(  # type: ignore[no-untyped-call]  # torch's
+        y, cos, sin, size, None if biases is None else torch.cat([*biases]), *weights)
+    return q, k, v
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate) · up. (N, I) -> (N, I)"""
-    if kernels(gate):
-        result: Tensor = _Swiglu.apply(gate, up)  # type: ignore[no-untyped-call]  # torch's
-        return result
-    return F.silu(gate) * up
+    """silu(gate) · up; on CUDA without a gradient. (N, I) -> (N, I)"""
+    found = kernels(gate)
+    result: Tensor = F.silu(gate) * up if found is None or torch.is_grad_enabled() else found.swiglu(gate, up)
+    return result
+
+
+class _Mlp(torch.autograd.Function):
+    """Keeps the products of the gate and of what it opens to, and computes silu once more."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+        weight = _one([gate, up])
+        both = F.linear(y, weight)
+        ctx.save_for_backward(y, weight, down, both)
+        return F.linear(kernels(y).swiglu(*both.chunk(2, -1)), down)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (y, weight, down, both), pull = ctx.saved_tensors, gradients[0]
+        found, halves = kernels(y), both.chunk(2, -1)
+        of_down = pull.T @ found.swiglu(*halves) if ctx.needs_input_grad[3] else None
+        of_both = found.swiglu_back(*halves, pull @ down)
+        of_weights = (of_both.T @ y).chunk(2) if any(ctx.needs_input_grad[1:3]) else (None, None)
+        return of_both @ weight, *of_weights, of_down
+
+
+def mlp(y: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    """(silu(y Wᵀ_gate) · y Wᵀ_up) Wᵀ_down. (N, H) -> (N, H)
+
+    On CUDA only: two products as one, and less kept for the backward pass.
+    """
+    result: Tensor = _Mlp.apply(y, gate, up, down)  # type: ignore[no-untyped-call]  # torch's
+    return result
+
+
+class _Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, copies: Sequence[Tensor], *weights: Tensor) -> tuple[Tensor, ...]:
+        torch._foreach_copy_([*copies], weights)
+        return tuple(copies)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        there = [each for each in gradients if each is not None]
+        wide = [torch.empty_like(each, dtype=torch.float32) for each in there]
+        if there:
+            torch._foreach_copy_(wide, there)
+        found = iter(wide)
+        return None, *(None if each is None else next(found) for each in gradients)
+
+
+def rounded(weights: Sequence[Tensor], copies: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """float32 weights written into `copies` in another type, by few operations however many they are; the gradient goes
+    back in float32."""
+    written: tuple[Tensor, ...] = _Rounded.apply(copies, *weights)  # type: ignore[no-untyped-call]  # torch's
+    return written
 
 
 class _LogProbs(torch.autograd.Function):

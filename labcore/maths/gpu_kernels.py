@@ -7,27 +7,25 @@ exponential numbers, Efraimidis & Spirakis 2006; random numbers are Triton's Phi
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 LOG2E = tl.constexpr(1.4426950408889634)
-KEYS = 64  # of attention that are read at once
+KEYS, WARPS = 64, 4  # keys that a program of attention reads at once, and its warps
 CHUNK, LANES = 4096, 1024  # logits that one program looks at, and at once
 
 # ---------------------------------------------------------------- attention for one query a row
 
 
 @triton.jit
-def _turned(first: Any, second: Any, cos: Any, sin: Any):  # type: ignore[no-untyped-def]
+def _turned(first, second, cos, sin):
     return first * cos - second * sin, second * cos + first * sin
 
 
 @triton.jit
-def _scores(q1: Any, q2: Any, k1: Any, k2: Any, DOT: tl.constexpr):  # type: ignore[no-untyped-def]
+def _scores(q1, q2, k1, k2, DOT: tl.constexpr):
     """(R, D/2), (R, D/2), (N, D/2), (N, D/2) -> (R, N)"""
     if DOT:
         return tl.dot(q1.to(k1.dtype), tl.trans(k1), input_precision="ieee") + tl.dot(
@@ -37,7 +35,7 @@ def _scores(q1: Any, q2: Any, k1: Any, k2: Any, DOT: tl.constexpr):  # type: ign
 
 
 @triton.jit
-def _seen(q1: Any, q2: Any, keys: Any, values: Any, first: Any, stop: Any, top: Any, total: Any, mean: Any,  # type: ignore[no-untyped-def]
+def _seen(q1, q2, keys, values, first, stop, top, total, mean,
           D: tl.constexpr, KEYS: tl.constexpr, DOT: tl.constexpr):
     """Attend to the keys and values (·, D) in the rows first … stop as well: online softmax."""
     half, whole, place = tl.arange(0, D // 2), tl.arange(0, D), tl.arange(0, KEYS)
@@ -62,9 +60,9 @@ def _seen(q1: Any, q2: Any, keys: Any, values: Any, first: Any, stop: Any, top: 
 
 
 @triton.jit
-def _attend(q: Any, k: Any, v: Any, q_stride: Any, k_stride: Any, v_stride: Any, cos: Any, sin: Any,  # type: ignore[no-untyped-def]
-            prompt_keys: Any, prompt_values: Any, own_keys: Any, own_values: Any, starts: Any, ended: Any, seen: Any,
-            out: Any, scale: Any, width: Any, length: Any, group: Any, heads: Any,
+def _attend(q, k, v, q_stride, k_stride, v_stride, cos, sin,
+            prompt_keys, prompt_values, own_keys, own_values, starts, ended, seen,
+            out, scale, width, length, group, heads,
             REPEAT: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, KEYS: tl.constexpr, DOT: tl.constexpr):
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     prompt = row // group
@@ -105,12 +103,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, prompt: tu
     """See `gpu.attend`."""
     (rows, heads, size), (prompts, _, width, _) = k.shape, prompt[0].shape
     repeat = q.shape[1] // heads
-    dot = repeat > 1 and size >= 32
+    dot = size >= 32 and (repeat > 1 or q.dtype != torch.float32)  # by matrix units
     out = torch.empty((rows, q.shape[1], size), dtype=q.dtype, device=q.device)
     _attend[rows, heads](
         q, k, v, q.stride(0), k.stride(0), v.stride(0), cos, sin, *prompt, *own, starts, ended, seen, out, scale, width,
         own[0].shape[2], rows // prompts, heads, REPEAT=repeat,
-        ROWS=max(16 if dot else 1, triton.next_power_of_2(repeat)), D=size, KEYS=KEYS, DOT=dot, num_warps=4)
+        ROWS=max(16 if dot else 1, triton.next_power_of_2(repeat)), D=size, KEYS=KEYS, DOT=dot, num_warps=WARPS)
     return out
 
 
@@ -118,8 +116,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, prompt: tu
 
 
 @triton.jit
-def _race(logits: Any, temperature: Any, seed: Any, tops: Any, totals: Any, bests: Any, places: Any, vocabulary: Any,  # type: ignore[no-untyped-def]
-          chunks: Any, CHUNK: tl.constexpr, LANES: tl.constexpr, GREEDY: tl.constexpr):
+def _race(logits, temperature, seed, tops, totals, bests, places, vocabulary,
+          chunks, CHUNK: tl.constexpr, LANES: tl.constexpr, GREEDY: tl.constexpr):
     row, chunk = tl.program_id(0), tl.program_id(1)
     lane = tl.arange(0, LANES)
     tau, chance = tl.load(temperature), tl.load(seed)
@@ -152,8 +150,8 @@ def _race(logits: Any, temperature: Any, seed: Any, tops: Any, totals: Any, best
 
 
 @triton.jit
-def _choose(logits: Any, temperature: Any, tops: Any, totals: Any, bests: Any, places: Any, count: Any, ids: Any,  # type: ignore[no-untyped-def]
-            logprobs: Any, vocabulary: Any, chunks: Any, CHUNKS: tl.constexpr):
+def _choose(logits, temperature, tops, totals, bests, places, count, ids,
+            logprobs, vocabulary, chunks, CHUNKS: tl.constexpr):
     row, rows, chunk = tl.program_id(0), tl.num_programs(0), tl.arange(0, CHUNKS)
     at, there = row * chunks + chunk, chunk < chunks
     top = tl.load(tops + at, mask=there, other=float("-inf"))
@@ -184,7 +182,7 @@ def choose(logits: Tensor, temperature: Tensor, seed: Tensor, count: Tensor, ids
 
 
 @triton.jit
-def _add_norm(x: Any, delta: Any, scale: Any, added: Any, out: Any, size: Any, eps: Any, SIZE: tl.constexpr,  # type: ignore[no-untyped-def]
+def _add_norm(x, delta, scale, added, out, size, eps, SIZE: tl.constexpr,
               ADDS: tl.constexpr):
     row, column = tl.program_id(0).to(tl.int64), tl.arange(0, SIZE)
     there = column < size
@@ -210,7 +208,7 @@ def add_norm(x: Tensor, delta: Tensor | None, scale: Tensor, eps: float) -> tupl
 
 
 @triton.jit
-def _swiglu(gate: Any, up: Any, gate_stride: Any, up_stride: Any, out: Any, size: Any, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _swiglu(gate, up, gate_stride, up_stride, out, size, BLOCK: tl.constexpr):
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = column < size
     g = tl.load(gate + row * gate_stride + column, mask=there, other=0.0).to(tl.float32)
@@ -219,15 +217,16 @@ def _swiglu(gate: Any, up: Any, gate_stride: Any, up_stride: Any, out: Any, size
 
 
 @triton.jit
-def _swiglu_back(gate: Any, up: Any, pull: Any, of_gate: Any, of_up: Any, size: Any, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = at < size
-    g = tl.load(gate + at, mask=there, other=0.0).to(tl.float32)
-    u = tl.load(up + at, mask=there, other=0.0).to(tl.float32)
-    d = tl.load(pull + at, mask=there, other=0.0).to(tl.float32)
+def _swiglu_back(gate, up, gate_stride, up_stride, pull, of_gate, of_up, of_stride, size, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    there = column < size
+    g = tl.load(gate + row * gate_stride + column, mask=there, other=0.0).to(tl.float32)
+    u = tl.load(up + row * up_stride + column, mask=there, other=0.0).to(tl.float32)
+    d = tl.load(pull + row * size + column, mask=there, other=0.0).to(tl.float32)
     s = tl.sigmoid(g)
-    tl.store(of_gate + at, (d * u * s * (1 + g * (1 - s))).to(of_gate.dtype.element_ty), mask=there)
-    tl.store(of_up + at, (d * g * s).to(of_up.dtype.element_ty), mask=there)
+    tl.store(of_gate + row * of_stride + column, (d * u * s * (1 + g * (1 - s))).to(of_gate.dtype.element_ty),
+             mask=there)
+    tl.store(of_up + row * of_stride + column, (d * g * s).to(of_up.dtype.element_ty), mask=there)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -238,38 +237,39 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     return out
 
 
-def swiglu_back(gate: Tensor, up: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Its gradient for gate and up, which are contiguous as `pull`, the gradient of the result, is."""
-    of_gate, of_up = torch.empty_like(gate), torch.empty_like(up)
-    _swiglu_back[triton.cdiv(gate.numel(), 2048),](gate, up, pull, of_gate, of_up, gate.numel(), BLOCK=2048,
-                                                  num_warps=8)
-    return of_gate, of_up
+def swiglu_back(gate: Tensor, up: Tensor, pull: Tensor) -> Tensor:
+    """Its gradient for gate and up, side by side, from that of the result. (N, I) each -> (N, 2I)"""
+    rows, size = gate.shape
+    out = torch.empty((rows, 2 * size), dtype=gate.dtype, device=gate.device)
+    _swiglu_back[rows, triton.cdiv(size, 1024)](gate, up, gate.stride(0), up.stride(0), pull, out, out[:, size:],
+                                                2 * size, size, BLOCK=1024, num_warps=4)
+    return out
 
 
 @triton.jit
-def _turn(x: Any, cos: Any, sin: Any, out: Any, heads: Any, sign: Any, HEADS: tl.constexpr, HALF: tl.constexpr):  # type: ignore[no-untyped-def]
+def _turn(x, cos, sin, heads, stride, sign, HEADS: tl.constexpr, HALF: tl.constexpr):
     token, head, half = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)[:, None], tl.arange(0, HALF)[None, :]
-    at, there = (token * heads + head) * 2 * HALF + half, head < heads
+    at, there = token * stride + head * 2 * HALF + half, head < heads
     c, s = tl.load(cos + token * HALF + half), tl.load(sin + token * HALF + half) * sign
     first, second = _turned(tl.load(x + at, mask=there, other=0.0).to(tl.float32),
                             tl.load(x + at + HALF, mask=there, other=0.0).to(tl.float32), c, s)
-    tl.store(out + at, first.to(out.dtype.element_ty), mask=there)
-    tl.store(out + at + HALF, second.to(out.dtype.element_ty), mask=there)
+    tl.store(x + at, first.to(x.dtype.element_ty), mask=there)
+    tl.store(x + at + HALF, second.to(x.dtype.element_ty), mask=there)
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
-    """Rotary positions: x (N, heads, D) contiguous, turned by the angles of cos and sin (N, D/2), or back (sign −1)."""
-    out = torch.empty_like(x)
-    _turn[x.shape[0],](x, cos, sin, out, x.shape[1], sign, HEADS=triton.next_power_of_2(x.shape[1]),
-                       HALF=x.shape[2] // 2, num_warps=4)
-    return out
+def turn_(x: Tensor, heads: int, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
+    """Turn the first `heads` heads of x (N, …, D) contiguous in place, by the angles of cos and sin (N, D/2), or back
+    (sign −1)."""
+    _turn[len(x),](x, cos, sin, heads, x.stride(0), sign, HEADS=triton.next_power_of_2(heads), HALF=x.shape[2] // 2,
+                   num_warps=4)
+    return x
 
 
 # ---------------------------------------------------------------- log-probs and entropy of given tokens
 
 
 @triton.jit
-def _log_probs(logits: Any, index: Any, chosen: Any, entropies: Any, totals: Any, temperature: Any, vocabulary: Any,  # type: ignore[no-untyped-def]
+def _log_probs(logits, index, chosen, entropies, totals, temperature, vocabulary,
                LANES: tl.constexpr):
     row, lane = tl.program_id(0).to(tl.int64), tl.arange(0, LANES)
     top = tl.full([LANES], float("-inf"), tl.float32)
@@ -295,8 +295,8 @@ def _log_probs(logits: Any, index: Any, chosen: Any, entropies: Any, totals: Any
 
 
 @triton.jit
-def _log_probs_back(logits: Any, index: Any, entropies: Any, totals: Any, pull: Any, of_entropy: Any, out: Any,  # type: ignore[no-untyped-def]
-                    temperature: Any, vocabulary: Any, BLOCK: tl.constexpr):
+def _log_probs_back(logits, index, entropies, totals, pull, of_entropy, out,
+                    temperature, vocabulary, BLOCK: tl.constexpr):
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = column < vocabulary
     log_p = tl.load(logits + row * vocabulary + column, mask=there, other=0.0).to(tl.float32) / temperature - tl.load(

@@ -24,6 +24,7 @@ from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import reported
 from labcore.llm.nets.tape import Tape
 from labcore.llm.sizing.passes import Batch, Layers, Mode, Way, way
+from labcore.maths import gpu
 from labcore.maths.logprobs import WIDE
 
 SHORT = 128  # tokens of a row, so few that a matrix of all pairs of them costs little memory
@@ -182,7 +183,10 @@ def precision(model: Network, dtype: str) -> Iterator[None]:
     if dtype != "bf16":
         yield
         return
-    rounded = {weight: weight.to(torch.bfloat16) for weight in model.parameters()}  # tied weights are one
+    weights = [*model.parameters()]  # tied weights are one
+    copies = (gpu.rounded(weights, [*fused.room(model).values()]) if weights[0].is_cuda
+              else [weight.to(torch.bfloat16) for weight in weights])
+    rounded = dict(zip(weights, copies, strict=True))
     with recompute.lent([(holder, name, rounded[weight]) for holder, name, weight in recompute.slots(model)]):
         yield
 

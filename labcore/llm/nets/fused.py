@@ -13,10 +13,6 @@ activations, windows, and rotary frequencies that depend on the text's length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from importlib.util import find_spec
-from inspect import signature
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -32,9 +28,7 @@ from labcore.maths import gpu
 
 TRUNKS = (LlamaModel, Qwen2Model, Qwen3Model)
 ROPE = ("default", "linear", "llama3", "yarn")  # whose frequencies are the same at every length
-VARLEN = "torch.nn.attention.varlen"
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (N, heads, D) -> (N, heads, D)
-Norm = Callable[[Tensor, Tensor | None, Any], tuple[Tensor, Tensor]]  # see `gpu.add_norm`
 
 
 def fits(model: Network) -> bool:
@@ -53,53 +47,49 @@ def serves(model: Network) -> bool:
     precision on CUDA."""
     weight = next(model.parameters())
     return (weight.dtype in (torch.bfloat16, torch.float16) and bool(gpu.kernels(weight)) and fits(model)
-            and _head_size(_trunk(model)) >= 16 and not compiled.marked(model) and find_spec(VARLEN) is not None)
+            and 16 <= _head_size(_trunk(model)) <= 256 and not compiled.marked(model))
 
 
 # ---------------------------------------------------------------- layers
 
 
-def _layer(number: int, layer: Any, x: Tensor, delta: Tensor | None, attend: Attend,
-           add_norm: Norm) -> tuple[Tensor, Tensor]:
-    """A layer on x + delta: the two parts of its output. (N, H) each"""
+def _layer(number: int, layer: Any, x: Tensor, delta: Tensor | None, attend: Attend) -> tuple[Tensor, Tensor]:
+    """A layer on x + delta, without a gradient: the two parts of its output. (N, H) each"""
     attention, mlp = layer.self_attn, layer.mlp
-    x, y = add_norm(x, delta, layer.input_layernorm)
+    x, y = gpu.add_norm(x, delta, layer.input_layernorm)
     q, k, v = (part.unflatten(-1, (-1, attention.head_dim))
                for part in _products(y, attention.q_proj, attention.k_proj, attention.v_proj))
     if hasattr(attention, "q_norm"):
-        q, k = add_norm(q, None, attention.q_norm)[1], add_norm(k, None, attention.k_norm)[1]
-    x, y = add_norm(x, attention.o_proj(attend(number, q, k, v).flatten(1)), layer.post_attention_layernorm)
+        q, k = gpu.add_norm(q, None, attention.q_norm)[1], gpu.add_norm(k, None, attention.k_norm)[1]
+    x, y = gpu.add_norm(x, attention.o_proj(attend(number, q, k, v).flatten(1)), layer.post_attention_layernorm)
     return x, mlp.down_proj(gpu.swiglu(*_products(y, mlp.gate_proj, mlp.up_proj)))
 
 
 def _products(y: Tensor, *parts: nn.Module) -> Sequence[Tensor]:
     """y by each of some matrices; as one product where these stand side by side in memory."""
-    weight = _joined([getattr(part, "weight", None) if type(part) is nn.Linear else None for part in parts])
+    weight = gpu.joined([getattr(part, "weight", None) if type(part) is nn.Linear else None for part in parts])
     if weight is None:
         return [part(y) for part in parts]
     biases = [getattr(part, "bias", None) for part in parts]
-    bias = _joined(biases)
+    bias = gpu.joined(biases)
     if bias is None and any(each is not None for each in biases):
         return [part(y) for part in parts]
     return F.linear(y, weight, bias).split([part.out_features for part in parts], -1)  # type: ignore[misc]
 
 
-def _joined(parts: Sequence[Any]) -> Tensor | None:
-    """Tensors that stand one behind the other in one block of memory, as one tensor; None where they do not."""
-    if torch.is_grad_enabled() or any(not isinstance(part, Tensor) for part in parts):
-        return None
-    if any(one.data_ptr() + one.nbytes != other.data_ptr() or one.untyped_storage().data_ptr()
-           != other.untyped_storage().data_ptr() for one, other in pairwise(parts)):
-        return None
-    first: Tensor = parts[0]
-    return first.as_strided((sum(len(part) for part in parts), *first.shape[1:]), first.stride())
+def room(model: Network) -> dict[Tensor, Tensor]:
+    """Room for each weight in bfloat16; those that are multiplied as one stand side by side."""
+    device = next(model.parameters()).device
+
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.bfloat16, device=device)
+    beside = {weight: part for group in _neighbours(model) for weight, part in zip(
+        group, empty(sum(map(len, group)), *group[0].shape[1:]).split([*map(len, group)]), strict=True)}
+    return {weight: beside[weight] if weight in beside else empty(*weight.shape) for weight in model.parameters()}
 
 
-def neighbours(model: Network) -> Iterator[list[Tensor]]:
-    """Weights, and biases, that `_products` multiplies as one where a copy of them is made side by side."""
-    if not fits(model):
-        return
-    for layer in _trunk(model).layers:
+def _neighbours(model: Network) -> Iterator[list[Tensor]]:
+    for layer in _trunk(model).layers if fits(model) else ():
         attention, mlp = layer.self_attn, layer.mlp
         for parts in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
             if all(type(part) is nn.Linear for part in parts):
@@ -162,7 +152,7 @@ class Decoding:
                               seen, self._scale)
         x, delta = trunk.embed_tokens(ids), None
         for number, layer in enumerate(trunk.layers):
-            x, delta = _layer(number, layer, x, delta, attend, gpu.add_norm)
+            x, delta = _layer(number, layer, x, delta, attend)
         logits: Tensor = model.lm_head(gpu.add_norm(x, delta, trunk.norm)[1])
         return logits
 
@@ -174,45 +164,57 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, rows side by side without padding. ids (P·G, T) -> (P·G, T, …)"""
     trunk, group, length = _trunk(model), len(ids) // len(prompts), ids.shape[1]
     there = F.pad(prompts.mask.repeat_interleave(group, 0), (0, length - 1), value=True)
-    lengths = there.sum(1)
-    ends = lengths.cumsum(0)
-    longest = int(lengths.max())
+    ends = there.sum(1).cumsum(0)
     whole = torch.cat([prompts.ids.repeat_interleave(group, 0), ids[:, :-1]], 1)
-    cos, sin = _angles(trunk, (there.cumsum(1) - 1)[there])
-    attention = partial(_rows(), cu_seq_q=(bounds := F.pad(ends, (1, 0)).int()), cu_seq_k=bounds, max_q=longest,
-                        max_k=longest, scale=trunk.layers[0].self_attn.scaling)
-
-    def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        result: Tensor = attention(gpu.turn(q, cos, sin), gpu.turn(k, cos, sin), v)
-        return result
+    angles = _angles(trunk, (there.cumsum(1) - 1)[there])
+    bounds, longest = F.pad(ends, (1, 0)).int(), int(there.sum(1).max())
 
     def run(number: int, x: Tensor) -> Tensor:
-        x, delta = _layer(number, trunk.layers[number], x, None, attend, _add_norm)
-        return x + delta
+        layer = trunk.layers[number]
+        attention, mlp = layer.self_attn, layer.mlp
+        q, k, v = _queries(attention, _norm(x, layer.input_layernorm), *angles)
+        x = x + attention.o_proj(rows_attend(q, k, v, bounds, longest, attention.scaling).flatten(1))
+        y = _norm(x, layer.post_attention_layernorm)
+        parts = (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+        if all(type(part) is nn.Linear and part.bias is None for part in parts) and gpu.kernels(y):
+            return x + gpu.mlp(y, *(part.weight for part in parts))
+        return x + mlp(y)
     x = trunk.embed_tokens(whole[there])
     for number, layer in enumerate(trunk.layers):
         x = recompute.run(layer, run, number, x)
         passed(x, number + 1, len(trunk.layers))
-    predicting = ends[:, None] - length + torch.arange(length, device=ids.device)
-    states = _add_norm(x[predicting], None, trunk.norm)[1]
+    predicting = (ends[:, None] - length + torch.arange(length, device=ids.device)).flatten()
+    states = _norm(x.index_select(0, predicting), trunk.norm).view(*ids.shape, -1)
     found: Tensor = model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
     return found
 
 
-def _add_norm(x: Tensor, delta: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:
-    """`gpu.add_norm` with a gradient."""
-    x = x if delta is None else x + delta
-    return x, F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+def _queries(attention: Any, y: Tensor, cos: Tensor, sin: Tensor) -> Sequence[Tensor]:
+    """Queries, keys and values, turned. (N, heads, D) each"""
+    size, parts = attention.head_dim, (attention.q_proj, attention.k_proj, attention.v_proj)
+    biases, plain = [part.bias for part in parts if getattr(part, "bias", None) is not None], gpu.kernels(y)
+    if (plain and all(type(part) is nn.Linear for part in parts) and len(biases) in (0, 3)
+            and not hasattr(attention, "q_norm")):
+        return gpu.queries(y, cos, sin, size, [part.weight for part in parts], biases or None)
+    q, k, v = (part(y).unflatten(-1, (-1, size)) for part in parts)
+    if hasattr(attention, "q_norm"):
+        q, k = _norm(q, attention.q_norm), _norm(k, attention.k_norm)
+    return gpu.turn(q, cos, sin), gpu.turn(k, cos, sin), v
 
 
-@cache
-def _rows() -> Callable[..., Tensor]:
-    """torch's causal attention for rows of unequal length; its versions name the settings differently."""
-    from torch.nn.attention.varlen import varlen_attn
+def _norm(x: Tensor, norm: Any) -> Tensor:
+    return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
 
-    known = signature(varlen_attn).parameters
-    causal = {"window_size": (-1, 0)} if "window_size" in known else {"is_causal": True}
-    return partial(varlen_attn, **causal, **({"enable_gqa": True} if "enable_gqa" in known else {}))
+
+def rows_attend(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, scale: float) -> Tensor:
+    """Causal attention of rows that stand side by side, row r from `bounds[r]` to `bounds[r + 1]`. (N, heads, D) each
+
+    By torch's flash attention itself: `torch.nn.attention.varlen` calls it by way of so much Python that it takes the
+    host longer than the GPU.
+    """
+    result: Tensor = torch.ops.aten._flash_attention_forward(
+        q, k, v, bounds, bounds, longest, longest, 0.0, True, False, scale=scale)[0]
+    return result
 
 
 def _trunk(model: Network) -> Any:

@@ -123,7 +123,7 @@ def tokens(done: Batch, by: Way) -> int:
 
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
-    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 4H + 2Q + 3I + 2K. On a shared cache each row has keys and values of the prompt as well, and they are
+    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 4H + 2Q + 2I + 2K. On a shared cache each row has keys and values of the prompt as well, and they are
     spread over all heads (2Q), as those of packed rows are on a GPU. With gradient checkpointing: width · L · H, and of
     one layer all, with the gradients of that (elsewhere these take the place of what has been freed). Without a
     backward pass those of one layer, and a shared cache of all.
@@ -134,7 +134,7 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     spread = layers.queries if by == "shared" or (by == "packed" and mode.device == "cuda") else layers.keys
     of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
     if by == "causal" and layers.fused and fused_pass(mode):
-        of_token = 4 * layers.hidden + 2 * layers.queries + 3 * layers.inner
+        of_token = 4 * layers.hidden + 2 * layers.queries + 2 * layers.inner
     of_layer = count * of_token + seen * 2 * spread
     if not mode.gradient:
         return mode.width * (of_layer + (layers.layers * seen * 2 * spread if by == "shared" else 0))
@@ -190,7 +190,7 @@ def prompts_at_once(layers: Layers, done: Batch, mode: Mode, room: int) -> int:
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
 BLOCK = 256  # numbers of a moment in 8 bits that have a scale in common
 ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch, on whatever machine, so that its digits are the same
-ON_GPU = 2**31  # the same on a GPU: more at once keeps it no busier, and takes the memory of others
+ON_GPU = 2**32  # the same on a GPU: more at once keeps it no busier, and takes the memory of others
 OF_CARD = 0.8  # of a run's share of a GPU: the rest is for the allocator, the sampler's and single operations' buffers
 VLLM = 0.3  # of a GPU's memory: vLLM's weights and key-value cache, where it samples
 LEAST = 0.05  # of it that a micro-batch may take whatever the run holds; where that is too much it is halved
