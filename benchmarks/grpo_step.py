@@ -9,10 +9,11 @@ have signal, as in a run that learns. Gradient checkpointing, TRL's default, is 
 
     --device cuda --models llama-60m llama-342m qwen2-494m --prompts FILE
 
-measures stock classes of that size instead (see `stock`) on the prompts of a JSONL file, with the numeric verifier. TRL
-samples with `generate`, without vLLM. Beside the ratios it says tokens per second, which share of the step the memory
+measures stock classes of that size instead (see `stock`) on the prompts of a JSONL file. A completion is right where its
+last digit is below 5, which random weights earn half of the time: so every step has an update, and a reference pass.
+TRL samples with `generate`, without vLLM. Beside the ratios it says tokens per second, which share of the step the memory
 would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), and the peak memory of tensors
-on the device. `--gradient-checkpointing` is for where TRL does not fit without.
+on the device, the phases of the lab's step, and whether it meets its goals. `--json FILE` writes all of that. `--gradient-checkpointing` is for where TRL does not fit without.
 
 How the times are taken is said in `turns`.
 
@@ -23,18 +24,21 @@ prompts of unequal length, and more than one machine.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks import stock, turns
-from benchmarks.turns import Turn
+from benchmarks.phases import timed
+from benchmarks.turns import Row, Turn
 from labcore import machine
 from labcore.errors import LabError
 
@@ -55,7 +59,7 @@ class Job:
     file: str | None = None
     device: str = "cpu"
     checkpointing: bool = False  # of TRL
-    knobs: Mapping[str, Any] = field(default_factory=lambda: {"verifier": "numeric"})
+    knobs: Mapping[str, Any] = field(default_factory=lambda: {"verifier": "regex", "pattern": r"[0-4][^0-9]*$"})
 
     def task(self, folder: Path) -> Any:
         from labcore.catalog.kinds import task
@@ -80,11 +84,12 @@ def lab(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
                        "group_size": job.group_size, "max_new_tokens": job.new_tokens, "updates_per_batch": 1,
                        **(job.knobs if job.file else SUMS)})
     before, session = 0, LlmSession.start(spec)
-    turn.ready()
-    for record in session.run():
-        if record is not None:
-            turn.step_done(record.tokens - before)
-            before = record.tokens
+    with timed(turn.phase_done) if session.device.type == "cuda" else nullcontext():
+        turn.ready()
+        for record in session.run():
+            if record is not None:
+                turn.step_done(record.tokens - before)
+                before = record.tokens
 
 
 def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) -> None:
@@ -139,7 +144,7 @@ def by_model(options: argparse.Namespace) -> None:
     """A table for each stock model, with what memory alone would allow."""
     if not options.prompts:
         raise LabError("Stock models need prompts: give --prompts FILE, JSONL with prompt (or question) and answer.")
-    file = str(Path(options.prompts).resolve())
+    file, found = str(Path(options.prompts).resolve()), {}
     for model in options.models:
         job = Job(*(options.batch or stock.BATCHES[model]), file, options.device, options.gradient_checkpointing)
         with multiprocessing.get_context("spawn").Pool(1) as pool:  # keeps torch out of this process
@@ -152,6 +157,21 @@ def by_model(options: argparse.Namespace) -> None:
             seconds = floor.token_seconds(job.prompts * job.group_size, job.new_tokens, row.name.partition("-")[2])
             share = job.new_tokens * seconds / row.seconds
             print(f"{row.name:10}{1e3 * seconds:.2f} ms a token, {share:.1%} of the step", flush=True)
+        goals = [_told(model, row, job) for row in report if row.name == "lab-bf16"]
+        print(*goals, sep="\n", end="\n" * bool(goals), flush=True)
+        found[model] = {"device": device, "batch": [job.prompts, job.group_size, job.new_tokens],
+                        "rows": [asdict(row) for row in report], "goals": stock.GOALS.get(model, {})}
+        if options.json:  # after each model, so that nothing is lost where the next one fails
+            Path(options.json).write_text(json.dumps(found, indent=1), "utf-8")
+
+
+def _told(model: str, row: Row, job: Job) -> str:
+    """The phases of our step, and its goals on a GPU with how they are met."""
+    measured = stock.measured(row.phases, row.peak, job.new_tokens)
+    lines = ["".join(f"{name} {1e3 * seconds:.0f} ms  " for name, seconds in row.phases.items())]
+    lines += [f"{name}: {measured[name]:.2f}, goal {goal:g}: {'met' if measured[name] <= goal else 'not met'}"
+              for name, goal in stock.GOALS.get(model, {}).items() if name in measured]
+    return "\n".join(lines)
 
 
 def _floor_and_device(model: str, file: str, device: str) -> tuple[stock.Floor, str]:
@@ -167,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--models", nargs="+", choices=stock.MODELS, default=[], help="stock classes in place of sizes")
     parser.add_argument("--prompts", metavar="FILE", help="for --models: JSONL with prompt (or question) and answer")
+    parser.add_argument("--json", metavar="FILE", help="for --models: write the numbers there")
     parser.add_argument("--batch", nargs=3, type=int, metavar=("PROMPTS", "GROUP", "TOKENS"),
                         help="for --models: prompts, completions of each, new tokens (each model has its own)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="for --models: TRL's")

@@ -29,6 +29,9 @@ MODELS: dict[str, dict[str, Any]] = {
                    "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
                    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "tie_word_embeddings": True},
 }
+# Of the lab in bf16 on an H100 or H200: milliseconds of a token of all rows and of an update, GiB at the peak.
+TOKEN, UPDATE, PEAK = "decoding, ms a token", "update, ms", "peak, GiB"
+GOALS = {"llama-60m": {TOKEN: 0.8, UPDATE: 60.0}, "llama-342m": {TOKEN: 2.5, UPDATE: 300.0, PEAK: 12.0}}
 CONTEXT, MERGED = 4096, 8192  # tokens of a prompt and its completion; tokens that are learnt from the prompts
 # Prompts of a step, completions of each, new tokens of each.
 BATCHES = {"llama-1m": (4, 4, 16), "llama-60m": (16, 8, 128), "llama-342m": (16, 8, 256), "qwen2-494m": (8, 8, 256)}
@@ -52,6 +55,15 @@ class Floor:
         """Seconds for a token of every row, half of the completions being there."""
         read = self.weights + rows * (self.width + new_tokens / 2) * self.cached
         return read * {"bf16": 2, "fp32": 4}[dtype] / self.bandwidth
+
+
+def measured(phases: Mapping[str, float], peak: float, new_tokens: int) -> dict[str, float]:
+    """The quantities that have goals, from the seconds of the phases and the peak, MiB; without phases the peak alone."""
+    found = {PEAK: peak / 1024}
+    if phases:
+        found[TOKEN] = 1e3 * phases["decoding"] / max(1, new_tokens - 1)  # the first one is the prompts' own
+        found[UPDATE] = 1e3 * (phases["gradients"] + phases["optimizer"])
+    return found
 
 
 def problems(file: str, knobs: Mapping[str, Any] = MappingProxyType({"verifier": "numeric"})) -> Any:

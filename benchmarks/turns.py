@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,13 +38,14 @@ WARM_UP = 3  # steps: first allocations, lazy imports
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, and how many
-    tokens the turn sampled; 0 where nobody counts."""
+    """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, how many tokens the
+    turn sampled (0 where nobody counts), and the seconds of the phases of each step, where they are measured."""
 
     wall: list[float]
     cpu: list[float]
     peak: float
     tokens: int = 0
+    phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 class Turn:
@@ -67,10 +68,14 @@ class Turn:
             unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux KiB
             peak = (on_gpu.max_memory_allocated() / 2**20 if on_gpu
                     else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
-            self.pipe.send(Times(self.wall, self.cpu, peak, self.tokens))
+            self.pipe.send(Times(self.wall, self.cpu, peak, self.tokens, self.phases))
             self._wait()
         else:
             self.at = now, cpu
+
+    def phase_done(self, name: str, seconds: float) -> None:
+        """A phase of a step took so long."""
+        self.phases.setdefault(name, []).append(seconds)
 
     def ready(self) -> None:
         """All is loaded: the time until now is not that of the first step."""
@@ -80,7 +85,7 @@ class Turn:
         self.steps: int = self.pipe.recv()
         if not self.steps:
             raise SystemExit
-        self.wall, self.cpu, self.tokens = [], [], 0
+        self.wall, self.cpu, self.tokens, self.phases = [], [], 0, dict[str, list[float]]()
         self.at = time.perf_counter(), time.process_time()
 
 
@@ -129,6 +134,7 @@ class Row:
     ratios: list[float]
     cpu_ratios: list[float]
     tokens_per_second: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -151,8 +157,14 @@ def rows(rounds: Mapping[str, Sequence[Times]]) -> list[Row]:
             max(turn.peak for turn in turns),
             ratios=[median(base.wall) / median(turn.wall) for base, turn in pairs],
             cpu_ratios=[median(base.cpu) / median(turn.cpu) for base, turn in pairs],
-            tokens_per_second=sum(turn.tokens for turn in turns) / sum(wall)))
+            tokens_per_second=sum(turn.tokens for turn in turns) / sum(wall), phases=_phases(turns)))
     return report
+
+
+def _phases(turns: Sequence[Times]) -> dict[str, float]:
+    """The median seconds of each phase."""
+    return {name: median(seconds for turn in turns for seconds in turn.phases.get(name, ()))
+            for name in turns[0].phases}
 
 
 def table(report: Sequence[Row]) -> str:
@@ -236,6 +248,7 @@ def parser(program: str, title: str, sides: Mapping[str, Contender], default: Se
                       help="who takes part; the ratios are to the first")
     made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--steps", type=int, default=5, help="of each contender in a round")
+    made.add_argument("--warm-up", type=int, default=WARM_UP, help="steps of each contender that are not counted")
     made.add_argument("--threads", type=int, default=1, help="of torch, for each contender")
     return made
 
@@ -244,7 +257,8 @@ def contest(options: argparse.Namespace, heading: str, save: Callable[[Path], No
             sides: Mapping[str, Contender]) -> list[Row]:
     """Measure and print one table."""
     print(f"{heading}, {options.rounds} rounds of {options.steps} steps, {options.threads} thread(s)", flush=True)
-    report = rows(measure(save, sides, options.contenders, options.rounds, options.steps, options.threads))
+    report = rows(measure(save, sides, options.contenders, options.rounds, options.steps, options.threads,
+                          options.warm_up))
     print(table(report), flush=True)
     return report
 

@@ -18,16 +18,26 @@ Ends = int | Sequence[int]
 
 @dataclass(frozen=True)
 class Prompts:
-    """P prompts: ids (P, S) left-padded and mask (P, S), True = a token of the prompt."""
+    """P prompts: ids (P, S) left-padded and mask (P, S), True = a token of the prompt. `known` are their lengths where
+    they are known without a look at the mask, for which the host would have to wait for a GPU."""
 
     ids: Tensor
     mask: Tensor
+    known: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, rows: Tensor | slice) -> Prompts:
-        return Prompts(self.ids[rows], self.mask[rows])
+        known = self.known
+        if known is not None:
+            known = known[rows] if isinstance(rows, slice) else tuple(known[row] for row in rows.tolist())
+        return Prompts(self.ids[rows], self.mask[rows], known)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each prompt."""
+        return tuple(self.mask.sum(1).tolist()) if self.known is None else self.known
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ def padded_prompts(rows: Sequence[Sequence[int]], fill: int, device: torch.devic
     width = max(map(len, rows))
     ids = torch.tensor([[fill] * (width - len(row)) + [*row] for row in rows], device=device)
     mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
-    return Prompts(ids, mask)
+    return Prompts(ids, mask, tuple(map(len, rows)))
 
 
 def padded_completions(rows: Sequence[Sequence[int]], truncated: Sequence[bool], fill: int,

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Generator, Tensor, nn
 
-from labcore.llm.batch import Completions, Ends, Prompts
+from labcore.llm.batch import Completions, Ends, Prompts, is_end
 from labcore.llm.nets import fused, recompute
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import plain
@@ -273,7 +273,7 @@ class Graphs:
             batch.begin(decoder)
             completions = decoder.run(recording.replay, limit, eos)
             if first is not None:
-                _check(decoder, batch, first)
+                _check(decoder, batch, first, eos)
                 self._proven[batch.model].add((batch.dtype, batch.shape))
         except BaseException:
             recording.reset()
@@ -316,17 +316,19 @@ class Graphs:
             self.notes.append(f"This model decodes step by step, not by a CUDA graph: {reason}.")
 
 
-def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor) -> None:
+def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor, eos: Ends) -> None:
     """Compare what a recording drew with the tokens `first` (N, B) that the step drew itself, and their log-probs with
-    those of the plain forward pass, in one row of each group. Raises _Untrue."""
+    those of the plain forward pass, in one row of each group; up to each row's end. Raises _Untrue."""
     count, prompts = len(first), len(batch.prompts)
-    if (decoder.ids[:count] == first).all(0).float().mean() < ALIKE:
+    ends = is_end(first, eos)
+    after = ends.cumsum(0) > ends.long()
+    if ((decoder.ids[:count] == first) | after).all(0).float().mean() < ALIKE:
         raise _Untrue("the graph draws other tokens than the model")
     group_size, prompt = batch.shape.rows // prompts, torch.arange(prompts, device=first.device)
     rows = prompt * group_size + prompt % group_size
     ids = decoder.ids[:count, rows].T
     expected = selective_log_softmax(plain(batch.model, batch.prompts, ids), ids, batch.temperature)
-    gap = float((decoder.logprobs[:count, rows].T - expected).abs().mean()) * batch.temperature
+    gap = float((decoder.logprobs[:count, rows].T - expected).abs()[~after[:, rows].T].mean()) * batch.temperature
     if not gap <= TOLERANCE[batch.dtype]:
         raise _Untrue(f"the graph's log-probs are {gap:.2g} nats off the model's")
 

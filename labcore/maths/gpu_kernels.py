@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 LOG2E = tl.constexpr(1.4426950408889634)
-KEYS, WARPS = 64, 4  # keys that a program of attention reads at once, and its warps
+KEYS, WARPS = 32, 2  # keys that a program of attention reads at once, and its warps
 CHUNK, LANES = 4096, 1024  # logits that one program looks at, and at once
 
 # ---------------------------------------------------------------- attention for one query a row

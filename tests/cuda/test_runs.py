@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from math import isfinite
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from labcore import machine
 from labcore.catalog.cartpole import ALGORITHMS as METHODS
 from labcore.classic.deep.session import DeepSession
-from labcore.llm.nets.forward import completion_outputs
+from labcore.llm import memory
+from labcore.llm.nets import fused, recompute
+from labcore.llm.nets.forward import completion_outputs, plain, precision
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.classic.deep.conftest import SMALL
-from tests.llm.tools import completion_ids, model, prompts, records, spec, weights
+from tests.llm.tools import CONFIGS, VOCABULARY, WIDE, completion_ids, model, prompts, records, spec, weights
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -72,8 +76,9 @@ def test_cartpole_on_the_gpu(gpu, method):
     assert first == again and len(first) == 2
 
 
-def test_memory_that_runs_out_is_said_in_words(gpu):
+def test_memory_that_runs_out_is_said_in_words(gpu, monkeypatch):
     torch.zeros(1, device=gpu)
+    monkeypatch.setattr(memory, "limit", lambda device, spec: None)  # which would allow the run more
     total = torch.cuda.get_device_properties(gpu).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**23) / total)
     try:
@@ -88,6 +93,17 @@ def test_memory_that_runs_out_is_said_in_words(gpu):
         torch.cuda.set_per_process_memory_fraction(1.0)
 
 
+def test_a_run_takes_no_more_than_its_share(started):
+    """Two runs fit on a GPU, and a run that needs more than its share ends in words."""
+    session = started("grpo", gpu_share=0.05)
+    total = torch.cuda.get_device_properties(session.device).total_memory
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(int(0.06 * total), dtype=torch.uint8, device=session.device)
+    assert torch.empty(int(0.03 * total), dtype=torch.uint8, device=session.device).numel()
+    started("grpo", gpu_share=1.0)
+    assert torch.empty(int(0.06 * total), dtype=torch.uint8, device=session.device).numel()
+
+
 def test_the_bf16_hint_is_what_torch_says(gpu):
     machine.bf16.cache_clear()
     found = machine.bf16("cuda")
@@ -95,3 +111,35 @@ def test_the_bf16_hint_is_what_torch_says(gpu):
     assert any(name in found.where for name in names)
     if len(names) == 1:
         assert found.able is torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_rows_side_by_side_are_the_plain_pass(gpu, kind, recomputed):
+    """Outputs and gradients in bf16 are as near to those in float32 as those of the model's own code."""
+    ids, asked = completion_ids(12, 9).to(gpu), prompts()
+    asked = replace(asked, ids=asked.ids.to(gpu), mask=asked.mask.to(gpu))
+    found = []
+    for dtype, run in (("fp32", plain), ("bf16", plain), ("bf16", fused.outputs)):
+        network = wide(kind).to(gpu)
+        recompute.mark(network, recomputed)
+        with precision(network, dtype):
+            assert fused.serves(network) == (dtype == "bf16")
+            with recompute.recomputing(network) if run is plain else nullcontext():
+                outputs = run(network, asked, ids).float()
+        outputs.log_softmax(-1).gather(-1, ids[..., None]).sum().backward()
+        found.append((outputs.detach(), torch.cat([each.grad.flatten() for each in network.parameters()])))
+    (exact, slopes), own, ours = found
+    for truth, theirs, mine in ((exact, own[0], ours[0]), (slopes, own[1], ours[1])):
+        assert (mine - truth).norm() < 1.5 * (theirs - truth).norm() + 1e-3 * truth.norm()
+
+
+def wide(kind):
+    """A model with heads of 16, the least that the pass takes."""
+    size = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, **WIDE, "initializer_range": 0.1}
+    made = CONFIGS[kind](VOCABULARY)
+    made.update(size | ({"head_dim": 16}))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(made).eval()

@@ -135,14 +135,14 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
             part = part.met_by_sampler(logprobs)
         loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
         loss.backward()
-        losses.append(loss.item())
+        losses.append(loss.detach())
         ratios.append(ratio.detach())
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
     if fresh:
         rollout = rollout.met_by_sampler(met.logprobs)
     measured = objective.measures(knobs, rollout, met.logprobs, torch.cat(ratios), met.entropy, totals.entropy_floor)
-    measured["loss"] = sum(losses)
+    measured["loss"] = sum(torch.stack(losses).tolist())  # read only now: each look would wait for a GPU
     return measured if session.critic is None else measured | _of_critic(rollout, value_losses)
 
 

@@ -26,6 +26,7 @@ from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import passed
 from labcore.maths import gpu
 
+FILLED = 256  # tokens: of their multiples passes are made
 TRUNKS = (LlamaModel, Qwen2Model, Qwen3Model)
 ROPE = ("default", "linear", "llama3", "yarn")  # whose frequencies are the same at every length
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (N, heads, D) -> (N, heads, D)
@@ -162,12 +163,9 @@ class Decoding:
 
 def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, rows side by side without padding. ids (P·G, T) -> (P·G, T, …)"""
-    trunk, group, length = _trunk(model), len(ids) // len(prompts), ids.shape[1]
-    there = F.pad(prompts.mask.repeat_interleave(group, 0), (0, length - 1), value=True)
-    ends = there.sum(1).cumsum(0)
-    whole = torch.cat([prompts.ids.repeat_interleave(group, 0), ids[:, :-1]], 1)
-    angles = _angles(trunk, (there.cumsum(1) - 1)[there])
-    bounds, longest = F.pad(ends, (1, 0)).int(), int(there.sum(1).max())
+    trunk, length = _trunk(model), ids.shape[1]
+    tokens, places, bounds, longest = side_by_side(prompts, ids)
+    angles = _angles(trunk, places)
 
     def run(number: int, x: Tensor) -> Tensor:
         layer = trunk.layers[number]
@@ -179,14 +177,35 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
         if all(type(part) is nn.Linear and part.bias is None for part in parts) and gpu.kernels(y):
             return x + gpu.mlp(y, *(part.weight for part in parts))
         return x + mlp(y)
-    x = trunk.embed_tokens(whole[there])
+    x = trunk.embed_tokens(tokens)
     for number, layer in enumerate(trunk.layers):
         x = recompute.run(layer, run, number, x)
         passed(x, number + 1, len(trunk.layers))
-    predicting = (ends[:, None] - length + torch.arange(length, device=ids.device)).flatten()
+    predicting = (bounds[1:len(ids) + 1, None] - length + torch.arange(length, device=ids.device)).flatten()
     states = _norm(x.index_select(0, predicting), trunk.norm).view(*ids.shape, -1)
     found: Tensor = model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
     return found
+
+
+def side_by_side(prompts: Prompts, ids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """The tokens of all rows behind each other, (N,), without padding and without the last one of each row, from which
+    nothing is predicted; their positions (N,); where each row begins and the last one ends, (B + 2,); and the most
+    tokens of a row.
+
+    A row of zeros fills N up to a multiple of FILLED: libraries load a kernel for each shape that they meet. The host
+    waits for nothing here where it knows the lengths.
+    """
+    group, width = len(ids) // len(prompts), prompts.ids.shape[1] + ids.shape[1] - 1
+    count = group * sum(prompts.lengths) + len(ids) * (ids.shape[1] - 1)
+    filled = -(-(count + 1) // FILLED) * FILLED
+    whole = F.pad(torch.cat([prompts.ids.repeat_interleave(group, 0), ids[:, :-1]], 1), (0, 0, 0, 1))
+    lengths = F.pad(prompts.mask.sum(1).repeat_interleave(group) + ids.shape[1] - 1, (0, 1), value=filled - count)
+    bounds = F.pad(lengths.cumsum(0), (1, 0))
+    row = torch.repeat_interleave(torch.arange(len(lengths), device=ids.device), lengths, output_size=filled)
+    places = torch.arange(filled, device=ids.device) - bounds[row]
+    columns = torch.where(row < len(ids), width - lengths[row] + places, 0)
+    longest = max(*prompts.lengths, 0) + ids.shape[1] - 1
+    return whole.flatten()[row * width + columns], places, bounds.int(), max(longest, filled - count)
 
 
 def _queries(attention: Any, y: Tensor, cos: Tensor, sin: Tensor) -> Sequence[Tensor]:

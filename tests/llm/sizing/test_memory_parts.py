@@ -15,7 +15,7 @@ from labcore.runs.spec.run_spec import make
 HELD = [{"name": "policy", "parameters": 1000, "learnt": 1000}, {"name": "reference", "parameters": 1000, "learnt": 0},
         {"name": "critic", "parameters": 1010, "learnt": 1010}]
 SIZES = Sizes(held=HELD[:2], layers=2, heads=2, hidden=8, queries=8, keys=4, inner=16, vocabulary=10, context=64,
-              prompt=5, answer=0, packs=True, own=True, shares=True, plain_head=True, longest_packed=40,
+              prompt=5, answer=0, packs=True, own=True, fused=False, shares=True, plain_head=True, longest_packed=40,
               most_logits=2**26, most_copied=10**6, sampled_at_once=64)
 HALF = Mode(width=2)
 DONE = Batch(prompts=3, group=2, sampled=6, prompt=5, length=4)
