@@ -9,11 +9,12 @@ have signal, as in a run that learns. Gradient checkpointing, TRL's default, is 
 
     --device cuda --models llama-60m llama-342m qwen2-494m --prompts FILE
 
-measures stock classes of that size instead (see `stock`) on the prompts of a JSONL file. A completion is right where its
-last digit is below 5, which random weights earn half of the time: so every step has an update, and a reference pass.
-TRL samples with `generate`, without vLLM. Beside the ratios it says tokens per second, which share of the step the memory
-would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), and the peak memory of tensors
-on the device, the phases of the lab's step, and whether it meets its goals. `--json FILE` writes all of that. `--gradient-checkpointing` is for where TRL does not fit without.
+measures stock classes of that size instead (see `stock`) on the prompts of a JSONL file. A completion is right where
+its last digit is below 5, which random weights earn half of the time: so every step has an update and a reference pass.
+TRL samples with `generate`, without vLLM. Beside the ratios it says tokens per second, which share of the step the
+memory would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), the peak memory of tensors
+on the device, the phases of the lab's step, and whether it meets its goals. `--json FILE` writes all of that.
+`--gradient-checkpointing` is for where TRL does not fit without.
 
 How the times are taken is said in `turns`.
 

@@ -58,7 +58,7 @@ class Floor:
 
 
 def measured(phases: Mapping[str, float], peak: float, new_tokens: int) -> dict[str, float]:
-    """The quantities that have goals, from the seconds of the phases and the peak, MiB; without phases the peak alone."""
+    """The quantities that have goals, from the seconds of the phases and the peak, MiB. Without phases the peak."""
     found = {PEAK: peak / 1024}
     if phases:
         found[TOKEN] = 1e3 * phases["decoding"] / max(1, new_tokens - 1)  # the first one is the prompts' own

@@ -38,8 +38,8 @@ WARM_UP = 3  # steps: first allocations, lazy imports
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, how many tokens the
-    turn sampled (0 where nobody counts), and the seconds of the phases of each step, where they are measured."""
+    """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, how many tokens
+    the turn sampled (0 where nobody counts), and the seconds of the phases of each step, where they are measured."""
 
     wall: list[float]
     cpu: list[float]

@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from tests.imports import ROOT, imported, nodes
 
+ON_A_GPU = ("labcore.maths.gpu_kernels",)  # imported on CUDA only: its Triton comes with torch's builds for CUDA
 HEAVY, PAGE = ("torch", "transformers"), ("streamlit",)
 CODE = sorted(path for name in ("app", "pages", "labcore", "benchmarks") for path in (ROOT / name).rglob("*.py"))
 
@@ -29,7 +30,7 @@ def modules(*folders: str) -> list[str]:
              for path in ([(ROOT / name).with_suffix(".py")] if (ROOT / name).with_suffix(".py").is_file()
                           else sorted((ROOT / name).rglob("*.py")))]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths]
-    return [name for name in names if name.rpartition(".")[2] != "__main__"]
+    return [name for name in names if name.rpartition(".")[2] != "__main__" and name not in ON_A_GPU]
 
 
 def brought_in(names: list[str], watched: tuple[str, ...]) -> list[str]:
@@ -89,7 +90,7 @@ def test_the_tables_never_load_torch_and_the_engine_never_streamlit():
     assert len(LIGHT) > 10
     trains = [name for name in modules("labcore") if name not in LIGHT]
     assert {"labcore.llm.loops.online", "labcore.maths.kl"} <= {*trains} and "labcore.workers.worker" in LIGHT
-    found = dict(each.split(" by ") for each in brought_in([*LIGHT, *trains], HEAVY + PAGE))
+    found = dict(each.split(" by ") for each in brought_in([*LIGHT, *trains], (*HEAVY, *PAGE, *ON_A_GPU, "triton")))
     assert found.keys() == {*HEAVY} and {*found.values()} <= {*trains}
 
 
@@ -101,8 +102,9 @@ def test_what_is_imported_is_declared_as_needed_or_as_an_extra():
     owners = packages_distributions()
     tops = {name.split(".")[0] for path in CODE if path.parts[-2] != "benchmarks"
             for name in imported(path.read_text("utf-8"))} - {"app", "labcore", "pages"} - sys.stdlib_module_names
-    assert {"torch", "streamlit", "ray"} <= tops
-    assert not {top for top in tops if not declared & {canonicalize_name(each) for each in owners.get(top, [top])}}
+    assert {"torch", "streamlit", "ray", "triton"} <= tops
+    assert not {top for top in tops - {"triton"}
+                if not declared & {canonicalize_name(each) for each in owners.get(top, [top])}}
 
 
 # They delete folders: `removal` those of the lab, the others what they have just made, or what belongs to the package.

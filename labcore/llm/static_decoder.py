@@ -33,8 +33,8 @@ COLUMNS = 32  # the fewest of a kind: sizes are rounded up, so that few shapes o
 
 @dataclass(frozen=True)
 class Shape:
-    """What a recorded step is bound to beside the weights: the number of prompts, B rows, columns for the prompts and for
-    new tokens, whether there is room for top-k or top-p, and whether it draws at all."""
+    """Sizes that a recorded step is bound to beside the weights: the number of prompts, B rows, columns for the prompts
+    and for new tokens, whether there is room for top-k or top-p, and whether it draws at all."""
 
     prompts: int
     rows: int

@@ -63,9 +63,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, prompt: Ke
 
 def choose(logits: Tensor, temperature: Tensor, seed: Tensor, count: Tensor, ids: Tensor, logprobs: Tensor,
            greedy: bool) -> None:
-    """Draw a token of each row of logits (B, V), in row `count` (1,) of `ids` (T, B), and write its log-prob at
-    `temperature` () there in `logprobs`: by the race of exponential numbers E, argmax_v log π_v − log E_v. Those come of
-    `seed` (1,) alone; `greedy` has none. On CUDA only."""
+    """Draw a token of each row of logits (B, V) into row `count` (1,) of `ids` (T, B), and write its log-prob at
+    `temperature` () into that row of `logprobs`.
+
+    By the race of exponential numbers E, argmax_v log π_v − log E_v. They depend on `seed` (1,) alone; `greedy` has
+    none. On CUDA only.
+    """
     kernels(logits).choose(logits, temperature, seed, count, ids, logprobs, greedy)
 
 
@@ -83,9 +86,10 @@ def add_norm(x: Tensor, delta: Tensor | None, norm: Any) -> tuple[Tensor, Tensor
 
 def joined(parts: Sequence[Any]) -> Tensor | None:
     """Tensors that stand one behind the other in one block of memory, as one tensor; None where they do not."""
-    if any(not isinstance(part, Tensor) for part in parts) or any(
-            one.data_ptr() + one.nbytes != other.data_ptr()
-            or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr() for one, other in pairwise(parts)):
+    def apart(one: Tensor, other: Tensor) -> bool:
+        return (one.data_ptr() + one.nbytes != other.data_ptr()
+                or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr())
+    if any(not isinstance(part, Tensor) for part in parts) or any(apart(*pair) for pair in pairwise(parts)):
         return None
     first: Tensor = parts[0]
     return first.as_strided((sum(len(part) for part in parts), *first.shape[1:]), first.stride())

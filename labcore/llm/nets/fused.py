@@ -34,13 +34,14 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (N, h
 
 def fits(model: Network) -> bool:
     """Whether `model` (a policy or a critic) has exactly these layers."""
-    trunk = model.trunk if isinstance(model, Critic) else getattr(model, "model", None)
+    trunk: Any = model.trunk if isinstance(model, Critic) else getattr(model, "model", None)
     if type(trunk) not in TRUNKS:
         return False
     config = trunk.config
     size = _head_size(trunk)
-    return (config.hidden_act == "silu" and config.rope_parameters["rope_type"] in ROPE and size & (size - 1) == 0
-            and all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ()))
+    return bool(
+        config.hidden_act == "silu" and config.rope_parameters["rope_type"] in ROPE and size & (size - 1) == 0
+        and all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ()))
 
 
 def serves(model: Network) -> bool:
@@ -75,7 +76,7 @@ def _products(y: Tensor, *parts: nn.Module) -> Sequence[Tensor]:
     bias = gpu.joined(biases)
     if bias is None and any(each is not None for each in biases):
         return [part(y) for part in parts]
-    return F.linear(y, weight, bias).split([part.out_features for part in parts], -1)  # type: ignore[misc]
+    return torch.split(F.linear(y, weight, bias), [len(part.weight) for part in parts], -1)  # type: ignore[arg-type]
 
 
 def room(model: Network) -> dict[Tensor, Tensor]:
@@ -116,9 +117,9 @@ class Decoding:
         trunk, config = _trunk(model), model.config
         weight, layers, heads = next(model.parameters()), config.num_hidden_layers, config.num_key_value_heads
         size = _head_size(trunk)
-        self._model, self._scale = model, trunk.layers[0].self_attn.scaling
-        self._prompts = weight.new_empty(layers, 2, prompts, heads, width, size)
-        self._own = weight.new_empty(layers, 2, rows, heads, length, size)
+        self._model, self._scale = model, float(trunk.layers[0].self_attn.scaling)
+        self._prompts: Tensor = weight.new_empty(layers, 2, prompts, heads, width, size)
+        self._own: Tensor = weight.new_empty(layers, 2, rows, heads, length, size)
         self._starts = torch.zeros(prompts, dtype=torch.long, device=weight.device)
         self._ended = torch.zeros(rows, dtype=torch.bool, device=weight.device)
         for buffer in (self._prompts, self._own):
@@ -175,8 +176,10 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
         y = _norm(x, layer.post_attention_layernorm)
         parts = (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
         if all(type(part) is nn.Linear and part.bias is None for part in parts) and gpu.kernels(y):
-            return x + gpu.mlp(y, *(part.weight for part in parts))
-        return x + mlp(y)
+            gained: Tensor = gpu.mlp(y, *(part.weight for part in parts))
+        else:
+            gained = mlp(y)
+        return x + gained
     x = trunk.embed_tokens(tokens)
     for number, layer in enumerate(trunk.layers):
         x = recompute.run(layer, run, number, x)

@@ -34,8 +34,9 @@ MASKED, CACHED = 6.0, 1.5
 @dataclass(frozen=True, kw_only=True)
 class Layers:
     """A network's sizes as numbers, and how the engine can run it: `packs` several completions in one row, `own` by
-    the lab's equations of Llama, `fused` by its layers for a GPU, `shares` a cache, `plain_head` with logits that are hidden states times a matrix (or
-    the one value of a critic). `longest_packed` tokens of a row and `most_logits` numbers are limits of the engine."""
+    the lab's equations of Llama, `fused` by its layers for a GPU, `shares` a cache, `plain_head` with logits that are
+    hidden states times a matrix (or the one value of a critic). `longest_packed` tokens of a row and `most_logits`
+    numbers are limits of the engine."""
 
     layers: int
     heads: int
@@ -123,10 +124,10 @@ def tokens(done: Batch, by: Way) -> int:
 
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
-    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 4H + 2Q + 2I + 2K. On a shared cache each row has keys and values of the prompt as well, and they are
-    spread over all heads (2Q), as those of packed rows are on a GPU. With gradient checkpointing: width · L · H, and of
-    one layer all, with the gradients of that (elsewhere these take the place of what has been freed). Without a
-    backward pass those of one layer, and a shared cache of all.
+    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 4H + 2Q + 2I + 2K. On a shared cache each row has
+    keys and values of the prompt as well, and they are spread over all heads (2Q), as those of packed rows are on a
+    GPU. With gradient checkpointing: width · L · H, and of one layer all, with the gradients of that (elsewhere these
+    take the place of what has been freed). Without a backward pass those of one layer, and a shared cache of all.
     """
     by = way(layers, done, mode)
     count = tokens(done, by)
@@ -166,8 +167,8 @@ def attention(layers: Layers, done: Batch, mode: Mode) -> int:
 
 def logits(layers: Layers, done: Batch, mode: Mode, with_entropy: bool) -> int:
     """Bytes of a micro-batch's logits and what their log-probs and gradient take: rows · T · V numbers, once as they
-    come and 4 times in float32, 5 times with an entropy bonus; on a GPU as they come, and their gradient. Of more than the engine holds only a chunk is there,
-    beside the hidden states and their gradient."""
+    come and 4 times in float32, 5 times with an entropy bonus; on a GPU as they come, and their gradient. Of more than
+    the engine holds only a chunk is there, beside the hidden states and their gradient."""
     numbers, hidden = done.rows * done.length * layers.vocabulary, 0
     if layers.plain_head and numbers > layers.most_logits:
         numbers, hidden = layers.most_logits, 2 * mode.width * done.rows * done.length * layers.hidden
@@ -231,8 +232,9 @@ def of_card(card: int, knobs: Mapping[str, Value]) -> int:
 
 
 def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
-    """Bytes for the activations of a micro-batch: on a GPU of which a run may take `card` bytes the rest beside the
-    `held` ones, but no more than keep it busy. It depends on the spec and the card alone, not on the memory that is free at the moment."""
+    """Bytes for the activations of a micro-batch. On a GPU of which a run may take `card` bytes: the rest beside the
+    `held` ones, at most as many as keep it busy. It depends on the spec and the card alone, not on the memory that is
+    free at the moment."""
     if mode.device != "cuda" or not card:
         return ON_PROCESSOR
     chunk = most_logits * (mode.width + FULL * 5)

@@ -17,7 +17,7 @@ HELD = [{"name": "policy", "parameters": 1000, "learnt": 1000}, {"name": "refere
 SIZES = Sizes(held=HELD[:2], layers=2, heads=2, hidden=8, queries=8, keys=4, inner=16, vocabulary=10, context=64,
               prompt=5, answer=0, packs=True, own=True, fused=False, shares=True, plain_head=True, longest_packed=40,
               most_logits=2**26, most_copied=10**6, sampled_at_once=64)
-HALF = Mode(width=2)
+HALF, GPU = Mode(width=2), Mode("cuda", width=2)
 DONE = Batch(prompts=3, group=2, sampled=6, prompt=5, length=4)
 
 
@@ -27,7 +27,8 @@ def on_a_processor(monkeypatch):
 
 
 def test_each_formula_by_hand():
-    assert memory.kv_cache(SIZES, rows=6, tokens=9, width=4) == 4 * 2 * 2 * 4 * 6 * 9
+    assert memory.kv_cache(SIZES, DONE, tokens=9, width=4, once=False) == 4 * 2 * 2 * 4 * 6 * 9
+    assert memory.kv_cache(SIZES, DONE, tokens=9, width=4, once=True) == 4 * 2 * 2 * 4 * (6 * 4 + 3 * 5)
     assert memory.next_logits(SIZES, rows=6) == 4 * 4 * 6 * 10
     # A prompt of 5 and two completions of 4, of which the last token predicts nothing: 11 tokens in a row.
     of_token = 6 * 8 + 3 * 8 + 4 * 16
@@ -36,6 +37,10 @@ def test_each_formula_by_hand():
     assert passes.attention(SIZES, DONE, HALF) == 2 * 2 * 2 * 3 * 11**2
     assert passes.logits(SIZES, DONE, Mode(), with_entropy=False) == 6 * 4 * 10 * 20
     assert passes.logits(SIZES, DONE, HALF, with_entropy=True) == 6 * 4 * 10 * 22
+    assert passes.logits(SIZES, DONE, Mode("cuda", width=2), with_entropy=True) == 6 * 4 * 10 * 4
+    fused, alone = replace(SIZES, fused=True, longest_packed=0, own=False), replace(DONE, group=1)
+    assert passes.way(fused, alone, GPU) == "causal"
+    assert passes.activations(fused, alone, GPU) == 2 * 2 * 3 * 8 * (4 * 8 + 2 * 8 + 2 * 16 + 2 * 4)
 
 
 def test_a_group_in_one_row_on_one_cache_or_each_row_alone():
@@ -111,8 +116,10 @@ def test_on_a_gpu_a_micro_batch_takes_what_the_run_leaves_of_the_card(monkeypatc
     large = replace(SIZES, layers=4000, keys=8, longest_packed=0, most_logits=1000)
     one = passes.activations(large, Batch(1, 8, 0, 5, 8), Mode("cuda"))
     held_bytes = 4 * 2000 + (4 + 4) * 1000 + 2 * 1000 + 2 * 4 * 1000 // 256
-    card = int((10 * one + held_bytes + 1000 * 24 + 99) / 0.8)
+    card = int((10 * one + held_bytes + 1000 * 24 + 99) / 0.8 / 0.5)  # of which the run may take half
     assert memory.batch(spec, large, card).prompts == 10
     found = {part.name: part for part in memory.parts(spec, large, card)}
     assert found["Optimizer"].size == 2 * 1000 + 2 * 4 * 1000 // 256 and found["Activations"].size == 10 * one
+    larger = memory.changed(spec, [("gpu_share", 1.0)])
+    assert memory.batch(larger, large, card).prompts == passes.ON_GPU // one == 18, "a GPU is busy by then"
     assert found["Optimizer"].why.startswith("2 bytes") and found["Logits"].why.endswith(", in chunks")

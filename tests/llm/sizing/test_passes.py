@@ -9,8 +9,8 @@ import pytest
 from labcore.llm.sizing import passes
 from labcore.llm.sizing.passes import Batch, Layers, Mode
 
-LAYERS = Layers(layers=2, heads=2, hidden=8, queries=8, keys=4, inner=16, vocabulary=10, packs=True, own=False, fused=False,
-                shares=True, plain_head=True, longest_packed=40, most_logits=2**26)
+LAYERS = Layers(layers=2, heads=2, hidden=8, queries=8, keys=4, inner=16, vocabulary=10, packs=True, own=False,
+                fused=False, shares=True, plain_head=True, longest_packed=40, most_logits=2**26)
 CARD = Mode("cuda", passes.HALF)
 SHORT, ALONE = Batch(3, 2, 6, 5, 4), Batch(3, 1, 3, 5, 4)
 # Two shapes of a model of 342 M on a GPU: completions longer than their prompts, and the other way round.
