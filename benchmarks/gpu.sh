@@ -32,5 +32,5 @@ python3 -c "import torch, transformers; print('torch', torch.__version__, 'trans
 step tests 90 python3 -m pytest tests/cuda -q -p no:cacheprovider --ignore tests/cuda/test_vllm.py
 trl=$(python3 -c "from importlib.util import find_spec; print('trl-bf16' if find_spec('trl') else '')")
 compare llama-60m 100 "$trl lab-bf16"
-compare llama-342m 170 "$trl lab-bf16" --gradient-checkpointing --warm-up 2
-compare qwen2-494m 90 lab-bf16 --warm-up 2
+compare llama-342m 170 "$trl lab-bf16" --gradient-checkpointing --warm-up 2 --rounds 1 --steps 3
+compare qwen2-494m 90 lab-bf16 --warm-up 2 --rounds 1 --steps 3
