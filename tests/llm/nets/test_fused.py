@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 
 from labcore.llm.batch import Prompts, padded_prompts
 from labcore.llm.nets import fused, recompute
@@ -87,7 +87,8 @@ def test_which_models_they_fit(kind):
 def test_what_is_left_to_the_model_s_own_code():
     sizes = {"vocab_size": 11, **SIZE}
     longer = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    for config in (MistralConfig(**sizes), LlamaConfig(**sizes, hidden_act="gelu"),
+    window = Qwen2Config(**sizes, use_sliding_window=True, sliding_window=4, max_window_layers=0)
+    for config in (MistralConfig(**sizes), window, LlamaConfig(**sizes, hidden_act="gelu"),
                    LlamaConfig(**sizes, rope_parameters=longer), LlamaConfig(**sizes, head_dim=12)):
         assert not fused.fits(AutoModelForCausalLM.from_config(config))
 

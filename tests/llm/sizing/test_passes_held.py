@@ -20,10 +20,10 @@ def test_room_on_a_card_is_what_the_run_leaves_of_it():
     assert passes.room(2**26, mode, 20 * gib, there) == int(0.8 * 20 * gib - there - chunk)
     assert passes.room(2**26, mode, 16 * gib, there) == int(0.05 * 16 * gib), "never none at all"
     assert passes.room(2**26, mode, 80 * gib, there) == passes.ON_GPU, "what keeps it busy, and no more"
+    assert passes.room(2**26, passes.Mode(), 80 * gib, there) == 2**32, "on a processor always the same"
 
 
 def test_a_run_takes_its_share_of_a_gpu_and_leaves_what_vllm_has():
     card = 10**10
     assert passes.of_card(card, {}) == card // 2 and passes.of_card(card, {"gpu_share": 0.9}) == 9 * 10**9
     assert passes.of_card(card, {"gpu_share": 0.9, "rollouts": "vllm"}) == 7 * 10**9
-    assert passes.room(2**26, passes.Mode(), 80 * gib, there) == 2**32, "on a processor always the same"
