@@ -54,9 +54,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, prompt: Ke
     keys, values = (torch.cat([each.repeat_interleave(group, 0), mine], 2).repeat_interleave(repeat, 1)
                     for each, mine in zip(prompt, own, strict=True))
     width, length = prompt[0].shape[2], own[0].shape[2]
-    there = torch.arange(width, device=q.device) >= starts[:, None]
-    mask = torch.cat([there.repeat_interleave(group, 0), torch.arange(length, device=q.device).expand(len(q), -1)
-                      <= seen], 1)
+    there = (torch.arange(width, device=q.device) >= starts[:, None]).repeat_interleave(group, 0)
+    place, going = torch.arange(length, device=q.device), ~ended[:, None]
+    mask = torch.cat([there & going, (place <= seen) & (going | (place == seen))], 1)
     return F.scaled_dot_product_attention(q[:, :, None], keys, values, attn_mask=mask[:, None, None],
                                           scale=scale)[:, :, 0]
 

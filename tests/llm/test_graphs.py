@@ -73,6 +73,16 @@ def test_it_draws_what_the_sampler_draws(recorded, knobs):
     assert not recorded.notes
 
 
+def test_rows_that_end_at_once_are_left_out_and_the_others_drawn_on(recorded):
+    """A recording is compared up to each row's end only."""
+    network = model("qwen2")
+    first = stepwise(network, eos=-1).ids[:, 0]
+    eos = int(first.mode().values)
+    assert 3 <= (first == eos).sum() < len(first)
+    assert_alike(drawn(recorded, network, eos=eos), stepwise(network, eos=eos), atol=1e-5)
+    assert not recorded.notes
+
+
 def test_the_runs_generator_is_drawn_from(recorded):
     """Batch after batch from where it stands, whichever generator it is; what made a recording draws nothing of it."""
     network, generator = model(), seeded()

@@ -3,6 +3,9 @@ Their steps of decoding are tested with `StaticDecoder`, their kernels in `tests
 
 from __future__ import annotations
 
+import functools
+from itertools import pairwise
+import operator
 from dataclasses import replace
 
 import pytest
@@ -26,10 +29,10 @@ def apart(monkeypatch):
     """Attention of one row after the other, in place of torch's for CUDA."""
     def attend(q, k, v, bounds, longest, scale):
         ends = bounds.tolist()
-        assert longest == max(stop - start for start, stop in zip(ends, ends[1:], strict=False))
+        assert longest == max(stop - start for start, stop in pairwise(ends))
         return torch.cat([F.scaled_dot_product_attention(
             *(each[start:stop].transpose(0, 1) for each in (q, k, v)), is_causal=True, scale=scale,
-            enable_gqa=True).transpose(0, 1) for start, stop in zip(ends, ends[1:], strict=False)])
+            enable_gqa=True).transpose(0, 1) for start, stop in pairwise(ends)])
     monkeypatch.setattr(fused, "rows_attend", attend)
 
 
@@ -67,7 +70,7 @@ def test_no_padding_and_no_last_token_is_computed_and_shapes_are_few():
     tokens, places, bounds, longest = fused.side_by_side(asked, ids)
     rows = [[*asked.ids[row // 2][asked.mask[row // 2]].tolist(), *ids[row, :-1].tolist()] for row in range(4)]
     assert bounds.tolist() == [0, 7, 14, 19, 24, fused.FILLED] and longest == fused.FILLED - 24
-    assert tokens.tolist() == [*sum(rows, []), *[0] * (fused.FILLED - 24)]
+    assert tokens.tolist() == [*functools.reduce(operator.iadd, rows, []), *[0] * (fused.FILLED - 24)]
     assert places.tolist() == [place for length in (7, 7, 5, 5, fused.FILLED - 24) for place in range(length)]
 
 
