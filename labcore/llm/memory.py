@@ -32,6 +32,12 @@ def keep_freed() -> None:
         mallopt(TRIM_THRESHOLD, FREE_BYTES)
 
 
+def prepare(device: torch.device, spec: RunSpec) -> None:
+    """Set up the memory of this process for a run."""
+    keep_freed()
+    limit(device, spec)
+
+
 def limit(device: torch.device, spec: RunSpec) -> None:
     """Have torch take no more of a GPU than the run's share: beyond that its memory counts as out. vLLM, where it
     samples, takes its own."""

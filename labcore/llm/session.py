@@ -178,8 +178,7 @@ class LlmSession:
     def _start(cls, spec: RunSpec, base_folder: Path | None, resume: Path | None) -> Self:
         """`start`, for a session of this class."""
         device = pick_device(spec.device)
-        memory.keep_freed()
-        memory.limit(device, spec)
+        memory.prepare(device, spec)
         report("reading the data")
         task = make_task(spec.task_row, spec.knobs, spec.data)
         source = str(base_folder) if base_folder else spec.model

@@ -4,9 +4,9 @@ Their steps of decoding are tested with `StaticDecoder`, their kernels in `tests
 from __future__ import annotations
 
 import functools
-from itertools import pairwise
 import operator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
