@@ -16,6 +16,7 @@ from app.components.compare_chart import compare_chart
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.table import Group
 from labcore.analysis.estimate import FEWEST
+from labcore.catalog import panels
 from labcore.catalog.metrics import METRICS
 from labcore.runs.traces import AXES
 
@@ -117,7 +118,8 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
                                   partial(gap_of, group, number, base, apart, above))
     marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
     return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
-            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"), "scale": metric.scale,
+            "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"),
+            "scale": "small rate" if metric.key in panels.SMALL else metric.scale,
             "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 480 if big else 150, "names": big,
             "strip": strip_words(chosen, key), "alt": alt(chosen, key, lines), "caption": words(chosen),
             "order": list(lines), "lines": sent().changed(f"{key} {big}", lines, full), "marks": marks}

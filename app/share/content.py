@@ -238,8 +238,9 @@ def mathml(latex: str) -> str:
     >>> "arg max" in mathml(r"\\arg\\max_a Q")
     True
     """
-    return convert(re.sub(r"\\arg\\max", r"\\operatorname{arg max}", latex).replace(r"\arg", r"\operatorname{arg}"),
-                   display="block")
+    found = convert(latex.replace(r"\arg\max", r"\operatorname{argmax}").replace(r"\arg", r"\operatorname{arg}"),
+                    display="block")
+    return str(found).replace(">argmax<", ">arg max<")  # the library leaves out the spaces of names
 
 
 # ---- several runs -------------------------------------------------------------------------------------------------
