@@ -124,8 +124,7 @@ def chosen(monkeypatch, begun, family, member, **knobs) -> Plan:
 
 @pytest.mark.parametrize("key", list(TOOLS))
 def test_no_tool_is_said_to_do_what_a_choice_does_not_declare(key, monkeypatch):
-    beside = Knob("window", "Window", 4, "Higher: a. Lower: b.")
-    baseline = Advantage("mine", "mine", "R", beside=(beside,))
+    baseline = Advantage("mine", "mine", "R", knobs=(Knob("window", "Window", 4, "Higher: a. Lower: b."),))
     advantage = chosen(monkeypatch, "grpo", choices.ADVANTAGE, baseline, window=4)
     line = plans_module._of_choice(advantage, "window", 4, key)
     assert line.unsupported and "no equivalent" in line.note
