@@ -168,9 +168,22 @@ def test_bad_input_is_one_sentence(call, said):
     assert "\n" not in str(caught.value)
 
 
+def test_a_run_whose_process_is_gone_is_not_waited_for_and_can_be_resumed(maze):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    store = Store()
+    store.claim(run_id := store.create(maze.spec), pid=dead.pid)
+    assert store.run(run_id).state == "starting"
+    run = api.load(run_id)
+    assert run.wait(20, progress=False).state == "interrupted"
+    assert api.runs().loc[run_id, "state"] == "interrupted" and run.resume().state == "finished"
+
+
 def test_a_run_without_completions_says_so():
     run = api.train("q_learning", steps=1, **MAZE)
     with pytest.raises(LabError, match="no completions"):
         run.rollouts()
     with pytest.raises(LabError, match="finished"):
         run.set(alpha=0.3)
+    with pytest.raises(LabError, match="no language model"):
+        run.answer("bac=")
