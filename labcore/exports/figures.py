@@ -284,8 +284,8 @@ def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
         longest = max(len(_shown(line.label)) for line in chart.lines) + 8  # letters, with its piece of line
         legend = figure.legend(loc="outside lower center",
                                ncols=max(1, min(len(chart.lines), int(inches[0] * 16 / longest))))
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        for label in legend.get_texts():
+            label.set_parse_math(False)
     return figure
 
 
