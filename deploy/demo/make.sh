@@ -22,7 +22,7 @@ if [ ! -e "$RL_LAB_HOME" ]; then
     $lab run --kind cartpole --algorithm ppo --steps 60 --json > /dev/null
 fi
 rm -rf "$RL_LAB_HOME"/*/checkpoints "$RL_LAB_HOME"/*/start "$RL_LAB_HOME"/*/worker.log "$RL_LAB_HOME"/*/versions.json \
-    "$RL_LAB_HOME/base"
+    "$RL_LAB_HOME/base" "$RL_LAB_HOME/supervisor.log" "$RL_LAB_HOME"/lesson-drafts.json*
 python -c "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); \
 c.execute('UPDATE lab_runs SET host = NULL, pid = NULL'); c.commit(); c.execute('PRAGMA journal_mode = DELETE'); \
 c.execute('VACUUM')" "$RL_LAB_HOME/lab.db"

@@ -24,6 +24,7 @@ from labcore.analysis.compare import statistics
 from labcore.analysis.compare.curves import aligned, smoothed
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.table import Group, groups
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.knob import shown
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
@@ -149,16 +150,16 @@ def _chart(panel: Panel, found: Sequence[Group], logged: set[str], axis: str, sm
 
 
 def _line(group: Group, label: str, key: str, axis: str, smoothing: float) -> Line | None:
-    """A group's mean with its band, or the curve of a single run; None without values."""
+    """A group's mean, from three seeds on with its band, or the curve of a single run; None without values."""
     if len(group.traces) == 1:
         x, raw, smooth = smoothed(group.traces[0], key, axis, smoothing)
         return Line(label, x, smooth, raw=raw if smoothing else None) if x.size else None
     places, values = aligned(group.traces, key, axis)
     middle, low, high = statistics.band(values)
     kept = np.isfinite(middle)
-    if not kept.any() or low is None or high is None:
+    if not kept.any():
         return None
-    return Line(label, places[kept], middle[kept], low[kept], high[kept])
+    return Line(label, places[kept], middle[kept], *(edge if edge is None else edge[kept] for edge in (low, high)))
 
 
 def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
@@ -174,13 +175,14 @@ def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
 
 def _caption(metric: Metric, found: Sequence[Group], axis: str, smoothing: float) -> str:
     """The figure in words: what is drawn, over what, and the settings of each line."""
-    several = any(len(group.traces) > 1 for group in found)
+    most = max(len(group.traces) for group in found)
     parts = [f"{metric.axis} over {AXES[axis]}."]
-    if several:
-        parts.append("Lines: mean over seeds; bands: 95 % bootstrap interval of the mean.")
+    if most > 1:
+        bands = "; bands: 95 % bootstrap interval of the mean" if most >= FEWEST else ""
+        parts.append(f"Lines: mean over seeds{bands}.")
     if smoothing:
         parts.append(f"Smoothed by an exponential average of weight {smoothing:g}"
-                     f"{' where a line is one run' if several else ''}; the values themselves are faint.")
+                     f"{' where a line is one run' if most > 1 else ''}; the values themselves are faint.")
     return " ".join([*parts, *(_setting(group) for group in found)])
 
 

@@ -76,6 +76,17 @@ def test_lines_differ_without_their_colours_and_seeds_have_a_band(store):
     assert [line.get_label() for line in axes.lines] == ["GRPO β 0.04", "GRPO β 0.1", "GRPO β 0.2", "GRPO β 0.4"]
 
 
+def test_two_seeds_are_a_line_without_a_band(store):
+    runs = [ran(store, seed=seed) for seed in range(2)]
+    found = chart(figures.charts_of(store, runs)[0], "reward")
+    [line] = found.lines
+    rows = [[step.metrics["reward"] for step in store.steps_after(run)] for run in runs]
+    assert line.y == pytest.approx(np.mean(rows, 0)) and line.low is line.high is None
+    assert "mean over seeds." in found.caption and "seeds 0, 1" in found.caption
+    third = chart(figures.charts_of(store, [*runs, ran(store, seed=2)])[0], "reward")
+    assert "mean over seeds; bands: 95 %" in third.caption and third.lines[0].low is not None
+
+
 def test_the_caption_says_seeds_settings_and_changes_mid_run(store):
     run_id = ran(store, beta=0.3)
     store.log(run_id, "knob", {"knob": "beta", "from": 0.3, "to": 0.1, "update": 2, "between": 0,
