@@ -36,6 +36,7 @@ grep -E '^[a-z]' requirements.txt | grep -v -E '^(torch|transformers|accelerate|
 cp deploy/demo/Dockerfile deploy/demo/README.md "$target"
 # Anybody may read it under any name, behind the host's own proxy; nobody may send it a file.
 sed -e 's/^address = .*/address = "0.0.0.0"/' -e 's/^allowedHosts = .*/allowedHosts = []/' \
-    -e 's/^maxUploadSize = .*/maxUploadSize = 1\ndisconnectedSessionTTL = 30/' \
+    -e 's/^maxUploadSize = .*/maxUploadSize = 1\
+disconnectedSessionTTL = 30/' \
     app/.streamlit/config.toml > "$target/app/.streamlit/config.toml"
 du -sh "$target"
