@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 
 from labcore.analysis.lessons import course as courses
 from labcore.analysis.lessons import folders, recorded
@@ -14,6 +13,7 @@ from labcore.analysis.lessons.lesson import Lesson
 from labcore.analysis.lessons.verdict import judge
 from labcore.errors import LabError
 from labcore.runs.files import atomic, bases
+from labcore.runs.presets import unwatched
 from labcore.runs.spec.run_spec import RunSpec, base_spec
 from labcore.workers.worker import start_session
 
@@ -38,9 +38,8 @@ def record(lesson: Lesson) -> None:
 
 
 def logged(spec: RunSpec) -> Logged:
-    """The rows of a run; it draws no samples."""
-    if "probes" in spec.knobs:
-        spec = replace(spec, knobs={**spec.knobs, "probes": False})
+    """The rows of a run, driven without a store and with nobody to look at it."""
+    spec = unwatched(spec)
     base = base_spec(spec)
     folder = bases.SHIPPED / base.hash() / "model" if base else None
     return courses.logged([each for each in start_session(spec, folder, None).run() if each is not None])

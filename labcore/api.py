@@ -32,7 +32,7 @@ from labcore.errors import LabError, quoted
 from labcore.exports import cell
 from labcore.exports.folder import export_run
 from labcore.runs import fork as forks
-from labcore.runs import jobs, titles
+from labcore.runs import jobs, models, titles
 from labcore.runs.files import storage, written
 from labcore.runs.files.paths import path_of, run_folder
 from labcore.runs.lists.all_runs import Shelf
@@ -213,10 +213,11 @@ class Run:
         Raises:
             LabError: the run is no language model, or has no such checkpoint.
         """
+        knobs = models.spec_of(self.id).knobs
         model = self.id if step is None else f"{self.id}@{step}"
         found = _computed({"job": "answer", "models": [model], "prompt": prompt, "answer": answer, "count": count,
                            "temperature": temperature, "top_k": 0, "top_p": 1.0, "seed": seed,
-                           "max_new_tokens": int(self.spec.knobs["max_new_tokens"])})
+                           "max_new_tokens": int(knobs["max_new_tokens"])})
         return pd.DataFrame(found["columns"][0]["answers"])[["text", "exact", "logprob", "base_logprob"]]
 
     def export(self, folder: str | Path, *, tensorboard: bool = False, best: bool = False) -> Path:
@@ -259,7 +260,8 @@ def load(run_id: str) -> Run:
 
 
 def runs(query: str = "") -> pd.DataFrame:
-    """All runs, newest first, one row each (the index is the id), or those that a search finds.
+    """Your runs, newest first, one row each (the index is the id), or those that a search finds. Runs of lessons and of
+    studies are left out, unless the query names their project: `runs("project=Lessons")`.
 
     The columns are title, algorithm, task, model, seed, state, step, steps, seconds, metric, last, best and tags. A
     query is that of the page Runs: `runs("grpo beta>0.05 -failed tag=paper")`.
@@ -321,9 +323,11 @@ _launchers: dict[str, Launcher] = {}
 
 
 def _store() -> Store:
-    """The store of the lab's present home: a script may change RL_LAB_HOME between two calls."""
+    """The store of the lab's present home: a script may change RL_LAB_HOME between two calls. Runs whose process is
+    gone, such as a notebook's that was restarted, are marked as interrupted, so that nobody waits for them."""
     if (url := store_url()) not in _stores:
         _stores[url] = Store(url)
+    _stores[url].reconcile()
     return _stores[url]
 
 

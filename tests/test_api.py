@@ -43,8 +43,9 @@ def sort(home_of_sort, monkeypatch) -> api.Run:
     return home_of_sort[1]
 
 
-def test_import_and_reading_bring_in_no_torch():
-    code = "import sys; from labcore import api; api.runs(); sys.exit('torch' in sys.modules)"
+def test_import_and_reading_bring_in_neither_torch_nor_matplotlib():
+    code = "import sys; from labcore import api; api.runs(); sys.exit(not sys.modules.keys().isdisjoint(HEAVY))"
+    code = code.replace("HEAVY", "('torch', 'matplotlib')")
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
@@ -168,9 +169,22 @@ def test_bad_input_is_one_sentence(call, said):
     assert "\n" not in str(caught.value)
 
 
+def test_a_run_whose_process_is_gone_is_not_waited_for_and_can_be_resumed(maze):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    store = Store()
+    store.claim(run_id := store.create(maze.spec), pid=dead.pid)
+    assert store.run(run_id).state == "starting"
+    run = api.load(run_id)
+    assert run.wait(20, progress=False).state == "interrupted"
+    assert api.runs().loc[run_id, "state"] == "interrupted" and run.resume().state == "finished"
+
+
 def test_a_run_without_completions_says_so():
     run = api.train("q_learning", steps=1, **MAZE)
     with pytest.raises(LabError, match="no completions"):
         run.rollouts()
     with pytest.raises(LabError, match="finished"):
         run.set(alpha=0.3)
+    with pytest.raises(LabError, match="no language model"):
+        run.answer("bac=")

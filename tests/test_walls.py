@@ -70,9 +70,9 @@ ASKED_FOR = ("labcore.runs.files.artifacts", "labcore.workers.executors.ray")
 LIGHT = [name for name in modules("labcore") if not name.startswith(TORCH) or name.startswith(SIZING)]
 
 
-def test_the_page_never_loads_torch():
+def test_the_page_never_loads_torch_and_matplotlib_only_for_a_figure():
     assert len(PAGES) > 10
-    assert brought_in(PAGES, HEAVY + ASKED_FOR + NOT_IN_DEMO) == []
+    assert brought_in(PAGES, (*HEAVY, *ASKED_FOR, *NOT_IN_DEMO, "matplotlib")) == []
 
 
 @pytest.mark.parametrize("package, name, asks", [OBJECT_STORE, RAY])

@@ -22,7 +22,7 @@ if [ ! -e "$RL_LAB_HOME" ]; then
     $lab run --kind cartpole --algorithm ppo --steps 60 --json > /dev/null
 fi
 rm -rf "$RL_LAB_HOME"/*/checkpoints "$RL_LAB_HOME"/*/start "$RL_LAB_HOME"/*/worker.log "$RL_LAB_HOME"/*/versions.json \
-    "$RL_LAB_HOME/base"
+    "$RL_LAB_HOME/base" "$RL_LAB_HOME/supervisor.log" "$RL_LAB_HOME"/lesson-drafts.json*
 python -c "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); \
 c.execute('UPDATE lab_runs SET host = NULL, pid = NULL'); c.commit(); c.execute('PRAGMA journal_mode = DELETE'); \
 c.execute('VACUUM')" "$RL_LAB_HOME/lab.db"
@@ -36,6 +36,7 @@ grep -E '^[a-z]' requirements.txt | grep -v -E '^(torch|transformers|accelerate|
 cp deploy/demo/Dockerfile deploy/demo/README.md "$target"
 # Anybody may read it under any name, behind the host's own proxy; nobody may send it a file.
 sed -e 's/^address = .*/address = "0.0.0.0"/' -e 's/^allowedHosts = .*/allowedHosts = []/' \
-    -e 's/^maxUploadSize = .*/maxUploadSize = 1\ndisconnectedSessionTTL = 30/' \
+    -e 's/^maxUploadSize = .*/maxUploadSize = 1\
+disconnectedSessionTTL = 30/' \
     app/.streamlit/config.toml > "$target/app/.streamlit/config.toml"
 du -sh "$target"

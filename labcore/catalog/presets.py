@@ -193,7 +193,7 @@ _MAZE = (
         algorithm="sarsa_lambda", task="corridors", steps=60, knobs={"lambda": 0.0}, beside="long_traces"),
     Preset("long_traces", "Long traces", "SARSA(λ) with λ = 0.9", (
         "The first episode that reaches the goal credits the whole path.",
-        "The greedy policy reaches the goal after about 15 episodes.",
+        "The greedy policy reaches the goal within ten episodes.",
         "The error of V is smaller than with λ = 0 after 60 episodes."),
         "start_value", 'at(run, "start_value/greedy", 30) > 3 and '
         'last(run, "value_error") < last(beside, "value_error")', kind="maze", algorithm="sarsa_lambda",
@@ -211,7 +211,7 @@ _CARTPOLE = (
         kind="cartpole", algorithm="ppo", task="CartPole-v1", steps=60,
         knobs={**_EPOCHS, "clip_low": 1.0, "clip_high": 10.0}, beside="cartpole_clip", lines=("episode_return",)),
     Preset("cartpole_clip", "Clip 0.2", "PPO with 20 epochs per rollout, ratios clipped to 1 ± 0.2", (
-        "The KL of a step stays small, although each rollout is used 40 times.",
+        "The KL of a step stays small, although each rollout makes 40 updates.",
         "A few per cent of the actions are clipped: these have gone as far as one rollout may take them.",
         "The return rises to 500 and stays there."),
         "episode_return", 'last(run, "episode_return", 10) > 450 and mean(run, "kl/step") < 0.1', kind="cartpole",

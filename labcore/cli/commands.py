@@ -172,7 +172,8 @@ def _take_preset(options: argparse.Namespace) -> None:
         return
     chosen = preset(options.preset)
     options.kind, options.algorithm = chosen.kind, chosen.algorithm
-    options.task, options.steps = options.task or chosen.task, options.steps or chosen.steps
+    options.task, options.steps = (chosen.task if options.task is None else options.task,
+                                   chosen.steps if options.steps is None else options.steps)
     options.knobs = [*(f"{key}={value}" for key, value in chosen.knobs.items()), *options.knobs]
 
 

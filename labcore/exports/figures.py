@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
@@ -23,11 +24,12 @@ from labcore.analysis.compare import statistics
 from labcore.analysis.compare.curves import aligned, smoothed
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.table import Group, groups
+from labcore.analysis.estimate import FEWEST
 from labcore.catalog.knob import shown
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS, Panel, with_switched
-from labcore.errors import LabError, os_reason
+from labcore.errors import LabError, cut, one_line, os_reason
 from labcore.runs.files import atomic
 from labcore.runs.files.paths import path_of
 from labcore.runs.spec.model_names import without_folders
@@ -148,16 +150,16 @@ def _chart(panel: Panel, found: Sequence[Group], logged: set[str], axis: str, sm
 
 
 def _line(group: Group, label: str, key: str, axis: str, smoothing: float) -> Line | None:
-    """A group's mean with its band, or the curve of a single run; None without values."""
+    """A group's mean, from three seeds on with its band, or the curve of a single run; None without values."""
     if len(group.traces) == 1:
         x, raw, smooth = smoothed(group.traces[0], key, axis, smoothing)
         return Line(label, x, smooth, raw=raw if smoothing else None) if x.size else None
     places, values = aligned(group.traces, key, axis)
     middle, low, high = statistics.band(values)
     kept = np.isfinite(middle)
-    if not kept.any() or low is None or high is None:
+    if not kept.any():
         return None
-    return Line(label, places[kept], middle[kept], low[kept], high[kept])
+    return Line(label, places[kept], middle[kept], *(edge if edge is None else edge[kept] for edge in (low, high)))
 
 
 def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
@@ -173,13 +175,14 @@ def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
 
 def _caption(metric: Metric, found: Sequence[Group], axis: str, smoothing: float) -> str:
     """The figure in words: what is drawn, over what, and the settings of each line."""
-    several = any(len(group.traces) > 1 for group in found)
+    most = max(len(group.traces) for group in found)
     parts = [f"{metric.axis} over {AXES[axis]}."]
-    if several:
-        parts.append("Lines: mean over seeds; bands: 95 % bootstrap interval of the mean.")
+    if most > 1:
+        bands = "; bands: 95 % bootstrap interval of the mean" if most >= FEWEST else ""
+        parts.append(f"Lines: mean over seeds{bands}.")
     if smoothing:
         parts.append(f"Smoothed by an exponential average of weight {smoothing:g}"
-                     f"{' where a line is one run' if several else ''}; the values themselves are faint.")
+                     f"{' where a line is one run' if most > 1 else ''}; the values themselves are faint.")
     return " ".join([*parts, *(_setting(group) for group in found)])
 
 
@@ -214,13 +217,13 @@ def settings_of(found: Sequence[Group]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "–" if value in (None, "") else _plain(value).replace("|", "\\|").replace("\n", " ")
+    return "–" if value in (None, "") else _plain(value).replace("|", "\\|")
 
 
 def _plain(value: Any) -> str:
-    """A value without the folders of this machine."""
+    """A value in one line, without the folders of this machine."""
     text = without_folders(shown(value))
-    return Path(text).name if Path(text).is_absolute() else text
+    return one_line(Path(text).name if Path(text).is_absolute() else text)
 
 
 # ---- from lines to files ------------------------------------------------------------------------------------------
@@ -230,11 +233,18 @@ def _files(charts: Iterable[Chart]) -> list[str]:
     return [f"{size}/{chart.name}.{form}" for chart in charts for size in SIZES for form in FORMATS]
 
 
+@contextmanager
+def _style() -> Iterator[None]:
+    """Within it matplotlib draws in the lab's style alone, whatever the user's own settings are."""
+    with _SETTINGS, style.context(STYLE, after_reset=True):
+        yield
+
+
 def fill(folder: Path, charts: Sequence[Chart], settings: str, axis: str) -> None:
     """Write the figures and their captions into `folder`."""
     for size in SIZES:
         (folder / size).mkdir(parents=True, exist_ok=True)
-    with _SETTINGS, matplotlib.rc_context(STYLE):
+    with _style():
         for chart in charts:
             for size, inches in SIZES.items():
                 figure = drawn(chart, inches, axis)
@@ -264,8 +274,8 @@ def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
     end = max(line.x[-1] for line in chart.lines)
     for x, text in chart.marks:
         axes.axvline(x, color="#69727D", linewidth=0.6, linestyle=":", zorder=1)
-        axes.annotate(text, (x, 1.0), (-2 if x > 0.7 * end else 2, 0), xycoords=axes.get_xaxis_transform(),
-                      textcoords="offset points", fontsize=6, color="#444444", va="bottom",
+        axes.annotate(_shown(text), (x, 1.0), (-2 if x > 0.7 * end else 2, 0), xycoords=axes.get_xaxis_transform(),
+                      textcoords="offset points", fontsize=6, color="#444444", va="bottom", parse_math=False,
                       ha="right" if x > 0.7 * end else "left")
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel(chart.metric.axis)
@@ -273,14 +283,22 @@ def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
     if end >= 10_000:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 50k
     if len(chart.lines) > 1:
-        longest = max(len(line.label) for line in chart.lines) + 8  # letters, with its piece of line
-        figure.legend(loc="outside lower center", ncols=max(1, min(len(chart.lines), int(inches[0] * 16 / longest))))
+        longest = max(len(_shown(line.label)) for line in chart.lines) + 8  # letters, with its piece of line
+        legend = figure.legend(loc="outside lower center",
+                               ncols=max(1, min(len(chart.lines), int(inches[0] * 16 / longest))))
+        for label in legend.get_texts():
+            label.set_parse_math(False)
     return figure
+
+
+def _shown(text: str) -> str:
+    """A text of the user's in a figure: one line that is not too long, without characters that XML cannot hold."""
+    return cut(one_line(text))
 
 
 def svg(chart: Chart, inches: tuple[float, float], axis: str = "step") -> str:
     """The chart as SVG, to stand within HTML."""
-    with _SETTINGS, matplotlib.rc_context(STYLE):
+    with _style():
         drawn(chart, inches, axis).savefig(file := io.StringIO(), format="svg", metadata=_metadata(chart, "svg"))
     return file.getvalue().partition("<svg")[1] + file.getvalue().partition("<svg")[2]
 
@@ -292,7 +310,7 @@ def _draw(axes: Axes, line: Line, place: int) -> None:
     if line.raw is not None:
         axes.plot(line.x, line.raw, color=colour, alpha=0.25, linewidth=0.7)
     every = max(1, len(line.x) // MARKED)
-    axes.plot(line.x, line.y, color=colour, linestyle=DASHES[place % len(DASHES)], label=line.label,
+    axes.plot(line.x, line.y, color=colour, linestyle=DASHES[place % len(DASHES)], label=_shown(line.label),
               marker=MARKERS[place % len(MARKERS)], markevery=(place * every // 4, every), markersize=3.2,
               markerfacecolor="white", markeredgewidth=0.8)
 

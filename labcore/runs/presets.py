@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 from labcore.catalog.knob import Value
@@ -10,21 +11,19 @@ from labcore.catalog.presets import PRESETS, Preset
 from labcore.runs.spec.run_spec import RunSpec, make
 
 
-def spec_of(preset: Preset, seed: int = 0, watched: bool = True) -> RunSpec:
-    """The run of a preset. `watched`: somebody looks at it, so a maze keeps its pace and a model its probes."""
+def spec_of(preset: Preset, seed: int = 0) -> RunSpec:
+    """The run of a preset."""
     return make(kind=preset.kind, algorithm_key=preset.algorithm, task_key=preset.task, knobs=preset.knobs, seed=seed,
-                steps=preset.steps) if watched else _unwatched(preset, seed)
+                steps=preset.steps)
 
 
-def _unwatched(preset: Preset, seed: int) -> RunSpec:
-    spec = spec_of(preset, seed)
-    off = {**spec.kind_row.unwatched, "probes": False}
-    return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, seed=seed, steps=spec.steps,
-                knobs={**spec.knobs, **{key: value for key, value in off.items() if key in spec.knobs}})
+def unwatched(spec: RunSpec) -> RunSpec:
+    """The same run for nobody to look at: without a pace and without probes. It learns the same."""
+    return replace(spec, knobs={**spec.knobs, **{key: value for key, value in _off(spec).items() if key in spec.knobs}})
 
 
 def preset_of(spec: RunSpec) -> Preset | None:
-    """The preset with the settings of a run, whatever its seed, steps and pace; None where there is none."""
+    """The preset with the settings of a run, whatever its seed, steps, pace and probes; None where there is none."""
     if spec.mix or spec.data or spec.parent or spec.model != spec.kind_row.model:
         return None
     return next((each for each in PRESETS.values() if (each.kind, each.algorithm, each.task) == (
@@ -38,4 +37,9 @@ def _settings(key: str) -> Mapping[str, Value]:
 
 def _compared(spec: RunSpec) -> Mapping[str, Value]:
     """The knobs that say what a run learns."""
-    return {key: value for key, value in spec.knobs.items() if key not in spec.kind_row.unwatched}
+    return {key: value for key, value in spec.knobs.items() if key not in _off(spec)}
+
+
+def _off(spec: RunSpec) -> Mapping[str, Value]:
+    """The knobs that only who looks at a run needs, as they are where nobody does."""
+    return {**spec.kind_row.unwatched, "probes": False}

@@ -59,7 +59,8 @@ def test_an_own_lesson_is_edited_and_its_earlier_version_kept(writing, page):
     assert "renamed or deleted" in page("lessons", write="nobody").error[0].value
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "A", "1a", "new", "cliff", "a" * 49, "é", "lesson\n", "con.md"])
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "A", "1a", "new", "cliff", "a" * 49, "é", "lesson\n", "con.md",
+                                  "readme"])
 def test_no_other_name_becomes_a_file(writing, name):
     with pytest.raises(LabError, match=r"called|already"):
         folders.save(name, TEXT)
@@ -76,6 +77,11 @@ def test_nothing_is_written_over_or_in_a_lab_for_reading(writing, monkeypatch):
     folders.save("mine", TEXT)
     with pytest.raises(LabError, match="already"):
         folders.save("mine", TEXT)
+    (beside := home() / "lessons" / "beside.md").write_text("a note", "utf-8")
+    monkeypatch.setattr(folders, "MOST", 0)  # a file that the list leaves out
+    with pytest.raises(LabError, match="already"):
+        folders.save("beside", TEXT)
+    assert beside.read_text("utf-8") == "a note"
     with pytest.raises(LabError):  # only what is a lesson becomes a file
         folders.save("other", "no lesson")
     monkeypatch.setenv("RL_LAB_READ_ONLY", "1")

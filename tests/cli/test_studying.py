@@ -9,6 +9,7 @@ import pytest
 
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Contrast, Measure, Setting
+from labcore.analysis.studies.verdict import Need
 from labcore.cli import studying
 from labcore.cli.main import main
 from labcore.runs.store.store import Store
@@ -56,6 +57,18 @@ def test_a_study_is_run_once_and_its_verdict_printed(lab, monkeypatch, capsys):
     assert main(["study", "samples"]) == 0
     said = capsys.readouterr().out
     assert SHORT.claim in said and "verdict  agrees" in said and "* reward: " in said
+
+
+def test_the_seeds_that_would_decide_are_added_where_there_are_not_too_many(lab, monkeypatch, capsys):
+    monkeypatch.setitem(STUDIES, "samples", SHORT)
+    monkeypatch.setattr(studying, "needed_to_decide", lambda study, found: Need(None, ("RLOO",)))
+    assert main(["study", "samples", "--enough", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "nothing is added" in said.err and json.loads(said.out)["findings"][0]["seeds"] == 3
+    monkeypatch.setattr(studying, "needed_to_decide", lambda study, found: Need(4, ("RLOO",)))
+    assert main(["study", "samples", "--enough", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"][0]["seeds"] == 4
+    assert sorted(row.spec.seed for row in Store().runs()) == [0, 1, 2, 3]
 
 
 def test_all_studies_are_listed(lab, capsys):

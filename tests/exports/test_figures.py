@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
 
 from labcore.analysis.compare.table import groups
+from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.exports import figures
 from labcore.runs.store.store import Store
@@ -66,11 +69,22 @@ def test_lines_differ_without_their_colours_and_seeds_have_a_band(store):
     rows = np.array([[step.metrics["reward"] for step in store.steps_after(run)] for run in runs[:3]])
     assert mean.y == pytest.approx(rows.mean(0)) and (mean.low <= mean.y).all() and (mean.y <= mean.high).all()
     assert [line.low for line in single] == [None] * 3
-    with figures.matplotlib.rc_context(figures.STYLE):
+    with figures._style():
         axes = figures.drawn(found, figures.SIZES["one-column"], "step").axes[0]
     looks = [(line._dash_pattern, line.get_marker()) for line in axes.lines]
     assert len(looks) == len({str(dash) for dash, _ in looks}) == len({marker for _, marker in looks}) == 4
     assert [line.get_label() for line in axes.lines] == ["GRPO β 0.04", "GRPO β 0.1", "GRPO β 0.2", "GRPO β 0.4"]
+
+
+def test_two_seeds_are_a_line_without_a_band(store):
+    runs = [ran(store, seed=seed) for seed in range(2)]
+    found = chart(figures.charts_of(store, runs)[0], "reward")
+    [line] = found.lines
+    rows = [[step.metrics["reward"] for step in store.steps_after(run)] for run in runs]
+    assert line.y == pytest.approx(np.mean(rows, 0)) and line.low is line.high is None
+    assert "mean over seeds." in found.caption and "seeds 0, 1" in found.caption
+    third = chart(figures.charts_of(store, [*runs, ran(store, seed=2)])[0], "reward")
+    assert "mean over seeds; bands: 95 %" in third.caption and third.lines[0].low is not None
 
 
 def test_the_caption_says_seeds_settings_and_changes_mid_run(store):
@@ -91,6 +105,22 @@ def test_a_caption_names_no_folder_of_this_machine(store):
     [group] = groups([run])
     caption = figures._setting(group) + figures.settings_of([group])
     assert "planted" not in caption and "model mine" in caption
+
+
+@pytest.mark.parametrize("text", [r"pattern ^\$\d+$ $\frac$", "a $x_$", "\x00\x0b <b>&amp;", "x" * 500])
+def test_a_text_of_the_users_stays_text_and_the_file_is_xml(text):
+    line = figures.Line(text, np.arange(5.0), np.arange(5.0))
+    drawn = figures.Chart("reward", METRICS["reward"], False, (line, line), ((1.0, text),), figures._plain(text))
+    shown = [each.text for each in ElementTree.fromstring(figures.svg(drawn, (3.3, 2.1))).iter() if each.text]
+    assert shown.count(figures._shown(text)) >= 3, "twice in the legend, once at the change"
+
+
+def test_the_settings_of_the_users_matplotlib_do_not_count():
+    line = figures.Line("a", np.arange(5.0), np.arange(5.0))
+    drawn = figures.Chart("reward", METRICS["reward"], False, (line,), (), "")
+    usual = figures.svg(drawn, (3.3, 2.1))
+    with matplotlib.rc_context({"axes.facecolor": "black", "text.color": "white", "xtick.direction": "in"}):
+        assert figures.svg(drawn, (3.3, 2.1)) == usual and matplotlib.rcParams["axes.facecolor"] == "black"
 
 
 @pytest.mark.parametrize("options, says", [

@@ -19,6 +19,7 @@ TEMPLATE = Path(__file__).with_name("template.md")
 VARIABLE = "RL_LAB_LESSONS"
 BEFORE = "new.before"  # no lesson is called so
 NEW = "new"  # what the link of the page calls a lesson that has no name yet
+README = "readme"  # a folder's README.md, which is no lesson
 LONGEST_NAME = 48
 NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
 _DRAFTS = Kept(DRAFTS, "drafts", dict, "The drafts of your lessons")
@@ -105,7 +106,7 @@ def _own(faults: list[tuple[str, str]]) -> list[Path]:
     except LabError as error:
         faults.append(("", str(error)))
         return []
-    found = sorted(path for path in folder.glob("*.md") if path.name.casefold() != "readme.md")
+    found = sorted(path for path in folder.glob("*.md") if path.stem.casefold() != README)
     if len(found) > MOST:
         faults.append(("", f"The folder {quoted(str(folder))} has {len(found)} lessons: the first {MOST} are shown."))
     return found[:MOST]
@@ -161,14 +162,16 @@ def save(name: str, text: str, replaces: str = "") -> Path:
         LabError: the lesson has a fault, the name cannot be one or is taken, or the file cannot be written.
     """
     check_writable()
-    if not NAME.fullmatch(name) or name == NEW:
+    if not NAME.fullmatch(name) or name in (NEW, README):
         raise LabError(f"A lesson cannot be called {quoted(name)}: use small letters, digits and _, beginning with a "
-                       f"letter, at most {LONGEST_NAME}, and not “{NEW}”.")
+                       f"letter, at most {LONGEST_NAME}, and not {NEW} or {README}.")
     parse(name, text, own=True)
     before = [path for path in _own([]) if name_of(path) == name]
     if name in [lesson.name for lesson in built_in()] or (before and name != replaces):
         raise LabError(f"There is a lesson {quoted(name)} already: choose another name.")
     target = before[0] if before else made(own_folder()) / f"{name}.md"
+    if not before and target.exists():  # the folder's README, say, or one of more files than are read
+        raise LabError(f"There is a file {target} already, which is no lesson of this lab: choose another name.")
     try:
         if before:
             atomic.write_bytes(target.with_name(f"{target.name}.before"), target.read_bytes(), sync=True)

@@ -108,7 +108,7 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
 def _project(manifest: Mapping[str, Any]) -> str:
     """The project of the capsule's run; none where it has none, or a name that this lab would not give."""
     try:
-        return project_name(str(manifest.get("project", "")))
+        return project_name(str(manifest.get("project") or ""))
     except LabError:
         return ""
 

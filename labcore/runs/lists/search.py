@@ -48,10 +48,11 @@ def parse(query: str) -> Test:
 
 def search(entries: Iterable[Entry], query: str, apart: bool = False) -> list[Entry]:
     """The entries that pass. Runs of lessons and of studies pass only where `apart` is set, or where the query names
-    their project or one of them by its id. Raises LabError as `parse`."""
+    their project, their sweep or one of them by its id. Raises LabError as `parse`."""
     test, asked = parse(query), query.casefold().replace(" ", "")
     return [entry for entry in entries if test(entry) and (
-        apart or entry.project not in APART or "project" in asked or entry.id.casefold() in asked)]
+        apart or entry.project not in APART or "project" in asked or any(
+            name and name.casefold() in asked for name in (entry.id, entry.sweep)))]
 
 
 @cache

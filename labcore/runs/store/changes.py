@@ -60,9 +60,10 @@ def create(connection: sa.Connection, specs: Sequence[RunSpec], sweep: str | Non
     connection.execute(events.insert(), [
         _event(run_id, "queued", queued, spec.parent[1] if spec.parent else 0)
         for run_id, spec in zip(ids, specs, strict=True)])
-    for run_id, spec in zip(ids, specs, strict=True):
-        if of := project or (_project(connection, spec.parent[0]) if spec.parent else ""):
-            mark(connection, run_id, project=of)
+    labels = {run_id: project or (_project(connection, spec.parent[0]) if spec.parent else "")
+              for run_id, spec in zip(ids, specs, strict=True)}
+    if labelled := [{"id": run_id, "project": label} for run_id, label in labels.items() if label]:
+        connection.execute(marks.insert(), labelled)
     return ids
 
 
