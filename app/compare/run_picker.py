@@ -44,7 +44,7 @@ def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
 
 def _box(sources: Sequence[Source]) -> None:
     """The box of runs: those of lessons and studies are offered by their projects alone."""
-    offered = [run for run in lab().store.runs(limit=OFFERED) if run.project not in APART]
+    offered = lab().store.runs(limit=OFFERED, apart=False)
     words = {run.id: title(run) for run in offered}
     words |= {each.id: imported.title(each.id, each.label) for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]

@@ -51,12 +51,13 @@ def previous(run: RunRow) -> str:
 
 
 def of(run: RunRow) -> RunRow | None:
-    """The ghost of a run: the one of the link, else the one before it."""
+    """The ghost of a run: the one of the link where that can be one, else the one before it."""
     chosen = link.get(GHOST)
-    key = "" if chosen == NONE else chosen or previous(run)
-    found = lab().find(key) if key else None
+    if chosen == NONE:
+        return None
+    found = lab().find(chosen)
     fits = found and found.id != run.id and (found.spec.kind, found.spec.task) == (run.spec.kind, run.spec.task)
-    return found if fits else None
+    return found if fits else lab().find(previous(run))
 
 
 def options(run: RunRow) -> dict[str, str]:

@@ -25,6 +25,9 @@ def test_the_run_before_stands_behind_the_curves_until_it_is_switched_off(page, 
     assert charted(page("llm", run=second, ghost="none")) == [second]
     third = seed(lab.store, "finished")
     assert charted(page("llm", run=third, ghost=first)) == [third, first], "chosen"
+    test = page("llm", run=third, ghost="deleted")
+    assert charted(test) == [third, second], "as the choice beside the charts says"
+    assert next(box for box in test.selectbox if box.label == "Run behind the curves").value == ""
 
 
 def test_a_run_of_another_task_is_no_ghost(page, lab):
