@@ -133,7 +133,7 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
 
 
 def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look],
-          only: Collection[str] = ()) -> str:
+          only: Collection[str] | None = None) -> str:
     """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better. `only`: of
     these runs alone."""
     metric, body = METRICS[chosen.metric], ""
@@ -142,7 +142,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
         mean = stand.means.get(group.label)
         share = (stand.shares or {}).get(group.label)
         runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)
-                and (not only or source.id in only)]
+                and (only is None or source.id in only)]
         if not runs:
             continue
         links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)

@@ -161,9 +161,9 @@ def _map(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
                  alt=f"Mean {now.metric.inline} for each pair of values of {across.title} and {up.title}")
 
 
-def _ranking(now: Standing, only: Collection[str]) -> None:
+def _ranking(now: Standing, only: Collection[str] | None) -> None:
     """The settings, or those with a run among `only`."""
-    ranked = [setting for setting in now.ranked if not only or any(run.id in only for run in setting.runs)]
+    ranked = [setting for setting in now.ranked if only is None or any(run.id in only for run in setting.runs)]
     count = len(ranked)
     runs = "one row per setting" if count < len(now.rows) else "one run per setting"
     first_words = "best first" if now.metric.better else "highest first"
