@@ -105,4 +105,4 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
                f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
-            f'<div class="rl-seen">{goal_line.html(spec)}</div>{bar if run.state in ACTIVE else ""}')
+            f'<div class="rl-listed-goal">{goal_line.html(spec)}</div>{bar if run.state in ACTIVE else ""}')
