@@ -280,8 +280,10 @@ def _verdict(found: Sequence[Group], metric: str) -> str:
     if len(found) < 2 or not able:
         return ""
     equal = [each for each in able if each in EQUAL] or able[:1]
-    names = {group.label: group.label for group in found}
-    said = verdict.headline([standing(found, metric, each) for each in equal], METRICS[metric], names)
+    stands = [standing(found, metric, each) for each in equal]
+    if len(stands[0].means) < 2:  # the others have no value of it
+        return ""
+    said = verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found})
     return f'<p class="rl-goal">{escape(clean(f"{said} {verdict.differ([*apart(found)])}"))}</p>'
 
 

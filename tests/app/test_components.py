@@ -70,7 +70,7 @@ def test_no_style_asks_for_a_part_of_a_class_s_name_beside_charts_that_grow():
 
 
 def test_no_class_is_styled_by_itself_in_two_places():
-    """All styles are in one document: on a page those of its components, in a shared file those of all kinds of runs."""
+    """All styles are in one document: on a page those of its components, in a shared file those of all kinds."""
     root, found = Path(theme.__file__).parent, defaultdict(set)
     for path in (*root.rglob("*.css"), *root.rglob("*.py")):
         text = path.read_text("utf-8")
