@@ -127,9 +127,10 @@ def _share(name: str, text: str, lesson: Lesson | None) -> None:
 def _name(proposed: str) -> str:
     """The name that was typed, else the proposed one, which follows the title."""
     shown = widget_state(NAMED, st.session_state.get(NAMED) or proposed)
-    return st.text_input("Name", shown.value, key=shown.key, max_chars=folders.LONGEST_NAME,
-                         on_change=lambda: st.session_state.update({NAMED: shown.taken()}),
-                         help="Of its file and its link: small letters, digits and _")
+    typed: str = st.text_input("Name", shown.value, key=shown.key, max_chars=folders.LONGEST_NAME,
+                               on_change=lambda: st.session_state.update({NAMED: shown.taken()}),
+                               help="Of its file and its link: small letters, digits and _")
+    return typed
 
 
 def _save(called: str, text: str, name: str) -> None:
