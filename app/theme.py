@@ -12,7 +12,6 @@ from typing import Any
 
 import streamlit as st
 
-from labcore.catalog.amounts import percent as percent
 from labcore.catalog.knob import LETTERS
 
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.

@@ -15,7 +15,6 @@ from app.compare.place import Place as ComparePlace
 from app.lab import errors_shown, in_words, lab
 from app.status import bar, counts, duration
 from app.studies import picture
-from app.theme import percent
 from app.tokens import literal
 from labcore.analysis.estimate import FEWEST, MOST, POWER
 from labcore.analysis.studies import plan, recorded, verdict
@@ -23,6 +22,7 @@ from labcore.analysis.studies.plan import Runs
 from labcore.analysis.studies.recorded import Recorded
 from labcore.analysis.studies.result import Result, needed, result
 from labcore.analysis.studies.study import Study
+from labcore.catalog.amounts import percent
 from labcore.errors import LabError
 from labcore.runs import jobs, sweep
 from labcore.runs.files.paths import max_runs, read_only

@@ -32,6 +32,7 @@ from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
+from labcore.catalog.amounts import percent
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.models import offered, spec_of
 from labcore.runs.spec.model_names import BASE, Model, parse
@@ -180,7 +181,7 @@ def _head(found: dict[str, Any]) -> str:
                  f"{ALGORITHMS[found['stepper']].label}")
     return (f'<div class="rl-status"><b>{batch["prompts"]} prompts × {batch["group_size"]} completions</b>'
             f'<span class="rl-muted">{batch["tokens"]:,} tokens · mean reward {batch["reward"]:.2f} · '
-            f'{theme.percent(batch["flat_groups"])} zero-variance groups{after}</span></div>')
+            f'{percent(batch["flat_groups"])} zero-variance groups{after}</span></div>')
 
 
 def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:

@@ -26,6 +26,7 @@ from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
 from labcore.analysis.compare.table import Group
+from labcore.catalog.amounts import percent
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
@@ -147,7 +148,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
             continue
         links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
         label = html.escape(names[group.label])
-        cell = f"<td>{'–' if share is None else theme.percent(share)}</td>" if better else ""
+        cell = f"<td>{'–' if share is None else percent(share)}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"
                  f"{'<small class=rl-under>has the best mean</small>' if group.label == best else ''}</th>"
                  f"<td>{wording.mean(mean, digits)}</td>{cell}"

@@ -24,6 +24,7 @@ from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
 from labcore.analysis.compare.table import Group
+from labcore.catalog.amounts import percent
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import sweep
@@ -142,7 +143,7 @@ def _knobs(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
     seeds = now.of_seeds
     words = f"{now.metric.label} {where(now)}; dots: settings, line: their mean. Shares are estimates (ω²)"
     if seeds is not None:
-        words += f"; seeds of one setting make {theme.percent(min(seeds, 1.0))} of the variance of all runs"
+        words += f"; seeds of one setting make {percent(min(seeds, 1.0))} of the variance of all runs"
     head("Effect of each knob", words)
     figure_chart(figures.knobs(now.effects, points, now.axes, now.metric, kind), "at_size_knobs",
                  title=f"{now.metric.label} by knob",
