@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import naming
 from app.lab import errors_shown, lab
 from app.session import page_of, show_error
-from app.status import STATES, duration, name_of
+from app.status import STATES, bar, duration, name_of
 from app.theme import number
 from app.tokens import literal
 from app.training import goal_line
@@ -90,7 +90,6 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     `holders` are the runs that have the places for which it waits.
     """
     colour, state = STATES[run.state][0], name_of(run)
-    share = min(1.0, run.step / run.spec.steps)
     first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
@@ -99,10 +98,10 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     plain = html.escape(places.waiting_sentence(message, holders))
     said = (f' · <span title="{plain}">{places.waiting_sentence(html.escape(message), holders, linked)}</span>'
             if message and run.state != "finished" else "")
-    bar = f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>'
     spec = run.spec
     details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
                f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
-            f'<div class="rl-seen">{goal_line.html(spec)}</div>{bar if run.state in ACTIVE else ""}')
+            f'<div class="rl-listed-goal">{goal_line.html(spec)}</div>'
+            + (bar(run.step / run.spec.steps, colour) if run.state in ACTIVE else ""))

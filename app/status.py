@@ -1,6 +1,10 @@
-"""Plain words for the states of a run, for how long something takes and how large it is. Pure."""
+"""Plain words for the states of a run, for how long something takes and how large it is; how
+far runs are as HTML. Pure."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
 
 from labcore.catalog import amounts
 from labcore.runs.spec.durations import duration as duration
@@ -39,3 +43,18 @@ def failed_at_once(state: str, step: int) -> bool:
 def what_next(state: str, step: int) -> str:
     """Say what to do next with a run that has made `step` steps; empty where nothing is to be done."""
     return "Fix that, then run it again." if failed_at_once(state, step) else STATES[state][2]
+
+
+# ---- how far runs are, as HTML ------------------------------------------------------------------------------------
+
+
+def bar(share: float, colour: str = STATES["running"][0]) -> str:
+    """A thin line of which a share, from 0 to 1, is filled."""
+    return f'<div class="rl-bar"><i style="width:{min(1.0, share):.1%};background:{colour}"></i></div>'
+
+
+def counts(runs: Iterable[RunRow]) -> str:
+    """How many runs are in each state, with its dot."""
+    states = Counter((STATES[run.state][0], "stopped early" if run.early else name_of(run).lower()) for run in runs)
+    return " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
+                    f"{count:,} {state}</span>" for (colour, state), count in states.items())

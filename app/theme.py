@@ -12,7 +12,6 @@ from typing import Any
 
 import streamlit as st
 
-from labcore.catalog.amounts import percent as percent
 from labcore.catalog.knob import LETTERS
 
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
@@ -97,8 +96,8 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
 .rl-status .rl-muted{margin-left:.5rem}
-.rl-seen{margin-left:1.3rem;font-size:14px;line-height:1.45;opacity:.85}
-.rl-seen code{font:600 .92em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;color:inherit;padding:0 4px;
+.rl-listed-goal{margin-left:1.3rem;font-size:14px;line-height:1.45;opacity:.85}
+.rl-listed-goal code{font:600 .92em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;color:inherit;padding:0 4px;
   background:color-mix(in srgb,currentColor 8%,transparent)}
 .rl-status .rl-muted,.rl-muted{opacity:.72}
 body:has(.st-key-bar:hover,.st-key-compare_runs:hover,.st-key-runs_top:hover,.st-key-playground_top:hover)

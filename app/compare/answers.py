@@ -12,9 +12,9 @@ from app import jobs, naming
 from app.lab import lab
 from app.on_request import large, requested
 from app.playground.models import title
-from app.theme import percent
 from app.tokens import written
 from labcore.analysis.compare.statistics import interval
+from labcore.catalog.amounts import percent
 from labcore.catalog.right import check
 from labcore.errors import LabError
 from labcore.runs.jobs import Spec

@@ -29,7 +29,7 @@ from labcore.runs.traces import AXES, Trace
 MOST_SETTINGS = 8
 CHARTS, MOST_CHARTS = 6, 12  # small charts: as many as usual, and the most that can be chosen
 BESIDE = 3  # settings beside a name
-LOOKED, MOST_RUNS = 1000, 24  # runs among which those of a project are looked for, and how many are compared
+MOST_RUNS = 24  # of a project
 END = 18  # letters that fit at the end of a line
 DASHES = ("solid", "dot", "dash", "dashdot")
 
@@ -124,9 +124,8 @@ def source_of(chosen: Chosen, run: str) -> Source:
 def find(place: Place) -> tuple[list[Source], list[str]]:
     """The runs that a link names, and a sentence for each that is not there."""
     if place.project and not place.runs and not place.sweep:
-        runs = [run for run in lab().store.runs(limit=LOOKED) if run.project == place.project and run.step]
-        faults = [] if runs else [f"The project “{cut(place.project)}” has no run that made a step."]
-        return [*runs[:MOST_RUNS][::-1]], faults
+        newest = of_project(place.project)
+        return newest, [] if newest else [f"The project “{cut(place.project)}” has no run that made a step."]
     if place.sweep:
         try:
             return list(sweep.sweep(lab().store, place.sweep).runs), []
@@ -144,6 +143,15 @@ def find(place: Place) -> tuple[list[Source], list[str]]:
         else:
             faults.append(missing(name))
     return found, faults
+
+
+def of_project(name: str) -> list[Source]:
+    """The newest runs and imported metrics of a project, oldest first, as many as are compared."""
+    store = lab().store
+    found: list[tuple[float, Source]] = [(run.created, run) for run in store.runs(
+        limit=MOST_RUNS, project=name, begun=True)]
+    found += [(each.created, each.id) for each in imported.listed(store) if each.project == name]
+    return [source for _, source in sorted(found, key=lambda each: each[0])[-MOST_RUNS:]]
 
 
 def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:

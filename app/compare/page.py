@@ -170,8 +170,8 @@ def _earlier() -> None:
         st.subheader("Latest sweeps and comparisons", anchor=False)
         for sweep in found:
             _choice(sweep_words(sweep.title, sweep.runs), sweep.id, Place(sweep=sweep.id))
-    runs = lab().store.runs(limit=LATEST)
-    if tasks := by_task([run for run in runs if run.step and run.sweep is None and run.project not in APART]):
+    runs = lab().store.runs(limit=LATEST, apart=False)
+    if tasks := by_task([run for run in runs if run.step and run.sweep is None]):
         st.subheader("Latest runs on one task", anchor=False)
         for (_, task), same in tasks[:SHOWN]:
             labels = dict.fromkeys(run.spec.row.label for run in same)

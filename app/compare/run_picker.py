@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from app.compare.data import Source, name_of
 from app.compare.place import Place, change, go
 from app.lab import lab
 from app.session import show_error
-from app.status import STATES, duration
+from app.status import bar, counts, duration
 from app.status import name_of as state_of
 from app.tokens import literal
 from app.widget_state import widget_state
@@ -44,7 +43,7 @@ def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
 
 def _box(sources: Sequence[Source]) -> None:
     """The box of runs: those of lessons and studies are offered by their projects alone."""
-    offered = [run for run in lab().store.runs(limit=OFFERED) if run.project not in APART]
+    offered = lab().store.runs(limit=OFFERED, apart=False)
     words = {run.id: title(run) for run in offered}
     words |= {each.id: imported.title(each.id, each.label) for each in imported.listed(lab().store)}
     present = [name_of(source) for source in sources]
@@ -183,23 +182,18 @@ def sweep_words(name: str, runs: Sequence[RunRow], stops_early: bool = False) ->
     algorithms = dict.fromkeys(run.spec.row.label for run in runs)
     tasks = dict.fromkeys(run.spec.task for run in runs)
     seeds = len({run.spec.seed for run in runs})
-    states = Counter((STATES[run.state][0], "stopped early" if run.early else state_of(run).lower())
-                     for run in runs)
-    dots = " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
-                    f"{count:,} {state}</span>" for (colour, state), count in states.items())
     label = (f"{', '.join(algorithms)} on {', '.join(tasks)} · {len(runs):,} runs, "
              f"{seeds} seed{'s' if seeds > 1 else ''}")
-    bar = _bar(progress(runs, stops_early)) if any(run.state in ACTIVE for run in runs) else ""
+    how_far = _how_far(progress(runs, stops_early)) if any(run.state in ACTIVE for run in runs) else ""
     return (f'<div class="rl-status"><b>{html.escape(name)}</b> <span class="rl-muted">{html.escape(label)}</span>'
-            f"{dots}</div>{bar}")
+            f"{counts(runs)}</div>{how_far}")
 
 
-def _bar(far: Progress) -> str:
+def _how_far(far: Progress) -> str:
     left = "" if far.left is None else (f" · {'at most' if far.at_most else 'about'} {duration(far.left)} left, "
                                         f"estimated {far.basis}")
     spared = f", {far.spared:,} saved by early stopping" if far.spared else ""
-    return (f'<div class="rl-bar"><i style="width:{far.share:.1%};background:#009E73"></i></div>'
-            f'<div class="rl-muted">{far.steps:,} of {far.of:,} steps{spared}{left}</div>')
+    return f'{bar(far.share)}<div class="rl-muted">{far.steps:,} of {far.of:,} steps{spared}{left}</div>'
 
 
 def _queue_buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:

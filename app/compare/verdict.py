@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import naming, theme
+from app import naming
 from app.compare import wording
 from app.compare.data import Chosen, look_of
 from app.compare.place import change
@@ -20,6 +20,7 @@ from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
 from labcore.analysis.compare.table import Group, apart
 from labcore.analysis.estimate import FEWEST
+from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import ACTIVE
@@ -86,7 +87,7 @@ def _say(said: str, aside: str = "") -> None:
 
 def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     """What a reader must know beside the verdict."""
-    sure = f"Best in {theme.percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
+    sure = f"Best in {percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
     banded = any(each.low is not None for each in stand.means.values())

@@ -112,9 +112,7 @@ def _share(name: str, text: str, lesson: Lesson | None) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         called = name
         if name == NEW:
-            proposed = slug(lesson.title) if lesson else ""
-            called = st.text_input("Name", proposed, key=f"{NAMED}:{proposed}", max_chars=folders.LONGEST_NAME,
-                                   help="Of its file and its link: small letters, digits and _")
+            called = _name(slug(lesson.title) if lesson else "")
         st.button("Save", type="primary", icon=":material/save:", key="lesson:save", on_click=_save,
                   args=(called, text, name), disabled=lesson is None or read_only())
         st.download_button("Download", text, f"{called or 'lesson'}.md", "text/markdown", icon=":material/download:",
@@ -126,10 +124,20 @@ def _share(name: str, text: str, lesson: Lesson | None) -> None:
         st.caption(literal(str(error)))
 
 
+def _name(proposed: str) -> str:
+    """The name that was typed, else the proposed one, which follows the title."""
+    shown = widget_state(NAMED, st.session_state.get(NAMED) or proposed)
+    typed: str = st.text_input("Name", shown.value, key=shown.key, max_chars=folders.LONGEST_NAME,
+                               on_change=lambda: st.session_state.update({NAMED: shown.taken()}),
+                               help="Of its file and its link: small letters, digits and _")
+    return typed
+
+
 def _save(called: str, text: str, name: str) -> None:
     try:
         folders.save(called, text, "" if name == NEW else name)
         folders.keep_draft(name, None)
+        st.session_state.pop(NAMED, None)
     except LabError as error:
         show_error(str(error))
         return

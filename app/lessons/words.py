@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.status import bar
 from app.theme import number
 from labcore.analysis.lessons.course import Course
 from labcore.analysis.lessons.expression import FEW
@@ -181,5 +182,4 @@ def going(course: Course) -> str:
     said = f"{finished} of {len(rows)} runs finished" + (f", {waiting} waiting" if waiting else "") + (
         f", {stopping} stopping" if stopping else "")
     return (f'<div class="rl-status" role="status"><span class="rl-dot" style="background:#009E73"></span>'
-            f"<b>Running</b> <span class=\"rl-muted\">{said}</span></div>"
-            f'<div class="rl-bar"><i style="width:{share:.1%};background:#009E73"></i></div>')
+            f'<b>Running</b> <span class="rl-muted">{said}</span></div>{bar(share)}')

@@ -15,10 +15,10 @@ from app.lab import titled
 from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
 from app.session import begin, page_of, show_error
-from app.theme import percent
 from app.tokens import readable
 from app.widget_state import widget_state
 from labcore.analysis.compare.statistics import interval
+from labcore.catalog.amounts import percent
 from labcore.catalog.right import check
 from labcore.errors import LabError
 from labcore.runs.files.jsonl import LIMIT

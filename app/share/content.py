@@ -16,7 +16,7 @@ from latex2mathml.converter import convert
 
 from app import naming
 from app.cartpole import picture
-from app.compare import verdict
+from app.compare import verdict, wording
 from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
@@ -46,6 +46,7 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
+from labcore.runs.traces import AXES
 
 MOST_KEPT = 40  # steps whose answers and tokens are in the file
 MOST_GROUPS = 4  # groups of a step whose tokens are in the file
@@ -280,21 +281,20 @@ def _verdict(found: Sequence[Group], metric: str) -> str:
     if len(found) < 2 or not able:
         return ""
     equal = [each for each in able if each in EQUAL] or able[:1]
-    names = {group.label: group.label for group in found}
-    said = verdict.headline([standing(found, metric, each) for each in equal], METRICS[metric], names)
+    stands = [standing(found, metric, each) for each in equal]
+    if len(stands[0].means) < 2:  # the others have no value of it
+        return ""
+    said = verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found})
     return f'<p class="rl-goal">{escape(clean(f"{said} {verdict.differ([*apart(found)])}"))}</p>'
 
 
 def _table(table: Table, runs: Sequence[str]) -> str:
     metric = METRICS[table.metric]
-    names = {"updates": "updates", "tokens": "tokens", "env_steps": "environment steps", "seconds": "seconds"}
-    equal = [axis for axis in table.equal if axis in names]
     head = ["Setting", "Seeds", f"{metric.label}, at the end",
-            *(f"at {table.equal[axis]:,.0f} {names[axis]}" for axis in equal), "Time"]
-    body = [[row.label, str(row.seeds), _mean(row.final), *(_mean(row.equal.get(axis)) for axis in equal),
+            *(f"at {wording.place(at)} {AXES[axis]}" for axis, at in table.equal.items()), "Time"]
+    body = [[row.label, str(row.seeds), _mean(row.final), *(_mean(row.equal.get(axis)) for axis in table.equal),
              duration(row.seconds.mean) if row.seconds else "–"] for row in table.rows]
-    settings = [[naming.title(key), *(clean(naming.written(key, value)) if value is not None else "–"
-                                      for value in values)]
+    settings = [[naming.title(key), *(naming.written(key, value) if value is not None else "–" for value in values)]
                 for key, values in table.config.items() if key != "algorithm"]  # the labels say it
     hues = [_hue(runs.index(row.runs[0])) for row in table.rows]
     return (_html(head, body, hues) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
@@ -307,10 +307,10 @@ def _mean(mean: Mean | None) -> str:
 
 
 def _html(head: Iterable[str], body: Iterable[Sequence[str]], hues: Sequence[Sequence[str]] = ()) -> str:
-    """A table; of rows with a hue, light and dark, a dot in it stands first."""
+    """A table of cleaned texts; of rows with a hue, light and dark, a dot in it stands first."""
     dots = [f'<i style="background:light-dark({light},{dark})"></i>' for light, dark in hues]
-    rows = "".join(f"<tr><td>{dots[place] if dots else ''}{escape(first)}</td>"
-                   f"{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"
+    rows = "".join(f"<tr><td>{dots[place] if dots else ''}{escape(clean(first))}</td>"
+                   f"{''.join(f'<td>{escape(clean(cell))}</td>' for cell in rest)}</tr>"
                    for place, (first, *rest) in enumerate(body))
-    heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    heads = "".join(f"<th>{escape(clean(cell))}</th>" for cell in head)
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{heads}</tr>{rows}</table></div>'

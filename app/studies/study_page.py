@@ -13,9 +13,8 @@ from app import link, session
 from app.compare.launch import duration_line
 from app.compare.place import Place as ComparePlace
 from app.lab import errors_shown, in_words, lab
-from app.status import STATES, duration, name_of
+from app.status import bar, counts, duration
 from app.studies import picture
-from app.theme import percent
 from app.tokens import literal
 from labcore.analysis.estimate import FEWEST, MOST, POWER
 from labcore.analysis.studies import plan, recorded, verdict
@@ -23,6 +22,7 @@ from labcore.analysis.studies.plan import Runs
 from labcore.analysis.studies.recorded import Recorded
 from labcore.analysis.studies.result import Result, needed, result
 from labcore.analysis.studies.study import Study
+from labcore.catalog.amounts import percent
 from labcore.errors import LabError
 from labcore.runs import jobs, sweep
 from labcore.runs.files.paths import max_runs, read_only
@@ -167,12 +167,9 @@ def _going(study: Study, runs: Runs) -> None:
     """How far the runs are, and a way to stop them."""
     rows = runs.all
     done = sum(row.state not in ACTIVE for row in rows) / len(rows)
-    states = Counter((STATES[row.state][0], name_of(row).lower()) for row in rows)
-    dots = " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
-                    f"{count} {state}</span>" for (colour, state), count in states.items())
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study_going"):
-        st.html(f'<div class="rl-status" role="status"><b>{len(rows)} runs</b>{dots}</div><div class="rl-bar">'
-                f'<i style="width:{done:.1%};background:#009E73"></i></div>', width="stretch")
+        st.html(f'<div class="rl-status" role="status"><b>{len(rows)} runs</b>{counts(rows)}</div>{bar(done)}',
+                width="stretch")
         asked = all(row.pending for row in rows if row.state in ACTIVE)
         st.button("Stop", icon=":material/stop:", key="study:stop", disabled=read_only() or asked, on_click=_stop,
                   args=(rows,), help="The runs stop after their current step" if asked else None)

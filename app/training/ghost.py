@@ -14,7 +14,7 @@ import streamlit as st
 from app import link
 from app.lab import active, lab
 from app.link import Param
-from app.session import runs_of, show_error
+from app.session import RECENT, show_error
 from app.theme import number
 from app.tokens import literal
 from app.training.feed import Feed, headline
@@ -25,7 +25,7 @@ from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.files.paths import read_only
 from labcore.runs.knob_history import Change
-from labcore.runs.store.rows import RunRow
+from labcore.runs.store.rows import APART, RunRow
 from labcore.runs.titles import title
 
 NONE = "none"
@@ -33,8 +33,10 @@ GHOST = Param("ghost", "")  # the id of a run; empty: the one before this; NONE
 
 
 def look(run: RunRow) -> None:
-    """Look for the runs that could be the ghost of a run, once for every run of the page's script."""
-    others = [each for each in runs_of(run.spec.kind) if each.id != run.id and each.step
+    """Look for the runs that could be the ghost of a run, once for every run of the page's script. Those of lessons and
+    studies are none of one's own runs."""
+    newest = lab().store.runs(limit=RECENT, kind=run.spec.kind, apart=run.project in APART, begun=True)
+    others = [each for each in newest if each.id != run.id
               and (each.spec.task, each.spec.model) == (run.spec.task, run.spec.model)]
     st.session_state[f"ghosts:{run.id}"] = [(each.id, title(each), each.created) for each in others]
 
@@ -51,12 +53,13 @@ def previous(run: RunRow) -> str:
 
 
 def of(run: RunRow) -> RunRow | None:
-    """The ghost of a run: the one of the link, else the one before it."""
+    """The ghost of a run: the one of the link where that can be one, else the one before it."""
     chosen = link.get(GHOST)
-    key = "" if chosen == NONE else chosen or previous(run)
-    found = lab().find(key) if key else None
+    if chosen == NONE:
+        return None
+    found = lab().find(chosen)
     fits = found and found.id != run.id and (found.spec.kind, found.spec.task) == (run.spec.kind, run.spec.task)
-    return found if fits else None
+    return found if fits else lab().find(previous(run))
 
 
 def options(run: RunRow) -> dict[str, str]:

@@ -102,11 +102,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         ghost.line(run, feed, grey)
     curves = picture(shown, feed, step) if picture else None
     data = _charts(shown, above, grey, at, view.researcher() and not stage)
-    holding = holders(shown, going(lab().store, [shown]))
-    waiting = to_come(shown, lab().store.asked(shown.id)) if shown.message and active(shown) else []
-    data |= {"goal": {"html": goal_line.html(shown.spec), "now": goal_line.now(feed)}, "tiles": numbers(feed),
-             "status": line(replace(shown, asked=run.asked), feed, stage, holding, waiting)}
-    data["panels"] = question_link.beside(data["panels"])
+    data |= _head(replace(shown, asked=run.asked), feed, stage)
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
@@ -128,8 +124,17 @@ def _charts(run: RunRow, above: list[RunRow], grey: tuple[RunRow, Feed] | None, 
     full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != drawn
     st.session_state["charted"] = drawn
     named = {each.id: each for each in (run, *above, *([grey[0]] if grey else []))}
-    return payload(feeds, full=full, x=axis(feeds[run.id].axes()), smooth=link.get(SMOOTH), ended=not active(run),
+    data = payload(feeds, full=full, x=axis(feeds[run.id].axes()), smooth=link.get(SMOOTH), ended=not active(run),
                    at=at, unfolded=unfolded, named=named, ghost=ghosts)
+    return data | {"panels": question_link.beside(data["panels"])}
+
+
+def _head(run: RunRow, feed: Feed, stage: str) -> dict[str, Any]:
+    """What the charts write above themselves: the sentence of the run, its status line and its tiles."""
+    holding = holders(run, going(lab().store, [run]))
+    waiting = to_come(run, lab().store.asked(run.id)) if run.message and active(run) else []
+    return {"goal": {"html": goal_line.html(run.spec), "now": goal_line.now(feed)}, "tiles": numbers(feed),
+            "status": line(run, feed, stage, holding, waiting)}
 
 
 def _resync() -> None:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from app.naming import message
-from app.status import STATES, duration, name_of, what_next
+from app.status import STATES, bar, duration, name_of, what_next
 from app.theme import number
 from app.training.feed import Feed, rounded, tiles
 from labcore.catalog.knob import shown
@@ -78,10 +78,8 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     if following and not stage:
         spans.append(f'<span class="rl-muted">{APART}{escape(following)}</span>')
     whole = re.sub(r"<[^>]+>", "", "".join(spans))  # where there is no room for all of it
-    share = min(1.0, step / run.spec.steps) if run.spec.steps else 0
     return (f'<div class="rl-status rl-run{"" if said else " rl-one-row"}" role="status" title="{whole}">'
-            f'{"".join(spans)}</div>'
-            f'<div class="rl-bar"><i style="width:{share:.1%};background:{colour}"></i></div>')
+            f'{"".join(spans)}</div>{bar(step / run.spec.steps if run.spec.steps else 0.0, colour)}')
 
 
 def linked(run: RunRow) -> str:

@@ -20,6 +20,7 @@ from labcore.runs.titles import title
 AXES = {"step": "steps", "updates": "updates", "tokens": "tokens", "env_steps": "environment steps",
         "seconds": "seconds"}
 WHERE = ("device", "threads")  # of a spec: where a run was computed
+Column = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)  # columns have no single truth: a trace is itself only
@@ -44,6 +45,7 @@ class Trace:
     notes: tuple[str, ...] = field(default=(), repr=False)
     title: str = ""
     parent: str = ""
+    _columns: dict[tuple[str, str], Column] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def imported(self) -> bool:
@@ -55,11 +57,16 @@ class Trace:
         """The changes as they are read: of those of a knob after one step the last value. {(step, knob): value}"""
         return {(step, knob): value for step, knob, value in self.changes}
 
-    def column(self, metric: str, axis: str = "step") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def column(self, metric: str, axis: str = "step") -> Column:
         """(x, y, step) of the rows that have both numbers, each (M,). x rises: of rows at one place the last is kept.
 
-        Empty where the run has no such metric or axis.
+        Empty where the run has no such metric or axis. Found once: a verdict asks for each a dozen times.
         """
+        if (metric, axis) not in self._columns:
+            self._columns[metric, axis] = self._column(metric, axis)
+        return self._columns[metric, axis]
+
+    def _column(self, metric: str, axis: str) -> Column:
         steps = self.axes["step"]
         if metric not in self.metrics or axis not in self.axes:
             return (np.empty(0),) * 3

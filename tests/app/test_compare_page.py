@@ -5,7 +5,7 @@ import json
 import pytest
 import streamlit as st
 
-from app.compare import curves, data, export, table, verdict
+from app.compare import curves, data, export, run_picker, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
 from app.widget_state import KEPT
@@ -289,6 +289,23 @@ def test_a_project_is_compared_as_a_whole_and_given_on_the_page(page, lab, pair)
     assert [group["label"] for group in charts(test)["main"]["groups"]] == ["GRPO", "RLOO"]
     assert "3 runs" in html(test)
     assert "project:my paper" in " ".join(each.key for each in page("compare").button if each.key)
+
+
+def test_a_project_has_its_imported_metrics_and_its_runs_behind_any_number_of_others(page, lab, pair, monkeypatch):
+    monkeypatch.setattr(data, "MOST_RUNS", 2)
+    kept, = imported.keep(lab.store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
+    for name in (pair[0], kept.id, lab.store.create(make(algorithm_key="grpo", task_key="sort"))):
+        lab.store.mark(name, project="my paper")
+    main = charts(page("compare", project="my paper"))["main"]
+    assert [group["label"] for group in main["groups"]] == ["GRPO", "TRL (imported)"]
+
+
+def test_runs_of_a_large_study_do_not_hide_ones_own(page, lab, pair, monkeypatch):
+    monkeypatch.setattr(run_picker, "OFFERED", 3)
+    for run in pair[3:]:
+        lab.store.mark(run, project="Studies")
+    runs = next(each for each in page("compare").multiselect if each.label == "Runs")
+    assert len(runs.options) == 3
 
 
 def test_runs_of_lessons_and_studies_are_not_offered(page, lab, pair):

@@ -1,7 +1,10 @@
 """Scripts of our own: published once under their hash, such that browsers keep them; loaded before they are needed."""
 
 import os
+import re
 import time
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +67,19 @@ def test_no_style_asks_for_a_part_of_a_class_s_name_beside_charts_that_grow():
     refresh. Foundations have nothing that grows."""
     styles = {path.name: path.read_text() for path in component.HERE.rglob("*.css") if path.name != "foundations.css"}
     assert [name for name, style in {"theme": theme.CSS, **styles}.items() if "[class" in style] == []
+
+
+def test_no_class_is_styled_by_itself_in_two_places():
+    """All styles are in one document: on a page those of its components, in a shared file those of all kinds."""
+    root, found = Path(theme.__file__).parent, defaultdict(set)
+    for path in (*root.rglob("*.css"), *root.rglob("*.py")):
+        text = path.read_text("utf-8")
+        for style in [text] if path.suffix == ".css" else re.findall(r"<style>(.*?)</style>", text, re.DOTALL):
+            for selectors, rule in re.findall(r"([^{}]+)\{([^{}]*)\}", style):
+                for name in (each.strip() for each in selectors.split(",")):
+                    if re.fullmatch(r"\.rl-[\w-]+", name):
+                        found[name].add((path.parent.name, rule))
+    assert len(found) > 100
+    twice = {name: rules for name, rules in found.items() if len({rule for _, rule in rules}) > 1
+             and len({place for place, _ in rules}) > 1}
+    assert not twice

@@ -9,7 +9,7 @@ from app.training.feed import GHOST, Feed, payload
 from labcore.runs import fork
 from labcore.runs.files.paths import run_folder
 from labcore.runs.knob_history import KnobHistory
-from labcore.runs.store.rows import Step
+from labcore.runs.store.rows import STUDIES, Step
 from tests.app.seeding import seed
 
 
@@ -25,6 +25,17 @@ def test_the_run_before_stands_behind_the_curves_until_it_is_switched_off(page, 
     assert charted(page("llm", run=second, ghost="none")) == [second]
     third = seed(lab.store, "finished")
     assert charted(page("llm", run=third, ghost=first)) == [third, first], "chosen"
+    test = page("llm", run=third, ghost="deleted")
+    assert charted(test) == [third, second], "as the choice beside the charts says"
+    assert next(box for box in test.selectbox if box.label == "Run behind the curves").value == ""
+
+
+def test_a_run_of_a_study_is_the_ghost_of_its_like_alone(page, lab):
+    first, study, run_id, other = (seed(lab.store, "finished") for _ in range(4))
+    for each in (study, other):
+        lab.store.mark(each, project=STUDIES)
+    assert charted(page("llm", run=run_id)) == [run_id, first]
+    assert charted(page("llm", run=other))[0] == other and len(charted(page("llm", run=other))) == 2
 
 
 def test_a_run_of_another_task_is_no_ghost(page, lab):

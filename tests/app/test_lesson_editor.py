@@ -35,6 +35,16 @@ def test_it_begins_with_a_lesson_that_works_and_saves_it_as_a_file(writing):
     assert folders.draft(NEW) == TEMPLATE.read_text("utf-8")  # the next one begins anew
 
 
+def test_the_name_follows_the_title_until_one_is_typed(writing):
+    test = write(writing, TEXT)
+    assert test.text_input[0].value == "both_learn"
+    test = write(test, TEXT.replace("Both learn", "Both do"))
+    assert test.text_input[0].value == "both_do"
+    test.text_input[0].set_value("mine")
+    for text in (TEXT, "no lesson"):
+        assert write(ran(test), text).text_input[0].value == "mine"
+
+
 def test_a_fault_is_one_sentence_with_its_line_and_the_text_is_kept_as_a_draft(writing, page):
     test = write(writing, TEXT.replace("right = 2", "right = 5"))
     assert "line 12" in test.error[0].value and button(test, "lesson:save").disabled

@@ -125,6 +125,18 @@ def test_nothing_of_the_machine_and_no_secret_is_in_the_file(lab, monkeypatch):
     assert event[0] == 1 and event[1].endswith("judge → (address)")
 
 
+def test_the_comparison_names_settings_without_the_folders_of_the_machine(lab):
+    runs = []
+    for scorer in ("first", "second"):
+        spec = make(algorithm_key="grpo", task_key="sort", steps=10)
+        spec = replace(spec, knobs={**spec.knobs, "reward_model": f"/srv/planted/{scorer}"})
+        runs.append(lab.store.create(spec, mine=True))
+        lab.store.set_state(runs[-1], "running")
+        lab.store.append(runs[-1], Record(1, 100, {"reward": 0.5, "kl": 0.0, "updates": 1.0}), 0.5)
+    found = content.content(lab.store, runs)
+    assert "planted" not in json.dumps(found) and "second" in found["together"]["table"]
+
+
 def test_what_a_model_wrote_stays_text(lab):
     run_id = seed(lab.store, "finished")
     put_samples(run_id, 5, ATTACK)

@@ -277,6 +277,8 @@ def test_parallel_coordinates_have_a_line_for_each_run_and_name_the_best(page, l
     ran(test)
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(only) and "4 of 12 runs chosen." in told(test)
+    test.session_state[f"compare:brushed:{sweep_id}"] = ()  # no line is in all ranges
+    assert "0 of 12 runs chosen." in told(ran(test)) and 'href="llm?run=' not in told(test)
     next(each for each in test.button if each.key == "parallel:all").click()
     assert "runs chosen" not in told(ran(test))
 

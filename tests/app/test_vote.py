@@ -34,7 +34,7 @@ def test_a_vote_is_blind_until_it_is_cast_and_becomes_a_pair(page, lab, grpo, as
     task = Preferences({}, votes.pairs_file())
     assert [(row.prompt, row.chosen, row.rejected) for row in task.rows] == [("cba0=", "abc0", "<b>")]
     assert votes.tally(f"{grpo}@6", f"base:{grpo}").first == 1
-    assert "in 1 of 1 vote: 100 %" in html(test) and "95 % interval 3 % to 100 %" in html(test)
+    assert "in 1 of 1 vote: 100 %" in html(test) and "95 % interval 2.5 % to 100 %" in html(test)
     assert "No winner so far" in html(test)
     test.button(key="vote:next").click()
     assert "cba1=" in html(ran(test)) and "your choice" not in html(test)

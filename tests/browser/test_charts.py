@@ -135,6 +135,10 @@ def test_a_spike_and_the_run_before_leave_room_for_the_lines(
     page.wait_for_function(f"() => ({WORDS})() !== null", timeout=SLOW)
     bottom, top, words = page.evaluate(WORDS)
     assert bottom <= top + 1 and words.startswith("Step ") and "k1" in words
+    waits = run_of(server, monkeypatch, "grpo", steps=0, state="running")
+    page.goto(f"{server.url}/llm?run={waits}&ghost={before}")
+    number = page.locator(".rl-live-chart output").first
+    expect(number).to_have_text("–", timeout=SLOW)  # that of the run before is not its own
 
 
 LOOK = """() => { window.looks = [];

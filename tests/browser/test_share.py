@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from app.components.projector import PROJECTOR
 from app.share import document
 from labcore.runs.store.store import Store
 from tests.app.seeding import seed
@@ -102,3 +103,28 @@ def project(page: Page) -> None:
     page.keyboard.press("Escape")
     expect(page.locator(".rl-projected")).to_have_count(0)
     assert chart.bounding_box()["width"] == before["width"]
+
+
+def test_the_projector_listens_until_the_last_one_of_a_page_is_gone(page):
+    page.set_content('<div class="rl-maze-board" style="height:200px;width:300px">board</div>')
+    script = "\n".join(path.read_text("utf-8") for path in PROJECTOR.files)
+    assert page.evaluate("""async (script) => {
+      const { update, dispose } = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
+      const mount = () => {
+        const parentElement = document.createElement("div");
+        parentElement.innerHTML = '<div class="rl-projector"></div>';
+        document.body.append(parentElement);
+        update({ data: { label: "Projector", shortcut: "P", help: "help" }, parentElement });
+        return parentElement;
+      };
+      const shown = (key) => {
+        document.dispatchEvent(new KeyboardEvent("keydown", { key }));
+        return document.querySelectorAll(".rl-projected").length;
+      };
+      const gone = (place) => { place.remove(); return dispose(place); };
+      const one = mount(), two = mount();
+      await gone(one);
+      const found = [shown("p"), shown("Escape")];
+      await gone(two);
+      return [...found, shown("p")];
+    }""", script) == [1, 0, 0]

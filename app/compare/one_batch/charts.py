@@ -12,8 +12,9 @@ from plotly.subplots import make_subplots
 
 from app import charts, theme
 from app.compare.wording import listed
-from app.theme import number, percent
+from app.theme import number
 from app.tokens import visible
+from labcore.catalog.amounts import percent
 
 # Blue, grey, orange around zero, on either ground.
 DIVERGING = {"light": ((0.0, "#E69F00"), (0.5, "#EEF0F2"), (1.0, "#4C9BCB")),

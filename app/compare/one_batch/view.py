@@ -32,6 +32,7 @@ from app.on_request import large, requested
 from app.playground.models import title
 from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
+from labcore.catalog.amounts import percent
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.models import offered, spec_of
 from labcore.runs.spec.model_names import BASE, Model, parse
@@ -64,8 +65,7 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
                 "This view samples a batch from a language model. Choose a run of the LLM lab that has a checkpoint.",
                 icon=":material/info:")
         return
-    models = [each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))]
-    models = list(dict.fromkeys(models))
+    models = _models(runs)
     compared = to_compare([run.spec.algorithm for run in runs])
     asked, faults = read(link.get(BATCH), models)
     for fault in faults:
@@ -92,6 +92,12 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
     st.html(CSS)
     with st.container(key="one_batch" if fresh else "one_batch_stale"):
         _shown(found, batch, to, hues)
+
+
+def _models(runs: Sequence[RunRow]) -> list[str]:
+    """The checkpoints of the runs, each run's newest first."""
+    return list(dict.fromkeys(each.name for run in runs for each in (Model(run.id).pinned,
+                                                                     *reversed(offered(run.id)))))
 
 
 def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: Mapping[str, int]) -> None:
@@ -175,7 +181,7 @@ def _head(found: dict[str, Any]) -> str:
                  f"{ALGORITHMS[found['stepper']].label}")
     return (f'<div class="rl-status"><b>{batch["prompts"]} prompts × {batch["group_size"]} completions</b>'
             f'<span class="rl-muted">{batch["tokens"]:,} tokens · mean reward {batch["reward"]:.2f} · '
-            f'{theme.percent(batch["flat_groups"])} zero-variance groups{after}</span></div>')
+            f'{percent(batch["flat_groups"])} zero-variance groups{after}</span></div>')
 
 
 def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> None:

@@ -27,9 +27,9 @@ LONGEST = 20  # letters of an axis' title
 TIME = "Time, s"
 
 
-def brushed(sweep_id: str) -> Collection[str]:
-    """The runs that are chosen on the axes; none where all are."""
-    found: Collection[str] = st.session_state.get(f"compare:brushed:{sweep_id}", ())
+def brushed(sweep_id: str) -> Collection[str] | None:
+    """The runs that are chosen on the axes; None where all are."""
+    found: Collection[str] | None = st.session_state.get(f"compare:brushed:{sweep_id}")
     return found
 
 
@@ -42,7 +42,7 @@ def show(place: Place, now: Standing) -> None:
     head("Knobs and results", "a line for each finished run; drag along an axis to choose runs, click it to let go")
     generation = st.session_state.setdefault(f"compare:brush:{place.sweep}", 0)
 
-    def chosen(ids: tuple[str, ...]) -> None:
+    def chosen(ids: tuple[str, ...] | None) -> None:
         st.session_state[f"compare:brushed:{place.sweep}"] = ids
 
     axes, lines = drawn(now, runs, results)
@@ -55,11 +55,12 @@ def _below(place: Place, now: Standing, many: int) -> None:
     """The best settings; of a choice how many runs it has, their curves, and the way back to all."""
     there = brushed(place.sweep)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        said = f"<b>{len(there):,} of {many:,} runs chosen.</b> " if there else ""
+        said = f"<b>{len(there):,} of {many:,} runs chosen.</b> " if there is not None else ""
         st.html(f'<div class="rl-status">{said}{html.escape(best_words(now))}</div>', width="stretch")
-        if not there:
+        if there is None:
             return
-        st.button("Their curves", icon=":material/show_chart:", key="parallel:curves", disabled=len(there) > LARGE,
+        st.button("Their curves", icon=":material/show_chart:", key="parallel:curves",
+                  disabled=not 0 < len(there) <= LARGE,
                   help=f"Up to {LARGE} runs" if len(there) > LARGE else "Compare these runs",
                   on_click=lambda: go(Place(runs=tuple(there), metric=now.metric.key)))
         st.button("All runs", icon=":material/close:", key="parallel:all", on_click=_let_go, args=(place.sweep,))

@@ -26,6 +26,7 @@ from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
 from labcore.analysis.compare.table import Group
+from labcore.catalog.amounts import percent
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
@@ -133,7 +134,7 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
 
 
 def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look],
-          only: Collection[str] = ()) -> str:
+          only: Collection[str] | None = None) -> str:
     """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better. `only`: of
     these runs alone."""
     metric, body = METRICS[chosen.metric], ""
@@ -142,12 +143,12 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
         mean = stand.means.get(group.label)
         share = (stand.shares or {}).get(group.label)
         runs = [source for trace in group.traces if isinstance(source := source_of(chosen, trace.run), RunRow)
-                and (not only or source.id in only)]
+                and (only is None or source.id in only)]
         if not runs:
             continue
         links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
         label = html.escape(names[group.label])
-        cell = f"<td>{'–' if share is None else theme.percent(share)}</td>" if better else ""
+        cell = f"<td>{'–' if share is None else percent(share)}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"
                  f"{'<small class=rl-under>has the best mean</small>' if group.label == best else ''}</th>"
                  f"<td>{wording.mean(mean, digits)}</td>{cell}"

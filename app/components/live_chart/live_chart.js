@@ -75,7 +75,7 @@ function heightOf({ width, room }, { tall, large }) {
 
 // The pixels that a chart has above the scrubber while the page is not scrolled, in steps, so that they seldom change.
 function roomBelow({ root }) {
-  const top = root.getBoundingClientRect().top + (root.closest(".stMain")?.scrollTop ?? 0);
+  const top = root.getBoundingClientRect().top + (root.closest(".stMain")?.scrollTop ?? window.scrollY);
   return 10 * Math.floor((window.innerHeight - top - BELOW) / 10);
 }
 
@@ -102,7 +102,7 @@ function unfold(chart, open) {
 
 // What is said of a panel: its number at the step that is shown, never a smoothed one, and in words what is seen.
 function describe(chart, panel) {
-  const runs = Object.values(chart.runs), first = panel.metrics[0];
+  const runs = ownRuns(chart), first = panel.metrics[0], drawn = Object.values(chart.runs);
   const row = runs.map((run) => rowAt(chart, run, first.key)).find(Boolean);
   const last = row?.[3][first.key] ?? null;
   const start = runs[0]?.rows.find((each) => each[3][first.key] !== undefined)?.[3][first.key];
@@ -111,7 +111,7 @@ function describe(chart, panel) {
   panel.value.title = row ? `${first.label} at step ${row[0]}` +
     `${chart.smooth ? `, not smoothed. The line is smoothed (${chart.smooth}).` : ""}` : "";
   Object.assign(panel, { axis: chart.axis, digits: Math.max(first.digits, 3),
-    caption: `${runs.map(({ label, settings }) => (settings ? `${label} (${settings})` : label)).join(", ")}, over ${chart.axis}` +
+    caption: `${drawn.map(({ label, settings }) => (settings ? `${label} (${settings})` : label)).join(", ")}, over ${chart.axis}` +
       `${chart.smooth ? `, smoothed ${chart.smooth}` : ""}`,
     alt: last === null ? `${panel.title}: no values yet`
       : `${panel.title} over ${chart.axis}: from ${format(start, 3)} to ${format(last, 3)} ${first.unit}` });

@@ -17,11 +17,12 @@ PARALLEL = Component(Path(__file__).parent)
 
 
 def parallel_chart(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]], key: str, *, alt: str,
-                   on_chosen: Callable[[tuple[str, ...]], None]) -> None:
+                   on_chosen: Callable[[tuple[str, ...] | None], None]) -> None:
     """Mount the chart. An axis has a `label` and `ticks` (place from 0 to 1, text); a line an `id`, its places `at` the
     axes, its `rank` from 0 to 1 (the best), and a `text`. `on_chosen` gets the ids of the lines within all ranges,
-    none where no range is set."""
+    None where no range is set."""
     def chosen() -> None:
-        on_chosen(tuple(st.session_state[key].chosen or ()))
+        ids = st.session_state[key].chosen
+        on_chosen(None if ids == "all" else tuple(ids))
 
     PARALLEL(key=key, data={"axes": list(axes), "lines": list(lines), "alt": alt}, on_chosen_change=chosen)

@@ -1,4 +1,5 @@
-// Parallel coordinates. Python says where on each axis a line lies, from 0 to 1; ranges are kept here, by axis.
+// Parallel coordinates. Python says where on each axis a line lies, from 0 to 1; ranges are kept here, by the axis'
+// name: with another metric an axis has another place.
 
 const charts = new WeakMap();
 const [TOP, TALL, SIDE, LEAST] = [40, 230, 62, 118]; // pixels: above the axes, their length, beside them, between them
@@ -14,6 +15,11 @@ export function update({ data, parentElement, setTriggerValue }) {
   }
   Object.assign(chart, { data, dark: theme(parentElement).dark, trigger: setTriggerValue });
   draw(chart);
+  const gone = [...chart.ranges.keys()].filter((name) => !data.axes.some(({ label }) => label === name));
+  if (!gone.length) return;
+  gone.forEach((name) => chart.ranges.delete(name));
+  draw(chart);
+  say(chart);
 }
 
 // The best line is the most distinct one on either ground.
@@ -22,8 +28,10 @@ function colour(rank, dark) {
   return `rgb(${VIRIDIS[low].map((part, index) => Math.round(part + (at - low) * (VIRIDIS[low + 1][index] - part)))})`;
 }
 
-const inside = (chart) => (line) => [...chart.ranges].every(([axis, [low, high]]) =>
-  line.at[axis] >= low && line.at[axis] <= high);
+function inside(chart) {
+  const ranges = chart.data.axes.map(({ label }) => chart.ranges.get(label) ?? [-Infinity, Infinity]);
+  return (line) => ranges.every(([low, high], axis) => line.at[axis] >= low && line.at[axis] <= high);
+}
 
 function draw(chart) {
   const { axes, lines, alt } = chart.data;
@@ -35,7 +43,7 @@ function draw(chart) {
     line.at.map((at, axis) => `${x(axis).toFixed(1)},${y(at).toFixed(1)}`).join("L")}" ${
     chosen(line) ? `style="stroke:${colour(line.rank, chart.dark)}"` : ""}><title>${line.text}</title></path>`);
   const scales = axes.map(({ label, ticks }, axis) => {
-    const range = chart.ranges.get(axis);
+    const range = chart.ranges.get(label);
     const last = axis === axes.length - 1;
     return `<g data-axis="${axis}" tabindex="0" role="group" aria-label="${label}: arrow keys choose a value, Escape all">` +
       `<line x1="${x(axis)}" x2="${x(axis)}" y1="${TOP}" y2="${TOP + TALL}"/>` +
@@ -53,14 +61,15 @@ function draw(chart) {
 }
 
 function listen(chart, element, axis) {
+  const { label } = chart.data.axes[axis];
   const at = (event) => Math.min(1, Math.max(0, 1 - (event.clientY - chart.root.getBoundingClientRect().top - TOP) / TALL));
   element.querySelector(".rl-grip").addEventListener("pointerdown", (down) => {
     down.preventDefault();
     const from = at(down);
     const move = (event) => {
       const range = [Math.min(from, at(event)), Math.max(from, at(event))];
-      if (range[1] - range[0] < 0.02) chart.ranges.delete(axis); // a click lets go
-      else chart.ranges.set(axis, range);
+      if (range[1] - range[0] < 0.02) chart.ranges.delete(label); // a click lets go
+      else chart.ranges.set(label, range);
       draw(chart);
     };
     const up = (event) => {
@@ -78,22 +87,21 @@ function listen(chart, element, axis) {
 
 // By keys one value of an axis is chosen after the other.
 function stepped(chart, axis, event) {
-  const places = chart.data.axes[axis].ticks.map(([at]) => at).sort((one, other) => one - other);
+  const { label, ticks } = chart.data.axes[axis], places = ticks.map(([at]) => at).sort((one, other) => one - other);
   const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
   if (!way && event.key !== "Escape") return;
   event.preventDefault();
-  const range = chart.ranges.get(axis), now = range ? places.findIndex((at) => at >= range[0] && at <= range[1]) : -1;
+  const range = chart.ranges.get(label), now = range ? places.findIndex((at) => at >= range[0] && at <= range[1]) : -1;
   if (way) {
     const next = places[(now + (now < 0 && way < 0 ? 0 : way) + places.length) % places.length];
-    chart.ranges.set(axis, [next - 0.03, next + 0.03]);
-  } else chart.ranges.delete(axis);
+    chart.ranges.set(label, [next - 0.03, next + 0.03]);
+  } else chart.ranges.delete(label);
   draw(chart);
   say(chart);
 }
 
 function say(chart) {
-  const ids = chart.ranges.size ? chart.data.lines.filter(inside(chart)).map(({ id }) => id) : [];
-  chart.trigger("chosen", ids);
+  chart.trigger("chosen", chart.ranges.size ? chart.data.lines.filter(inside(chart)).map(({ id }) => id) : "all");
 }
 
 export const dispose = disposing(charts, (chart) => chart.wide.disconnect());

@@ -126,6 +126,8 @@ function pressed(event) {
 
 const refit = () => shown && fit();
 
+let mounted = 0; // a page that gives way to another may go after that one has come
+
 export function update({ data, parentElement }) {
   if (projectors.has(parentElement)) return;
   const root = parentElement.querySelector(".rl-projector"), button = document.createElement("button");
@@ -134,16 +136,15 @@ export function update({ data, parentElement }) {
   button.addEventListener("click", () => project(nearest()));
   root.replaceChildren(button);
   projectors.set(parentElement, root);
-  if (document.rlProjector) return; // one of them listens for all
-  document.rlProjector = root;
-  document.addEventListener("keydown", pressed);
+  mounted += 1;
+  document.addEventListener("keydown", pressed); // once, however many there are
   document.addEventListener("rl-row", tell);
   addEventListener("resize", refit);
 }
 
-export const dispose = disposing(projectors, (root) => {
-  if (document.rlProjector !== root) return;
-  delete document.rlProjector;
+export const dispose = disposing(projectors, () => {
+  mounted -= 1;
+  if (mounted) { tell(); return; } // it leaves a part that is gone
   leave();
   document.removeEventListener("keydown", pressed);
   document.removeEventListener("rl-row", tell);

@@ -28,6 +28,7 @@ from labcore.runs.store.keeping import RUNS, Keeping, run_row
 from labcore.runs.store.process import Owner, gone
 from labcore.runs.store.rows import (
     ACTIVE,
+    APART,
     ENDED,
     GOING,
     MOVES,
@@ -105,9 +106,11 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
             raise changes.in_the_trash(run_id)
         return found
 
-    def runs(self, *states: str, limit: int | None = None, kind: str | None = None, own: bool = False) -> list[RunRow]:
+    def runs(self, *states: str, limit: int | None = None, kind: str | None = None, own: bool = False,
+             project: str | None = None, apart: bool = True, begun: bool = False) -> list[RunRow]:
         """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind, and `own`
-        ones were started one by one: no run of a sweep, a lesson or a study, and no SFT of another's base model."""
+        ones were started one by one: no run of a sweep, a lesson or a study, and no SFT of another's base model.
+        `project`: of this project alone; without `apart` none of lessons and studies; `begun` ones have made a step."""
         query = _LISTED.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
         if states:
             query = query.where(runs.c.state.in_(states))
@@ -116,6 +119,12 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         if own:
             other = runs.alias()
             query = query.where(runs.c.sweep.is_(None), ~sa.exists().where(other.c.base == runs.c.id))
+        if project is not None:
+            query = query.where(marks.c.project == project)
+        if not apart:
+            query = query.where(sa.func.coalesce(marks.c.project, "").not_in(APART))
+        if begun:
+            query = query.where(runs.c.step > 0)
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(query)]
 

@@ -15,6 +15,7 @@ from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.spec.session import Record
 from labcore.runs.store import changes, schema
 from labcore.runs.store.process import Owner, gone
+from labcore.runs.store.rows import STUDIES
 from labcore.runs.store.store import Store, home
 from tests.runs.fake import grpo
 
@@ -81,6 +82,15 @@ def test_runs_of_one_kind_are_found_behind_any_number_of_others(store):
         store.create(replace(grpo(), data='/tmp/"kind": "maze".jsonl'))
     assert [row.id for row in store.runs(kind="maze", limit=1)] == [maze]
     assert len(store.runs("queued", kind="llm")) == 3
+
+
+def test_runs_are_found_by_their_project_and_without_those_of_the_lab_itself(store):
+    plain, mine, begun, study = (store.create(grpo(), project=name, mine=True) for name in ("", "a", "a", STUDIES))
+    store.append(begun, record(1), 1.0)
+    assert [row.id for row in store.runs(project="a", limit=2)] == [begun, mine]
+    assert [row.id for row in store.runs(project="a", begun=True)] == [begun]
+    assert [row.id for row in store.runs(apart=False)] == [begun, mine, plain]
+    assert [row.id for row in store.runs(project=STUDIES)] == [study]
 
 
 def test_steps_come_back_exactly_and_as_deltas(store):

@@ -16,6 +16,7 @@ from app.compare.lines import Lines
 from app.compare.sweep.grid import drawn
 from app.compare.sweep.large.standing import value_words
 from labcore.analysis.compare.ranking import Axis, Effect, Values
+from labcore.catalog.amounts import percent
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import Metric
 from labcore.runs.store.rows import RunRow
@@ -64,7 +65,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
 
 def share_words(effect: Effect) -> str:
     """What an axis explains, in words; empty where there is no telling."""
-    return "" if effect.share is None else f"{theme.percent(effect.share)} of the variance"
+    return "" if effect.share is None else f"{percent(effect.share)} of the variance"
 
 
 def _text(axis: Axis, value: Value | None, named: bool = False) -> str:

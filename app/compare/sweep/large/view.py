@@ -24,6 +24,7 @@ from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
 from labcore.analysis.compare.table import Group
+from labcore.catalog.amounts import percent
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import sweep
@@ -142,7 +143,7 @@ def _knobs(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
     seeds = now.of_seeds
     words = f"{now.metric.label} {where(now)}; dots: settings, line: their mean. Shares are estimates (ω²)"
     if seeds is not None:
-        words += f"; seeds of one setting make {theme.percent(min(seeds, 1.0))} of the variance of all runs"
+        words += f"; seeds of one setting make {percent(min(seeds, 1.0))} of the variance of all runs"
     head("Effect of each knob", words)
     figure_chart(figures.knobs(now.effects, points, now.axes, now.metric, kind), "at_size_knobs",
                  title=f"{now.metric.label} by knob",
@@ -161,9 +162,9 @@ def _map(now: Standing, points: Sequence[figures.Point], kind: str) -> None:
                  alt=f"Mean {now.metric.inline} for each pair of values of {across.title} and {up.title}")
 
 
-def _ranking(now: Standing, only: Collection[str]) -> None:
+def _ranking(now: Standing, only: Collection[str] | None) -> None:
     """The settings, or those with a run among `only`."""
-    ranked = [setting for setting in now.ranked if not only or any(run.id in only for run in setting.runs)]
+    ranked = [setting for setting in now.ranked if only is None or any(run.id in only for run in setting.runs)]
     count = len(ranked)
     runs = "one row per setting" if count < len(now.rows) else "one run per setting"
     first_words = "best first" if now.metric.better else "highest first"
