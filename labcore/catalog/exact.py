@@ -73,7 +73,8 @@ def _task(key: str, label: str, help: str, name: str, example: str, letters: int
 TASKS: dict[str, Task] = {row.key: row for row in (
     _task("sorted", "Sorted, graded", "The share of neighbouring letters that are in order, starting with the prompt's "
           "letter: partial credit.", "Sorted", "b → bbc", right="All in order",
-          goal="must write letters in order from there, such as {answer}, earns the share of neighbours in order"),
+          goal="must continue with letters in order, such as {answer}, earns the share of neighbouring letters in "
+               "order"),
     _task("one_winner", "One winner", "A single completion is right; every other completion gets reward 0.",
           "OneWinner", "a → bca"),
     _task("free_length", "Free length", "The right completion is the prompt's letter and the end token; wrong "
@@ -81,6 +82,6 @@ TASKS: dict[str, Task] = {row.key: row for row in (
           "FreeLength", "a → a", goal="must write {answer} and then end, earns 1 if exact",
           defaults={"max_new_tokens": 4}),
     _task("two_modes", "Two modes", "Two very different completions have similar rewards: 1 and 0.9.", "TwoModes",
-          "a → aaa", goal="earns 1 for {answer} and 0.9 for the next letter at each place",
+          "a → aaa", goal="earns 1 for {answer} and 0.9 for the next letter in every place",
           right="Best completion"),
 )}
