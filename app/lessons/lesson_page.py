@@ -69,7 +69,7 @@ def preview(lesson: Lesson) -> None:
         st.radio("Prediction", lesson.choices, index=lesson.right, disabled=True, label_visibility="collapsed",
                  captions=["right" if place == lesson.right else "" for place in range(len(lesson.choices))])
     else:
-        st.caption("A curve is drawn by hand here.")
+        st.caption("Readers draw a curve here.")
     st.divider()
     st.caption("After the prediction and the runs")
     st.markdown(f"**The claim.** {lesson.claim}")

@@ -130,7 +130,7 @@ def beside(run: RunRow) -> None:
         if preset.beside and not read_only():
             other = PRESETS[preset.beside]
             if st.button(f"Run {other.label} beside it", icon=":material/compare_arrows:", key="preset:beside",
-                         type="tertiary", help="Same seed, same number of updates; then both on the page Compare"):
+                         type="tertiary", help="Same seed and number of updates; opens both on the page Compare"):
                 _start_beside(run, other)
 
 

@@ -56,7 +56,7 @@ def studies(options: argparse.Namespace) -> int:
     for key, each in STUDIES.items():
         there = sum(len(found) for found in plan.found(each, rows).finished().values())
         verdict = f"  recorded: {WORDS[kept[key].verdict]}" if key in kept else ""
-        here = f"  ({there} runs are here)" if there else ""
+        here = f"  ({there} runs in this lab)" if there else ""
         print(f"{key:<18} {each.claim}\n{'':<18} {len(plan.every(each))} runs, {_cost(each, known, kept.get(key))}"
               f"{verdict}{here}")
     return 0

@@ -268,7 +268,7 @@ def _labels() -> tuple[str, str]:
     """The name of the comparison and the project of its runs, both optional."""
     left, right = st.columns(2, gap="small")
     name = left.text_input("Name", key="launch:name", max_chars=marks.MOST_PROJECT, placeholder="optional",
-                           help="What lists call these runs together")
+                           help="Name of this comparison in lists")
     known = [each for each in lab().store.projects() if each not in APART]
     project = right.selectbox("Project", known, None, key="launch:project", accept_new_options=True,
                               placeholder="optional", help="A label that groups runs. Type a new one, then Enter.")

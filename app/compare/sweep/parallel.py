@@ -39,7 +39,8 @@ def show(place: Place, now: Standing) -> None:
     if len(now.axes) < 2 or len(runs) < 2:
         return
     results = {key: column for key in RESULTS if key != now.metric.key and (column := _results(key, runs))}
-    head("Knobs and results", "a line for each finished run; drag along an axis to choose runs, click it to let go")
+    head("Knobs and results", "one line per finished run; drag along an axis to select runs, click the axis to clear "
+                              "the selection")
     generation = st.session_state.setdefault(f"compare:brush:{place.sweep}", 0)
 
     def chosen(ids: tuple[str, ...]) -> None:
@@ -59,7 +60,8 @@ def _below(place: Place, now: Standing, many: int) -> None:
         st.html(f'<div class="rl-status">{said}{html.escape(best_words(now))}</div>', width="stretch")
         if not there:
             return
-        st.button("Their curves", icon=":material/show_chart:", key="parallel:curves", disabled=len(there) > LARGE,
+        st.button("Curves of these "
+                  "runs", icon=":material/show_chart:", key="parallel:curves", disabled=len(there) > LARGE,
                   help=f"Up to {LARGE} runs" if len(there) > LARGE else "Compare these runs",
                   on_click=lambda: go(Place(runs=tuple(there), metric=now.metric.key)))
         st.button("All runs", icon=":material/close:", key="parallel:all", on_click=_let_go, args=(place.sweep,))
