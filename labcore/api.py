@@ -328,7 +328,7 @@ def _store() -> Store:
 
 
 def _launcher() -> Launcher:
-    """It starts runs and jobs in processes of their own, and ends with this process."""
+    """The launcher that starts runs and jobs in their own processes and ends with this process."""
     store = _store()
     if store.url not in _launchers:
         _launchers[store.url] = Launcher(store)

@@ -219,8 +219,8 @@ def _completions(lesson: Lesson, found: Course) -> None:
     samples = files.read(row.id, "samples", step) if row and step else None
     if setup is None or not samples:
         return
-    st.markdown(f"**Completions of “{literal(setup.label)}” at step {step}**, those with a reward that are not correct "
-                "first")
+    st.markdown(f"**Completions of “{literal(setup.label)}” at step {step}**; incorrect ones that earned a reward are "
+                "listed first")
     st.html(words.completions_table(samples))
 
 

@@ -74,7 +74,7 @@ def scales(contrasts: Iterable[Contrast], found: Sequence[Mapping[str, Found]]) 
 
 
 def _x(scale: Scale, value: float) -> float:
-    """Where a number lies, in percent of the width."""
+    """The position of a number, in percent of the width."""
     return round(100 * scale.share(value), 1)
 
 

@@ -124,7 +124,7 @@ def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
 
 
 def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | None) -> None:
-    """Where a claim cannot be decided: what it would take, as a button with its cost."""
+    """For a claim that is not decided: a button that queues the missing seeds, with its cost."""
     found = own.by_label if own else kept.findings if kept else None
     need = verdict.needed(study, found) if found else None
     if need is None:
@@ -132,7 +132,7 @@ def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | No
     whose = "Your runs" if own else "The recorded runs"
     if need.seeds is None:
         st.html(f'{picture.CSS}<div class="rl-need">{whose} cannot tell, and a verdict would need more than {MOST} '
-                "seeds per setting, because at this scale the difference is small compared with its spread.</div>")
+                "seeds per setting, because at this scale the difference is too small for its spread.</div>")
         return
     todo = plan.to_decide(study, runs, need)
     settings = f"{len(need.settings)} of {len(study.settings)} settings"

@@ -92,6 +92,6 @@ def _fold(key: str, title: str, note: str) -> Any:
 
 
 def _changed(target: controls.Target, knobs: Sequence[Knob]) -> str:
-    """How many knobs are not at their defaults, in words; empty where all are."""
+    """The number of knobs that are not at their defaults, in words; empty if all are at their defaults."""
     count = len(controls.changed(target, knobs))
     return f"{count} changed" if count else ""

@@ -161,7 +161,7 @@ def _line(group: Group, label: str, key: str, axis: str, smoothing: float) -> Li
 
 
 def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
-    """Where knobs were changed, the same for all runs of a group."""
+    """The changes of knobs, which are the same for all runs of a group."""
     trace = group.traces[0]
     if trace.spec is None or axis not in trace.axes:
         return ()

@@ -89,7 +89,7 @@ def _template(spec: RunSpec, row: Problem | Pair | Single, reward: float) -> str
 
 
 def _of_answer(answer: str, knobs: Mapping[str, Value]) -> dict[str, Value | Quote]:
-    """What verifiers read in an answer or look for, each as the sentence shows it."""
+    """The parts of an answer that verifiers check, as the sentence shows them."""
     found, pattern = number(answer), str(knobs.get("pattern", ""))
     try:
         json_of(answer)

@@ -27,12 +27,12 @@ class Setting:
 
 
 def _text(name: str, default: str = NOT_SET) -> Callable[[], str]:
-    """Says the variable as it is."""
+    """A function that returns the variable's value."""
     return lambda: os.environ.get(name, "").strip() or default
 
 
 def _address(name: str) -> Callable[[], str]:
-    """Says a URL without a key or a password that somebody wrote into it."""
+    """A function that returns a URL without any key or password in it."""
     return lambda: storage.shown(os.environ.get(name, "").strip()) or NOT_SET
 
 

@@ -305,7 +305,7 @@ def _early_stopping(plan: Plan) -> None:
 
 
 def _halving(plan: Plan) -> Halving | None:
-    """What is chosen; None where the runs are not stopped early."""
+    """The chosen early stopping; None where the runs are not stopped early."""
     return plan.fields["early"] and Halving(**plan.fields["early"])
 
 

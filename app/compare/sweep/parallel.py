@@ -34,7 +34,7 @@ def brushed(sweep_id: str) -> Collection[str]:
 
 
 def show(place: Place, now: Standing) -> None:
-    """The chart, the best settings by their names, and what can be done with the chosen runs. Nothing for one knob."""
+    """The chart, the best settings by their names, and the actions on the chosen runs. Nothing for one knob."""
     runs = [run for run in now.rows if run.state == "finished" and run.id in now.values]
     if len(now.axes) < 2 or len(runs) < 2:
         return
@@ -129,7 +129,7 @@ def _knob(axis: Axis, runs: Sequence[RunRow]) -> Column:
 
 
 def _apart(values: Sequence[Any], most: int = 12) -> Sequence[Any]:
-    """So many of the values that their names do not touch."""
+    """As many of the values as can be labelled without overlaps."""
     return values[::-(-len(values) // most)]
 
 

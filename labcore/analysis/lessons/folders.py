@@ -162,8 +162,8 @@ def save(name: str, text: str, replaces: str = "") -> Path:
     """
     check_writable()
     if not NAME.fullmatch(name) or name == NEW:
-        raise LabError(f"A lesson cannot be called {quoted(name)}: use lower-case letters, digits and _, beginning with "
-                       f"a letter, at most {LONGEST_NAME}, and not “{NEW}”.")
+        raise LabError(f"A lesson cannot be called {quoted(name)}: use lower-case letters, digits and _, beginning "
+                       f"with a letter, at most {LONGEST_NAME}, and not “{NEW}”.")
     parse(name, text, own=True)
     before = [path for path in _own([]) if name_of(path) == name]
     if name in [lesson.name for lesson in built_in()] or (before and name != replaces):

@@ -83,7 +83,7 @@ def check(task: Task, knobs: Mapping[str, Value]) -> None:
 
 
 def goal(spec: RunSpec) -> Goal:
-    """What a run learns, in a sentence: the catalog's for the worlds that it knows, else by the sizes of the
+    """The sentence about the goal of a run: from the catalog for known environments, else from the sizes of the
     environment. Raises LabError as `describe`."""
     if said := of_task(spec.task_row, spec.knobs):
         return Goal((f"The agent {said}.",))

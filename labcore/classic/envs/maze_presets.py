@@ -80,7 +80,7 @@ _PLACES: dict[CellKind, str] = {"goal": "at the goal", "trap": "in a trap", "rew
 
 
 def goal(spec: RunSpec) -> Goal:
-    """What a run learns, in a sentence with the rewards of its maze. Raises LabError as `build`."""
+    """The sentence about the goal of a run, with the rewards of its maze. Raises LabError as `build`."""
     maze = build(spec.task_row, spec.knobs)
     assert maze.start is not None, "it was checked"
     row, column = maze.place(maze.start)
