@@ -1,4 +1,4 @@
-"""Collect what a shared file shows of its runs: the data that the components of the run page draw.
+"""Collect the content of a shared file: the data that the components of the run page draw.
 
 A shared file leaves the machine, so its content is chosen field by field: no host, no process, no folder, no message
 of an error. Texts that the lab wrote pass `clean`; prompts and completions are shown as they are.

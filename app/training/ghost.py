@@ -1,6 +1,6 @@
 """The ghost: another run of the same task, drawn thin and grey behind the curves.
 
-It is the run before this one, or one that the user chose; or the same run without its last change of a knob, which a
+The ghost is the previous run, a run that the user chose, or the same run without its last change of a knob, which a
 button forks in the background.
 """
 
