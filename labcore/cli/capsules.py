@@ -32,8 +32,8 @@ DIFFERS, NO_ANSWER = 1, 2  # exit statuses
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder; or runs as "
-               "one HTML file, as figures, a capsule or a script")
+    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder; or write "
+               "one HTML file of runs, figures, a capsule or a script")
     away.add_argument("runs", nargs="+", metavar="RUN", help="several only with --html or --figures")
     away.add_argument("--out", metavar="PATH", help="a folder; with --capsule a zip file, with --to a script (default: "
                       "print it)")

@@ -55,7 +55,7 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
     many.set_defaults(seed=0)
     _add_report(many)
 
-    some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its progress, table, cancel or resume it")
+    some = add("sweeps", sweeps, "list the sweeps, newest first; or show, cancel, resume or name one of them")
     some.add_argument("sweep", nargs="?", metavar="SWEEP")
     some.add_argument("--all", action="store_true", help="list the sweeps of lessons and studies as well")
     what = some.add_mutually_exclusive_group()
