@@ -28,8 +28,8 @@ class Quote(str):
 class Goal:
     """A sentence in parts, of which some are quotes. As a string, it has them in backquotes.
 
-    >>> str(filled("Sees {prompt}, earns {reward}.", {"prompt": Quote("ba="), "reward": 1.0}))
-    'Sees `ba=`, earns 1.'
+    >>> str(filled("Sees {prompt} and earns {reward}.", {"prompt": Quote("ba="), "reward": 1.0}))
+    'Sees `ba=` and earns 1.'
     """
 
     parts: tuple[str, ...]

@@ -41,7 +41,7 @@ class Task:
     example: str = ""
     right: str = "Exact match"
     sees: str = "sees"
-    goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, earns 1 if exact"})
+    goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, and earns 1 if exact"})
 
     def own(self, loop: str) -> Mapping[str, Value]:
         """The task's own defaults of the knobs of algorithms with this loop."""

@@ -89,8 +89,8 @@ def goal(spec: RunSpec) -> Goal:
         return Goal((f"The agent {said}.",))
     world = describe(spec.task)
     seen = "one of {} states" if world.states else "{} numbers"
-    return Goal((f"The agent sees {seen.format(world.observation_size)}, takes one of {world.actions} actions, earns "
-                 f"the rewards of {spec.task} for up to {world.max_steps:,} steps.",))
+    return Goal((f"The agent sees {seen.format(world.observation_size)}, takes one of {world.actions} actions, and "
+                 f"earns the rewards of {spec.task} for up to {world.max_steps:,} steps.",))
 
 
 def _world(env: gym.Env, env_id: str) -> World:
