@@ -1,5 +1,5 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
-# make format: autopep8 sets spaces and indents.   make formatted: fails where it would change something.
+# make format: autopep8 fixes spaces and indentation.   make formatted: fails if it would change a file.
 # make docs: the site of docs/ in build/site; it fails where a link leads nowhere.
 # make test-long: tests that train for long: lessons, over-optimisation, the shipped bases; no part of make test.
 # make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.

@@ -36,7 +36,7 @@ class Place:
 
 WORDS = (
     ("Surrogate", "The objective that is maximised in place of the reward: a function of each token's ratio to the "
-                  "policy that sampled it, and of its advantage. The page Surrogate draws them."),
+                  "policy that sampled it, and of its advantage. The page Surrogate explorer draws it."),
     ("Marker", "A thin vertical line on every chart where a knob was changed, such as β 0.04 → 0.2. Smoothing never "
                "crosses it."),
     ("Doctor", "The line above a run whose metrics show a problem: what is wrong, the numbers that show it, and a "
@@ -50,7 +50,7 @@ WORDS = (
              "run, bit for bit."),
     ("Fork", "A run that starts from a checkpoint of another run. With common random numbers it uses those of its "
              "parent."),
-    ("Sweep", "One or two knobs at several values with several seeds, queued as a group."),
+    ("Sweep", "One to four knobs at several values, with several seeds, queued as a group."),
     ("Mix", "Your own named combination of choices (advantage, surrogate, KL, aggregation and so on), saved beside "
             "the named algorithms."),
     ("Step", "A batch and all optimizer updates made on it; in a maze an episode or a sweep."),
@@ -61,7 +61,7 @@ WORDS = (
     ("Interrupted", "The lab or the run's process was stopped. Nothing is lost: Resume continues from the last "
                     "checkpoint."),
     ("Diverged", "A number in the training became infinite or NaN. The last good checkpoint is kept."),
-    ("Recorded", "A recorded run, not live."),
+    ("Recorded", "A run that was made earlier and is replayed; it is not live."),
     ("Imported", "The metrics of another tool, for comparison. They have no checkpoint here."),
 )
 CSS = """<style>
@@ -101,7 +101,7 @@ def page() -> None:
                       placeholder="My reward does not move, KL, clip, learning rate …",
                       on_change=lambda: link.go(link.written(Place(find.taken().strip()))))
     for fault in faults:
-        st.caption(f"The link asks a question that is not here; all questions are below. ({fault.key})")
+        st.caption(f"The link names an unknown question; all questions are below. ({fault.key})")
     found = _questions(find.value.casefold(), place.question) + _reference(find.value.casefold())
     if not found:
         st.caption("No match. Try one word, such as reward, KL or clip.")

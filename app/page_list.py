@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Page:
     """The script `pages/KEY.py`, at the address /KEY.
 
-    `words` say in a line what it is for, `section` names the menu that it is in; a page without one has a place of its
-    own in the navigation.
+    `words` describe its purpose in one line, `section` names its menu; a page without a section has its own place in
+    the navigation.
     """
 
     key: str
@@ -40,25 +40,25 @@ class Section:
 
 
 SECTIONS = (
-    Section("Learn", "Drag the ideas, then predict a run and check it."),
+    Section("Learn", "Explore the ideas in interactive pictures, then predict a run and check it."),
     Section("Train", "Start a run, turn its knobs, see why the curve moved."),
     Section("Compare", "Which algorithm or knob is better, and how sure is that?"),
 )
 PAGES = (
     Page("home", "Home", "A recorded run, and where to start.", icon=":material/home:"),
-    Page("foundations", "Foundations", "Entropy, KL and estimators as pictures to drag.",
+    Page("foundations", "Foundations", "Entropy, KL and estimators as interactive pictures.",
          "Learn", ":material/category:"),
-    Page("surrogate", "Surrogate", "PPO's clip and its relatives, on your run's tokens.",
+    Page("surrogate", "Surrogate explorer", "PPO's clip and its relatives, on your run's tokens.",
          "Learn", ":material/show_chart:"),
     Page("lessons", "Lessons", "Predict the result of a short run, then check it.",
          "Learn", ":material/school:"),
-    Page("llm", "LLM lab", "SFT, DPO or reinforcement for a language model.",
+    Page("llm", "LLM lab", "Train a language model by SFT, DPO or RL.",
          "Train", ":material/chat:"),
     Page("maze", "Maze", "Paint a world; see its values and single updates.",
          "Train", ":material/grid_on:"),
-    Page("cartpole", "CartPole", "Networks that act in Gymnasium worlds.",
+    Page("cartpole", "CartPole", "Networks that learn to act in Gymnasium environments.",
          "Train", ":material/sports_esports:"),
-    Page("exact", "Exact", "Problems so small that all numbers are exact.",
+    Page("exact", "Exact", "Problems so small that every number is exact.",
          "Train", ":material/function:"),
     Page("compare", "Compare", "Runs and sweeps overlaid: quality, cost, evidence.",
          "Compare", ":material/stacked_line_chart:"),

@@ -11,7 +11,7 @@ from labcore.catalog.questions import Question
 
 
 def address(question: Question) -> str:
-    """Where its answer is, from any other page."""
+    """The address of the question's answer on the page Help."""
     return f"help?question={question.key}"
 
 

@@ -8,13 +8,13 @@ from math import ceil, floor, log10
 
 @dataclass(frozen=True)
 class Scale:
-    """From which to which number an axis reaches."""
+    """The lowest and the highest number of an axis."""
 
     low: float
     high: float
 
     def share(self, value: float) -> float:
-        """Where a number lies, from 0 to 1; one beyond an end lies at that end."""
+        """The position of a number, from 0 to 1; numbers beyond an end get the position of that end."""
         return (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
 
     @property

@@ -114,7 +114,8 @@ MIDDLEWARE = [
 
 
 def has_room() -> bool:
-    """Whether this tab may be shown: at most `RL_LAB_VISITORS` are open at a time. One that may not is told so.
+    """True if this tab may be shown: at most `RL_LAB_VISITORS` tabs are open at a time. Any other tab shows a message
+    instead.
 
     Raises:
         LabError: a setting of the server is wrong.

@@ -185,7 +185,7 @@ class Draft:
 
     @property
     def usual_values(self) -> dict[str, Value]:
-        """Every knob's value where nothing is chosen."""
+        """The default value of every knob."""
         return {knob.key: knob.default for knob in self.declared}
 
     @property
@@ -232,7 +232,7 @@ class Draft:
 
     @property
     def preset_chosen(self) -> bool:
-        """Whether a preset was chosen, and not only the settings that happen to be one's."""
+        """True if a preset was chosen; settings that only happen to equal those of a preset do not count."""
         return bool(self.fields.get(PRESET))
 
     @property

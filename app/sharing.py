@@ -29,15 +29,15 @@ def show(run_ids: Sequence[str], name: str, ready: bool) -> None:
         st.download_button("Figures (zip)", partial(figures, tuple(run_ids), name), f"{name}-figures.zip",
                            "application/zip", icon=":material/print:", on_click="ignore", disabled=not ready,
                            key=f"figures:{name}",
-                           help="All charts for print, as SVG and PNG of one column and of two, with captions")
+                           help="All charts for print as SVG and PNG, in one-column and two-column width")
 
 
 def as_html(run_ids: Sequence[str], name: str, ready: bool, place: str) -> None:
-    """The first of them alone; `place` tells apart those of one page."""
+    """The button of the HTML file alone; `place` distinguishes several of them on one page."""
     st.download_button("Share as HTML", partial(html, tuple(run_ids)), f"{name}.html", "text/html",
                        icon=":material/share:", on_click="ignore", key=f"html:{place}:{name}",
                        disabled=not ready or len(run_ids) > MOST_RUNS,
-                       help="One file that shows up to 8 runs without a server: charts, answers, tokens, settings")
+                       help="One file that shows up to 8 runs without a server: charts, completions, tokens")
 
 
 def html(run_ids: Sequence[str]) -> bytes:

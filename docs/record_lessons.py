@@ -26,10 +26,10 @@ def main(names: list[str]) -> None:
 
 
 def record(lesson: Lesson) -> None:
-    """Run a lesson and write its picture. Its claim has to come out, as it does for the readers."""
+    """Run a lesson and write its picture. Its claim must hold, as it does for the readers."""
     runs = {setup.name: [logged(setup.at(seed)) for seed in lesson.seeds] for setup in lesson.setups}
     if (verdict := judge(lesson.check, runs)).says != "holds":
-        raise LabError(f"The claim of the lesson {lesson.name} does not hold here: mend the lesson first. {verdict}")
+        raise LabError(f"The claim of the lesson {lesson.name} does not hold here: correct the lesson first. {verdict}")
     kept = json.loads(recorded.FILE.read_text("utf-8")) if recorded.FILE.exists() else {}
     kept[lesson.name] = {"runs": recorded.digest(lesson), "curves": recorded.curves(lesson, runs)}
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in sorted(kept.items()))

@@ -1,4 +1,4 @@
-"""Record the curves of the presets' pictures, and check what they promise.
+"""Record the curves of the presets' pictures, and check their claims.
 
 `python -m docs.record_presets [PRESET…]` runs each preset with the seeds 0, 1 and 2, says whether its claim holds, and
 writes the curves of seed 0 to labcore/catalog/recorded_presets.json. All of them take about ten minutes on two cores.
@@ -35,7 +35,7 @@ def verdict(preset: Preset, seeds: Sequence[int] = SEEDS) -> Verdict:
 
 
 def curves(preset: Preset) -> dict[str, list[float]]:
-    """The curves of its picture: of a long run means of neighbouring steps."""
+    """The curves of its picture; for a long run, means of neighbouring steps."""
     found = {}
     for metric in preset.drawn:
         values = run(preset.key, SEEDS[0])[metric][1]

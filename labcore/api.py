@@ -6,9 +6,9 @@
     run.metrics()["reward"].plot()
     api.compare(run, run.fork(beta=0.0))
 
-Runs are in the same store as those of the pages and the command line, with the same numbers. torch is imported when a
-run starts in this process, not before; runs in the background have processes of their own. Every failure that the user
-can mend is a `LabError`, a sentence that says what to do.
+It uses the same store as the pages and the command line, and the numbers are the same. torch is imported only when a
+run starts in this process; runs in the background have their own processes. Every error that the user can fix is a
+`LabError`, whose message says what to do.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Run:
         return pd.DataFrame(rows, columns=[*COUNTERS, *ordered(logged)]).set_index("step")
 
     def rollouts(self, step: int | None = None) -> pd.DataFrame:
-        """The completions that were kept of a step (None: the newest with any), one row each.
+        """The completions that were recorded at a step (None: the newest with any), one row each.
 
         The columns are step, group (0, 1, …), side ("sampled"; of a pair that the loop learns from "chosen" or
         "rejected"), prompt, completion, and where the loop has them reward, exact (the verifier's judgement), advantage
@@ -143,9 +143,9 @@ class Run:
     def set(self, **knobs: Any) -> Run:
         """Change knobs of a running run, and wait until its worker has done so.
 
-        Live knobs count from the next update, others from the next batch. Raises:
+        Live knobs take effect at the next update, others at the next batch. Raises:
             LabError: the run has ended, has no such knob, the value is out of bounds, or the worker is silent for
-                `ANSWER_SECONDS` (a long step); then it changes the knob later.
+                `ANSWER_SECONDS` (a long step); in this case the worker changes the knob later.
         """
         ids = {_store().ask(self.id, "set", {"knob": key, "value": value}) for key, value in knobs.items()}
         until = time.monotonic() + ANSWER_SECONDS
@@ -195,7 +195,7 @@ class Run:
         """Train a fork: a run that begins where this one was at a checkpoint, with other knobs or another algorithm.
 
         `step` is that of the checkpoint (None: the newest), `steps` the step at which the fork ends (None: where this
-        run does). It has this run's random numbers unless `fresh`, so only the change makes a difference.
+        run does). It has this run's random numbers unless `fresh`, so any difference is due to the change.
 
         Raises:
             LabError: there is no such checkpoint, or a knob cannot be changed.
@@ -242,10 +242,10 @@ def train(algorithm: str | None = None, *, task: str | None = None, kind: str = 
           background: bool = False, progress: bool = True, **knobs: Any) -> Run:
     """Train a run: `train("grpo", task="sort", steps=50, beta=0.1)`.
 
-    It blocks with a progress bar until the run has ended, or with `background` returns at once. What is left out has
-    the default of the `kind` ("llm", "exact", "maze" or "cartpole"). `model` is a built-in one, a Hugging Face folder
-    or id, or an earlier run; `data` is a file of prompts, preferences or text. `python -m labcore list` shows
-    algorithms, tasks and knobs. A run that fails says so in its `state` and `message`.
+    It shows a progress bar and returns when the run has ended; with `background` it returns at once. Omitted arguments
+    have the defaults of the `kind` ("llm", "exact", "maze" or "cartpole"). `model` is a built-in model, a Hugging Face
+    folder or id, or an earlier run; `data` is a file of prompts, preferences or text. `python -m labcore list` shows
+    algorithms, tasks and knobs. The `state` and `message` of the run tell if it failed, and why.
 
     Raises:
         LabError: an unknown name, a value out of bounds, a file that cannot be read, or settings that do not fit.
@@ -315,7 +315,7 @@ def close() -> None:
         _launchers.popitem()[1].close()
 
 
-# ---------------------------------------------------------------- behind it
+# ---------------------------------------------------------------- internals
 
 
 _stores: dict[str, Store] = {}
@@ -332,7 +332,7 @@ def _store() -> Store:
 
 
 def _launcher() -> Launcher:
-    """It starts runs and jobs in processes of their own, and ends with this process."""
+    """The launcher that starts runs and jobs in their own processes and ends with this process."""
     store = _store()
     if store.url not in _launchers:
         _launchers[store.url] = Launcher(store)

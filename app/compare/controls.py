@@ -101,13 +101,13 @@ def _baseline(chosen: Chosen) -> None:
 def _look(chosen: Chosen) -> None:
     place, offered = chosen.place, offered_metrics(chosen)
     with st.popover(f"Smoothed {place.smooth:g}" if place.smooth else "Charts", icon=":material/tune:",
-                    help="Which charts, and their smoothing"):
+                    help="Choose the small charts and the smoothing"):
         usual = small_panels(chosen)
         words = _words(list(dict.fromkeys([*offered, *usual])))
         charts = widget_state("compare:charts", usual, tuple(words))
         st.multiselect("Small charts", list(words), charts.value, format_func=words.__getitem__, key=charts.key,
                        max_selections=MOST_CHARTS, on_change=moved("charts", charts, tuple),
-                       placeholder="The usual ones", help="Beside the big chart in the view Curves")
+                       placeholder="Default charts", help="Shown beside the large chart in the view Curves")
         smooth = widget_state("compare:smooth", place.smooth)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   on_change=moved("smooth", smooth),

@@ -276,8 +276,8 @@ def look_of(chosen: Chosen) -> list[dict[str, Any]]:
 
 
 def settings_of(found: Sequence[Group]) -> list[str]:
-    """What stands beside the name of each group: its values of the first settings that differ, unless its label has
-    them already."""
+    """The note beside the name of each group: its values of the first settings that differ, unless its label has them
+    already."""
     columns = apart(found)
     said = []
     for place, group in enumerate(found):

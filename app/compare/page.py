@@ -159,7 +159,7 @@ def _empty() -> None:
 
 
 def _earlier() -> None:
-    """What was run already."""
+    """Earlier comparisons and runs, to open."""
     if projects := lab().store.projects():
         st.subheader("Projects", anchor=False)
         for name, many in projects.items():

@@ -32,7 +32,7 @@ MOST = 200  # points of a way
 
 
 def fits(chosen: Chosen) -> bool:
-    """Whether any of the runs logs two metrics."""
+    """True if any of the runs logs two metrics."""
     return any(len(logged) > 1 for logged in chosen.logged.values())
 
 
@@ -71,7 +71,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
 
 
 def trades(reward: str, cost: str) -> bool:
-    """Whether more of the one is better and less of the other, so that there is a Pareto front."""
+    """True if more of one metric and less of the other is better, so that there is a Pareto front."""
     return METRICS[reward].better == "higher" and (METRICS[cost].better == "lower" or cost == COST)
 
 
@@ -127,7 +127,7 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane:
 
 
 def title_of(reward: str, cost: str) -> str:
-    """What the plane is called."""
+    """The title of the plane."""
     return f"{METRICS[reward].label} against {'KL' if cost == COST else METRICS[cost].inline}"
 
 

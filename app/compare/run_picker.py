@@ -28,7 +28,7 @@ from labcore.runs.lists import marks
 from labcore.runs.store.rows import ACTIVE, APART, RunRow
 
 OFFERED = 300  # newest runs to choose among
-SINGLE = "Put these runs into the box, so that you can add others"
+SINGLE = "List these runs one by one, so that you can add or remove some"
 
 
 def row(place: Place, sources: Sequence[Source], large: bool = False) -> None:
@@ -102,7 +102,7 @@ def _project(place: Place, sources: Sequence[Source]) -> None:
                 f"runs</span></div>", width="stretch")
         st.button("As single runs", icon=":material/checklist:", help=SINGLE,
                   on_click=lambda: change(project="", runs=tuple(map(name_of, sources))))
-        st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
+        st.button("Choose other runs", icon=":material/close:", on_click=lambda: go(Place()))
 
 
 def parents_of(sources: Sequence[Source]) -> list[str]:
@@ -153,7 +153,7 @@ def _sweep(place: Place, runs: Sequence[RunRow], large: bool) -> None:
             st.button("As single runs", icon=":material/checklist:",
                       help=SINGLE,
                       on_click=lambda: change(sweep="", runs=tuple(run.id for run in runs)))
-        st.button("Choose others", icon=":material/close:", on_click=lambda: go(Place()))
+        st.button("Choose other runs", icon=":material/close:", on_click=lambda: go(Place()))
     if runs and early:
         st.caption(literal(early.words()))
         if why := sweep.unjudged(lab().store, place.sweep):
@@ -173,7 +173,7 @@ def _rename(sweep_id: str, name: str) -> None:
                 shown.back()
 
         st.text_input("Name", shown.value, key=shown.key, width=260, placeholder=sweep_id, on_change=typed,
-                      max_chars=marks.MOST_PROJECT, help="What lists call this sweep; its address stays the same")
+                      max_chars=marks.MOST_PROJECT, help="Name of the sweep in lists; its link stays the same")
 
 
 def sweep_words(name: str, runs: Sequence[RunRow], stops_early: bool = False) -> str:

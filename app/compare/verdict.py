@@ -47,7 +47,8 @@ Look = Mapping[str, Any]  # of a group, see `look_of`
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:
-    """Who is ahead at each equal cost, the cost that the views judge by, and why there is no verdict at the end."""
+    """Show who is ahead at each equal cost and choose the cost of the views; or say why there is no verdict at the
+    end."""
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
@@ -86,7 +87,7 @@ def _say(said: str, aside: str = "") -> None:
 
 
 def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """What a reader must know beside the verdict."""
+    """The note beside the verdict."""
     sure = f"Best in {percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
@@ -118,13 +119,14 @@ def _ended(found: Sequence[Group]) -> list[Group]:
 
 
 def _steps(trace: Trace) -> float:
-    """How far a run is."""
+    """The progress of a run."""
     steps = trace.axes["step"]
     return float(steps[-1]) if steps.size else 0.0
 
 
 def offered(chosen: Chosen) -> list[str]:
-    """What the groups can be judged by, the usual one first; "at its best" only of a sweep that has ended."""
+    """The criteria by which the groups can be judged, the usual one first; "at its best" only of a sweep that has
+    ended."""
     able = criteria(judged(chosen).groups, chosen.metric)
     return [each for each in able if each != BEST or chosen.place.sweep]
 
@@ -138,7 +140,7 @@ def stand_of(chosen: Chosen) -> Standing | None:
 
 
 def names_of(chosen: Chosen) -> dict[str, str]:
-    """What the groups are called in a sentence, by label."""
+    """The names of the groups in a sentence, by label."""
     return {look["label"]: look["short"] for look in look_of(chosen)}
 
 
@@ -192,7 +194,7 @@ def headline(found: Sequence[Standing], metric: Metric, names: Mapping[str, str]
 
 
 def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool) -> tuple[str, str]:
-    """(who, what of them) by one criterion."""
+    """(subject, predicate) of the sentence about one criterion."""
     shown = {label: number(each.mean, metric.digits) for label, each in stand.means.items()}
     alike = [label for label, text in shown.items() if text == shown[stand.leader]]
     leader, several = names[stand.leader], _some([names[label] for label in alike])
@@ -218,12 +220,12 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _unranked(stand: Standing, going: bool) -> bool:
-    """Whether seeds are too few to say who is ahead."""
+    """True if there are too few seeds to say who is ahead."""
     return stand.means[stand.leader].count < FEWEST or len(stand.few) == len(stand.means) - 1
 
 
 def _limits(stand: Standing, metric: Metric, going: bool) -> str:
-    """What a reader must know of the sentence: no better direction, few seeds, runs that have not finished."""
+    """The caveats of the sentence: no better direction, few seeds, runs that have not finished."""
     said = []
     if not metric.better:
         said.append(f"No direction of {metric.inline} is better.")
@@ -235,7 +237,7 @@ def _limits(stand: Standing, metric: Metric, going: bool) -> str:
 
 
 def _too_few(counts: Sequence[int]) -> str:
-    """How many seeds there are where they are too few for a verdict.
+    """The sentence for seeds that are too few for a verdict.
 
     >>> _too_few([1, 1]), _too_few([1, 3])
     ('One seed per setting is not enough to rank them.', 'Fewer than 3 seeds are not enough to rank them.')
@@ -269,7 +271,7 @@ def _card(stand: Standing, metric: Metric, looks: Mapping[str, Look], shown: boo
 
 
 def _evidence(stand: Standing, second: str, metric: Metric, going: bool) -> str:
-    """How the leader stands against the next one, in a few words."""
+    """The comparison of the leader with the next group, in a few words."""
     if not metric.better:
         return "no direction is better"
     if second in stand.few:
@@ -280,7 +282,7 @@ def _evidence(stand: Standing, second: str, metric: Metric, going: bool) -> str:
 
 
 def differ(keys: Sequence[str]) -> str:
-    """Which settings differ, in a sentence.
+    """The sentence about the settings that differ.
 
     >>> differ(["beta", "group_size"]), differ([])
     ('Settings differ in β and G.', '')

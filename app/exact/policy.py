@@ -90,7 +90,7 @@ def figure(prompt: Mapping[str, Any], kind: str) -> go.Figure:
 
 
 def _words(text: str, **place: float) -> dict[str, Any]:
-    """Words that begin at the left edge of the figure."""
+    """A text that begins at the left edge of the figure."""
     return {"text": text, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0, "xshift": -LEFT,
             "xanchor": "left", "yanchor": "top", "align": "left", **place}
 

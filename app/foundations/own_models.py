@@ -53,7 +53,7 @@ def action_space() -> None:
         st.markdown("**For your own checkpoints**")
         if not runs:
             st.caption("No language model has been trained here yet. Start a run: its tab Action space samples "
-                       "completions and measures this for its base and for each checkpoint.")
+                       "completions and measures the action space of its base and of each checkpoint.")
             st.page_link(LAB, label="Open the LLM lab", icon=":material/arrow_forward:")
         for run in runs:
             st.page_link(LAB, label=literal(f"Action space of {title(run)}"), icon=":material/arrow_forward:",

@@ -106,7 +106,7 @@ KL_SAMPLES = Section(
     key="kl_samples",
     title="KL from samples",
     sentence="A language model has too many outcomes to add them all up, so its KL is estimated from what it samples; "
-             "which estimator you take decides the bias, the noise and, in a loss, even the direction of learning.",
+             "the choice of the estimator decides the bias, the noise and, in a loss, even the direction of learning.",
     latex=r"\begin{gathered} r = \frac{q(x)}{p(x)} = \frac{\pi_{\mathrm{ref}}(x)}{\pi(x)}, \quad x \sim \pi \\"
           r" k_1 = -\log r \qquad k_2 = \tfrac12(\log r)^2 \\ k_3 = r - 1 - \log r \end{gathered}",
     symbols=(
@@ -123,7 +123,7 @@ KL_SAMPLES = Section(
                              "$\\theta_i$ with $\\pi(i)$ proportional to $e^{\\theta_i}$. A *loss* is the number "
                              "that training makes smaller, by steps against its gradient."),
         (r"\rho", "$\\pi(x)/\\pi_{\\mathrm{old}}(x)$, where $\\pi_{\\mathrm{old}}$ is the policy at the time when it "
-                  "sampled. Right then $\\rho$ is 1, but it moves with $\\pi$, so its gradient is not 0."),
+                  "sampled. At that moment $\\rho$ is 1, but it moves with $\\pi$, so its gradient is not 0."),
     ),
     tries=(
         "k1 and k3 are right on average; k1 is often negative, which no KL is. k2 is biased.",
@@ -277,7 +277,7 @@ DECISION = Section(
                       "= J$, or 0 without a critic."),
     ),
     tries=(
-        "With the reward at the end, no critic and $\\lambda = 1$ drag anything: both gradients stay the same.",
+        "With the reward at the end, no critic and $\\lambda = 1$, both gradients stay the same whatever you drag.",
         "Choose the exact critic: credit differs from token to token, the mean stays, the variance falls.",
         "Lower $\\lambda$ without a critic: early tokens lose their credit and the mean is off.",
         "Reward each token: the MDP gives no credit for what was earned before.",

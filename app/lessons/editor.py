@@ -61,10 +61,10 @@ def _begin(name: str, kept: str) -> None:
                      placeholder="a lesson", width="stretch", on_change=lambda: _copy(begun.taken()))
         with st.popover("Open a file", icon=":material/upload_file:"):
             st.file_uploader("A lesson that somebody shared", type=["md", "txt"], key="lesson:file", on_change=_open,
-                             help="It is read as text and checked; nothing in it is run.")
+                             help="The lab reads the file as text and checks it; it executes none of it.")
         if (earlier := folders.before()) is not None and earlier != kept:
             st.button("Earlier draft", icon=":material/undo:", key="lesson:before", on_click=_keep,
-                      args=(name, earlier, True), help="Back to the text that this one was begun over")
+                      args=(name, earlier, True), help="Restore the draft that this text replaced")
 
 
 def _text(name: str, kept: str) -> str:
@@ -103,7 +103,7 @@ def _checked(name: str, text: str) -> Lesson | None:
     except LabError as error:
         st.error(literal(f"Not ready: {error}"), icon=":material/error:")
         return None
-    st.success("The lesson has no fault. Readers will see it as below.", icon=":material/check:")
+    st.success("The lesson has no errors. Readers will see it as shown below.", icon=":material/check:")
     return lesson
 
 
@@ -117,7 +117,7 @@ def _share(name: str, text: str, lesson: Lesson | None) -> None:
                   args=(called, text, name), disabled=lesson is None or read_only())
         st.download_button("Download", text, f"{called or 'lesson'}.md", "text/markdown", icon=":material/download:",
                            key="lesson:download", on_click="ignore",
-                           help="One file to hand out. Others open it here by “Open a file”.")
+                           help="One file to hand out. Others open it on this page with “Open a file”.")
     try:
         st.caption(f"Lessons are saved in {literal(str(folders.own_folder()))}.")
     except LabError as error:

@@ -69,7 +69,7 @@ def preview(lesson: Lesson) -> None:
         st.radio("Prediction", lesson.choices, index=lesson.right, disabled=True, label_visibility="collapsed",
                  captions=["right" if place == lesson.right else "" for place in range(len(lesson.choices))])
     else:
-        st.caption("A curve is drawn by hand here.")
+        st.caption("Readers draw a curve here.")
     st.divider()
     st.caption("After the prediction and the runs")
     st.markdown(f"**The claim.** {lesson.claim}")
@@ -219,8 +219,8 @@ def _completions(lesson: Lesson, found: Course) -> None:
     samples = files.read(row.id, "samples", step) if row and step else None
     if setup is None or not samples:
         return
-    st.markdown(f"**Completions of “{literal(setup.label)}” at step {step}**, those with a reward that are not correct "
-                "first")
+    st.markdown(f"**Completions of “{literal(setup.label)}” at step {step}**; incorrect ones that earned a reward are "
+                "listed first")
     st.html(words.completions_table(samples))
 
 

@@ -66,7 +66,7 @@ def _list(lessons: Sequence[Lesson], attempts: Attempts) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.header("Lessons", anchor=False, width="content")
         st.button("Write a lesson", icon=":material/edit:", key="lesson:write", on_click=write,
-                  disabled=read_only(), help="For your students: write, check and preview it here, and save it as one "
+                  disabled=read_only(), help="Write, check and preview a lesson for your students, and save it as one "
                   "file to hand out.")
     st.markdown(f"{INTRO} **{done} of {len(lessons)}** done.")
     _first_hour([lesson for name in folders.FIRST_HOUR for lesson in lessons if lesson.name == name], attempts)

@@ -94,8 +94,8 @@ def beside(lesson: Lesson, verdict: Verdict, predicted: Attempt) -> str:
 
 
 def completions(samples: Mapping[str, Any]) -> list[tuple[str, str, str, float, bool]]:
-    """(prompt, correct answer, completion, reward, whether correct) of a step, those with reward that are not correct
-    first: what an imperfect reward pays for."""
+    """(prompt, correct answer, completion, reward, whether correct) of a step. Incorrect completions with a reward come
+    first, because they show the flaws of the reward."""
     found = [(group["prompt"], group["answer"] or "", each["text"], float(each["reward"]), bool(each["exact"]))
              for group in samples.get("groups", ()) for each in group["completions"]]
     order = sorted(dict.fromkeys(found), key=lambda row: (row[4] or row[3] <= 0, row[4]))

@@ -51,8 +51,8 @@ def _sum(entries: Sequence[Entry], everything: Sequence[Entry], deleted: bool) -
     can = ("restore them or delete them for good" if deleted else
            "open or compare them" if read_only() else "open, compare, tag or delete them")
     apart = sum(entry.project in APART for entry in everything) - sum(entry.project in APART for entry in entries)
-    left_out = f" · {apart:,} of lessons and studies left out (search project=Lessons)" if apart else ""
-    return f"{count} {runs} · {size} · select rows to {can}{left_out}"
+    left_out = f" · not listed: {apart:,} of lessons and studies (search project=Lessons or project=Studies)"
+    return f"{count} {runs} · {size} · select rows to {can}{left_out if apart else ''}"
 
 
 def _of_selected(chosen: Sequence[Entry]) -> None:

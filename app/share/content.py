@@ -1,6 +1,6 @@
-"""Collect what a shared file shows of its runs: the data that the components of the run page draw.
+"""Collect the content of a shared file: the data that the components of the run page draw.
 
-A shared file leaves the machine, so what it shows is chosen field by field: no host, no process, no folder, no message
+A shared file leaves the machine, so its content is chosen field by field: no host, no process, no folder, no message
 of an error. Texts that the lab wrote pass `clean`; prompts and completions are shown as they are.
 """
 
@@ -65,7 +65,7 @@ def clean(text: str) -> str:
 
 
 def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
-    """What the file shows of the runs, as JSON for `app/components/shared_run`.
+    """The content of the file, as JSON for `app/components/shared_run`.
 
     Raises:
         LabError: there is no such run, one has made no step, or they are too many.
@@ -209,7 +209,7 @@ def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _settings(row: RunRow) -> list[list[str]]:
-    """What determines the run: [name, value, "same" where a knob is at its default]."""
+    """The settings of the run: [name, value, "same" where a knob is at its default]."""
     spec = row.spec
     fields = {"algorithm": spec.row.label, "task": spec.task_row.label, "model": spec.model, "data": spec.data,
               "seed": spec.seed, "steps": spec.steps}
@@ -276,7 +276,8 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
 
 
 def _verdict(found: Sequence[Group], metric: str) -> str:
-    """Who is ahead at each equal cost, and which settings differ; empty of runs of one setting."""
+    """The sentence that says who is ahead at each equal cost and which settings differ; empty if all runs have one
+    setting."""
     able = [each for each in criteria(found, metric) if each != BEST]
     if len(found) < 2 or not able:
         return ""

@@ -68,10 +68,10 @@ def _words(study: Study, kept: Recorded | None, runs: plan.Runs, scale_of: dict[
     count = len(study.settings) * len(study.seeds)
     verdict = f" {picture.badge(kept.verdict)}" if kept else ""
     took = f" · recorded: {duration(kept.seconds)} of training" if kept else ""
-    here = f" · {there} runs are here" if there else ""
+    here = f" · {there} runs in this lab" if there else ""
     need = needed(study, kept.findings) if kept else None
-    more = "" if need is None else (f" · about {need.seeds} seeds would tell" if need.seeds else
-                                    " · too small a difference to tell")
+    more = "" if need is None else (f" · about {need.seeds} seeds would decide" if need.seeds else
+                                    " · the difference is too small to decide")
     drawn = picture.glance(study, kept, scale_of) if kept else ""
     return (f'<div class="rl-study"><div><b>{html.escape(study.title)}</b>{verdict}<br>{html.escape(study.claim)}<br>'
             f'<span class="rl-muted">{html.escape(study.source)} · {count} runs{took}{more}{here}</span></div>'

@@ -74,7 +74,7 @@ def scales(contrasts: Iterable[Contrast], found: Sequence[Mapping[str, Found]]) 
 
 
 def _x(scale: Scale, value: float) -> float:
-    """Where a number lies, in percent of the width."""
+    """The position of a number, in percent of the width."""
     return round(100 * scale.share(value), 1)
 
 
@@ -95,7 +95,7 @@ def findings(study: Study, own: Result | None, kept: Recorded | None) -> str:
         head = measures.pop() if len(measures) == 1 else kind
         rows = [_row(each, scale, found, bool(measures)) for each in same if each.decides]
         beside = [_row(each, scale, found, bool(measures)) for each in same if not each.decides]
-        aside = ['<h4 class="rl-beside">Shown, does not decide</h4>', *beside] if beside else []
+        aside = ['<h4 class="rl-beside">Shown, but not part of the verdict</h4>', *beside] if beside else []
         parts.append(f'<div class="rl-forest"><h4>{html.escape(head)}</h4>{"".join([*rows, *aside])}{_axis(scale)}'
                      "</div>")
     return f'{CSS}{_key([*found])}{"".join(parts)}'

@@ -124,21 +124,21 @@ def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
 
 
 def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | None) -> None:
-    """Where a claim cannot be decided: what it would take, as a button with its cost."""
+    """For a claim that is not decided: a button that queues the missing seeds, with its cost."""
     found = own.by_label if own else kept.findings if kept else None
     need = verdict.needed(study, found) if found else None
     if need is None:
         return
     whose = "Your runs" if own else "The recorded runs"
     if need.seeds is None:
-        st.html(f'{picture.CSS}<div class="rl-need">{whose} cannot tell, and more than {MOST} seeds per setting would '
-                "be needed: at this scale the difference is too small for its spread.</div>")
+        st.html(f'{picture.CSS}<div class="rl-need">{whose} cannot tell, and a verdict would need more than {MOST} '
+                "seeds per setting, because at this scale the difference is too small for its spread.</div>")
         return
     todo = plan.to_decide(study, runs, need)
     settings = f"{len(need.settings)} of {len(study.settings)} settings"
     st.html(f'{picture.CSS}<div class="rl-need"><b>{whose} cannot tell. About {need.seeds} seeds would</b>, for '
             f"{settings if len(need.settings) < len(study.settings) else 'each setting'}. Estimated from the spread so "
-            f"far, for a verdict in {percent(POWER)} of repetitions if the difference is as measured.</div>")
+            f"far: a verdict in {percent(POWER)} of repetitions, if the difference is as measured.</div>")
     if len(runs.scorers) < study.scorers or not todo or read_only():
         return
     seconds = own.seconds / len(runs.all) if own else kept.seconds / len(plan.every(study)) if kept else 0.0

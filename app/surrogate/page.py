@@ -31,9 +31,9 @@ _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
 # Where the page begins without a run.
 FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": FIRST, "shown": [FIRST], "a": 1.0, "rho": 1.4, "close": False,
                         "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
-INTRO = ("A **surrogate** is maximised in place of the reward. It is a function of each token's ratio ρ = π/π_old, how "
-         "much likelier the token is now than when it was sampled, and of its advantage A, how much better than "
-         "expected it was. Drag ρ or ε.")
+INTRO = ("A **surrogate** is maximised in place of the reward. It is a function of each token's ratio ρ = π/π_old (how "
+         "much likelier the token is now than when it was sampled) and of its advantage A (how much better than "
+         "expected it was). Drag ρ or ε.")
 
 
 def page() -> None:
@@ -50,7 +50,7 @@ def page() -> None:
             st.page_link(session.page_of(UNCLIPPED.kind), label=f"Run it: {UNCLIPPED.label}",
                          icon=":material/play_arrow:", query_params={"preset": UNCLIPPED.key},
                          help=f"{UNCLIPPED.change}. {UNCLIPPED.look[0]}")
-            st.page_link("../pages/foundations.py", label="New to ratios? Foundations 6",
+            st.page_link("../pages/foundations.py", label="New to ratios? See Foundations 6",
                          icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
     shown = _of_run(place)

@@ -21,7 +21,8 @@ PAGE = "../pages/surrogate.py"
 
 
 def can_be_drawn(choice: Surrogate) -> bool:
-    """Whether the explorer has a curve of it: a twin in JavaScript, which reads numbers only, over the ratio."""
+    """True if the explorer can draw the surrogate: it has a twin in JavaScript that needs only numbers and the
+    ratio."""
     return choice.needs_ratio and is_drawn(choice.key) and all(knob.type in (int, float) for knob in choice.knobs)
 
 

@@ -34,8 +34,9 @@ LONGEST = 28  # characters of a value on a button
 
 @dataclass
 class Target:
-    """What the knobs steer. `send` is called with a change (None for a draft); `going` locks what needs a new run.
-    `usual` are the values to which knobs can be reset; a knob that has another one is marked."""
+    """The target that the knobs steer: a draft or a run. `send` is called with a change (None for a draft); `going`
+    locks what needs a new run. `usual` are the values to which knobs can be reset; a knob that has another one is
+    marked."""
 
     scope: str
     values: dict[str, Value]
@@ -45,7 +46,7 @@ class Target:
     usual: Mapping[str, Value] = field(default_factory=dict)
 
     def locked(self, knob: Knob) -> bool:
-        """Whether the knob cannot be moved."""
+        """True if the knob cannot be moved."""
         return read_only() or (self.going and knob.effect == "restart")
 
 
@@ -186,7 +187,7 @@ def _taken(target: Target, knob: Knob, value: Value) -> Value:
 
 
 def changed(target: Target, knobs: Iterable[Knob]) -> list[Knob]:
-    """Those of `knobs` that could be reset: they can be moved, and are not at their usual values."""
+    """The knobs that can be reset: they can be moved and are not at their usual values."""
     return [knob for knob in knobs if knob.key in target.usual and not target.locked(knob)
             and target.values[knob.key] != target.usual[knob.key]]
 

@@ -1,6 +1,6 @@
 """The ghost: another run of the same task, drawn thin and grey behind the curves.
 
-It is the run before this one, or one that the user chose; or the same run without its last change of a knob, which a
+The ghost is the previous run, a run that the user chose, or the same run without its last change of a knob, which a
 button forks in the background.
 """
 
@@ -114,8 +114,8 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
             elif not read_only():
                 st.button("Same run without this change", key="effect:twin", icon=":material/call_split:",
                           on_click=start_twin, args=(run, change, moves[:-1]),
-                          help="Forks from the checkpoint before it, in the background and with the same random "
-                               "numbers, so that any difference is due to the change")
+                          help="Forks from the checkpoint before the change, in the background and with the same "
+                               "random numbers, so that any difference is due to the change")
 
 
 def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
@@ -124,8 +124,8 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
     last = min(feed.last_step, other.last_step)
     if last < change.step:
         waits = f"is at step {other.last_step:,}" if other.steps else "is starting"
-        return (f"Without {change.text}: the run in grey {waits}, the change at step {change.step:,}." if going else
-                f"Without {change.text}: the run in grey ended before step {change.step:,}.")
+        return (f"Without {change.text}: the grey run {waits}; the change was at step {change.step:,}." if going else
+                f"Without {change.text}: the grey run ended before step {change.step:,}.")
     said = []
     for metric in headline(feed, 2):
         with_it, without = (_mean(each, metric.key, max(change.step, last - LAST + 1), last) for each in (feed, other))
@@ -135,7 +135,7 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
                         f"({number(with_it, metric.digits)} vs {number(without, metric.digits)})")
     assert change.before is not None, "a change that is known from before"
     return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, step {last:,}: "
-            f"{', '.join(said) or 'no number of both'}. One seed: no claim about others.")
+            f"{', '.join(said) or 'no metric in common'}. One seed says nothing about others.")
 
 
 def _mean(feed: Feed, key: str, first: int, last: int) -> float | None:

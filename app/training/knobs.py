@@ -92,8 +92,8 @@ Elsewhere = tuple[tuple[str, str, str], dict[str, Value], str, MixSummary | None
 
 
 def _elsewhere(draft: Draft) -> Elsewhere:
-    """What the page shows of the knobs away from them: the mix's name, the task, why it cannot run, and before a run
-    the equation, what speaks against it, its memory, and its preset."""
+    """The data about the knobs that the page shows elsewhere: the mix's name, the task, why it cannot run, and before a
+    run the equation, what speaks against it, its memory, and its preset."""
     if not draft.new:
         return draft.identity, draft.of_task(), draft.fault(), None, "", {}, ""
     preset = draft.preset

@@ -1,8 +1,8 @@
-"""The fold "More knobs": advanced knobs in groups that open one by one, a search over all knobs, and the knobs without
-effect, with their reasons, in a fold of their own.
+"""The expander "More knobs": advanced knobs in groups, a search over all knobs, and a group of the knobs that have no
+effect now, with the reasons.
 
-A closed fold draws nothing, so a form of sixty knobs costs as much as the few that are looked at. Values live in the
-draft and not in the widgets, so folding, searching and regrouping lose none.
+A closed expander draws nothing, so a form of sixty knobs costs no more than the open ones. The draft holds the values,
+not the widgets, so closing, searching and regrouping lose none.
 """
 
 from __future__ import annotations
@@ -92,6 +92,6 @@ def _fold(key: str, title: str, note: str) -> Any:
 
 
 def _changed(target: controls.Target, knobs: Sequence[Knob]) -> str:
-    """How many knobs are not at their defaults, in words; empty where all are."""
+    """The number of knobs that are not at their defaults, in words; empty if all are at their defaults."""
     count = len(controls.changed(target, knobs))
     return f"{count} changed" if count else ""

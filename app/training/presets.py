@@ -78,14 +78,14 @@ def leads(presets: Sequence[Preset]) -> list[Preset]:
 
 
 def _of_both(preset: Preset) -> str:
-    """The change, and what its picture shows."""
+    """The change of a preset and the caption of its picture."""
     grey = f"; grey: {PRESETS[preset.beside].label}" if preset.beside else ""
     return literal(f"{preset.change}. Recorded: {METRICS[preset.drawn[0]].inline}{grey}")
 
 
 @errors_shown()
 def _chosen(draft: Draft, preset: Preset) -> None:
-    """What the chosen preset shows, and the ways on: its run alone, or both, and its link."""
+    """The description of the chosen preset, the buttons to run it beside the other one, and its link."""
     with st.container(border=True, key="preset_chosen"):
         st.html(f'<div class="rl-look"><b>{html.escape(preset.label)}.</b> {html.escape(preset.change)}.'
                 f"{_looks(preset)}</div>")
@@ -130,7 +130,7 @@ def beside(run: RunRow) -> None:
         if preset.beside and not read_only():
             other = PRESETS[preset.beside]
             if st.button(f"Run {other.label} beside it", icon=":material/compare_arrows:", key="preset:beside",
-                         type="tertiary", help="Same seed, same number of updates; then both on the page Compare"):
+                         type="tertiary", help="Same seed and number of updates; opens both on the page Compare"):
                 _start_beside(run, other)
 
 
@@ -147,7 +147,7 @@ def _start_beside(run: RunRow, other: Preset) -> None:
 
 
 def card(preset: Preset, chosen: bool = False) -> str:
-    """A card as HTML: the name over the picture. The button that covers it says its name to those who hear the page."""
+    """A card as HTML: the name over the picture. Screen readers read the name from the button that covers the card."""
     mark = " rl-chosen" if chosen else ""
     return f'<div class="rl-preset{mark}"><b aria-hidden="true">{html.escape(preset.label)}</b>{picture(preset)}</div>'
 

@@ -48,7 +48,7 @@ def _ghost(run: RunRow) -> None:
     behind = widget_state(f"view:ghost:{run.id}", chosen if chosen in options else "", of=tuple(options.items()))
     st.selectbox("Run behind the curves", list(options), list(options).index(behind.value), key=behind.key,
                  format_func=options.__getitem__, on_change=lambda: link.put(ghost.GHOST, behind.taken()),
-                 help="Another run of this task, thin and grey in every chart")
+                 help="Draws another run of this task, thin and grey, in every chart")
 
 
 def _who() -> None:

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Make the folder that a free host serves: the pages without PyTorch, and a home of recorded runs that nobody can change.
-#   deploy/demo/make.sh FOLDER      from the repository, with its environment active; trains for a few minutes
-# Runs of your own: copy your lab's folder to FOLDER/home before; checkpoints and base models are deleted in the copy.
-# docs/sharing.md, "Try it without installing", says where to upload it.
+# Build the folder that a free host serves: the pages without PyTorch, and recorded runs that nobody can change.
+#   deploy/demo/make.sh FOLDER      in the repository, with its virtual environment active; it trains for a few minutes
+# To show your own runs, first copy your lab's folder to FOLDER/home. The script deletes checkpoints and base models
+# from that copy.
+# docs/sharing.md, "Try it without installing", says where to upload the folder.
 set -eu
 target=$1
 code=$(cd "$(dirname "$0")/../.." && pwd)
@@ -30,11 +31,11 @@ c.execute('VACUUM')" "$RL_LAB_HOME/lab.db"
 cp -R app labcore pages LICENSE "$target"
 rm -rf "$target/labcore/bases"/*/ "$target/app/static"/*.js
 find "$target" -name __pycache__ -prune -exec rm -rf {} +
-# What trains and what answers is left out, so a visitor downloads none of it and the server needs little memory.
+# Leave out the packages that only training and sampling need, so that the server needs little memory.
 grep -E '^[a-z]' requirements.txt | grep -v -E '^(torch|transformers|accelerate|peft|pytest|math-verify|tokenizers)==' \
     | grep -v -E '^(latex2sympy2_extended|antlr4-python3-runtime|huggingface_hub)==' > "$target/requirements.txt"
 cp deploy/demo/Dockerfile deploy/demo/README.md "$target"
-# Anybody may read it under any name, behind the host's own proxy; nobody may send it a file.
+# Accept any host name, because the host's proxy chooses it, and limit uploads to 1 MB.
 sed -e 's/^address = .*/address = "0.0.0.0"/' -e 's/^allowedHosts = .*/allowedHosts = []/' \
     -e 's/^maxUploadSize = .*/maxUploadSize = 1\
 disconnectedSessionTTL = 30/' \

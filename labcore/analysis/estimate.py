@@ -21,7 +21,7 @@ LEVEL = 0.95
 # Seeds of each setting for a verdict. Where a run either learns or does not, each with probability ½, two seeds against
 # two differ fully by chance in one case of 8, three against three in one of 32.
 FEWEST = 3
-POWER, MOST = 0.8, 200  # of what it would take to decide: how often it does, and the most seeds that are thought of
+POWER, MOST = 0.8, 200  # share of repetitions that decide with the estimated seeds, and the largest estimate
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def contrast(groups: Sequence[np.ndarray], weights: Sequence[float],
     """(Σ w_i x̄_i, low, high) of groups (S_i, …), a seed in each row: Σ w_i x̄_i ± t_ν √(Σ w_i² s_i² / n_i).
 
     ν are the Welch–Satterthwaite degrees of freedom. NaN where not all seeds have a number; no interval with fewer
-    than FEWEST seeds: of two it would be as wide as anything.
+    than FEWEST seeds, because with two seeds it would be too wide to be of use.
     """
     middle = np.asarray(sum(weight * group.mean(0) for weight, group in zip(weights, groups, strict=True)))
     if min(map(len, groups)) < FEWEST:
@@ -111,8 +111,8 @@ def seeds_needed(found: Estimate, low: float, high: float, settings: int, level:
 
 
 def within(found: Estimate, low: float, high: float) -> bool | None:
-    """True if a contrast lies between `low` and `high`, edges left out: True where its whole interval does, False where
-    none of it does, None where some does. None as well with fewer than three seeds."""
+    """True if the whole interval of a contrast lies between `low` and `high` (exclusive), False if no part of it does,
+    None if some part does or if there are fewer than three seeds."""
     if found.low is None or found.high is None or found.seeds < FEWEST:
         return None
     if low < found.low and found.high < high:

@@ -222,22 +222,23 @@ ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
 
 _WORLDS = (
     ("CartPole-v1", "CartPole", "Push the cart so that the pole stays up: +1 per step, at most 500.",
-     "sees how the cart and the pole stand and move, pushes left or right, earns 1 per step while the pole stays up"),
+     "sees the positions and speeds of the cart and the pole, pushes the cart left or right, and earns 1 per step "
+     "while the pole stays up"),
     ("Acrobot-v1", "Acrobot", "Swing the lower link over the line: −1 per step until it is there.",
-     "sees the angles and speeds of two links, turns the joint between them, earns −1 per step until the lower end is "
-     "over the line"),
+     "sees the angles and speeds of two links, turns the joint between them, and earns −1 per step until the lower end "
+     "is over the line"),
     ("MountainCar-v0", "Mountain car", "Swing up the hill: −1 per step, and no hint of the goal until it is reached.",
-     "sees the place and speed of a car, pushes it left, right or not at all, earns −1 per step until it is up the "
-     "hill"),
+     "sees the position and speed of a car, pushes it left, right or not at all, and earns −1 per step until it "
+     "reaches the goal on the hill"),
     ("FrozenLake-v1", "Frozen lake", "Walk over slippery ice to the goal: reward 1 there, 0 elsewhere.",
-     "sees the field that it stands on, walks in one of four directions and may slip, earns 1 at the goal and 0 per "
+     "sees the cell that it is in, walks in one of four directions and may slip, and earns 1 at the goal and 0 per "
      "step before"),
     ("CliffWalking-v1", "Cliff walking", "−1 per step, −100 over the edge.",
-     "sees the field that it stands on, walks in one of four directions to the goal, earns −1 per step and −100 over "
+     "sees the cell that it is in, walks in one of four directions to the goal, and earns −1 per step and −100 over "
      "the edge"),
     ("Taxi-v4", "Taxi", "Pick up a passenger and drop them off at their destination.",
-     "sees the taxi, a passenger and a destination, drives, picks up and drops off, earns 20 for a passenger who "
-     "arrives, −10 for a wrong stop and −1 per other step"),
+     "sees the taxi, a passenger and a destination, drives, picks up and drops off, and earns 20 for a passenger who "
+     "arrives, −10 for an illegal pick-up or drop-off, and −1 per other step"),
 )
 
 TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), verifiable=False, goal={"": goal})

@@ -1,8 +1,7 @@
-"""The sentence that says what a run learns: what it sees, what it must do and what earns reward.
+"""The sentence about the goal of a run: what the model sees, what it must do and what earns reward.
 
-Its parts belong to the rows of the catalog: `Task.sees` and `Task.goal` say what is different from task to task, a
-kind's `goal` names the function that fills in an example, and `Reward.words` are used where the task's own verifier
-gives no reward.
+Its parts come from the rows of the catalog: `Task.sees` and `Task.goal` describe the task, a kind's `goal` names the
+function that fills in an example, and `Reward.words` describe the reward where the task's verifier does not give it.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Quote(str):
 class Goal:
     """A sentence in parts, of which some are quotes. As a string, it has them in backquotes.
 
-    >>> str(filled("Sees {prompt}, earns {reward}.", {"prompt": Quote("ba="), "reward": 1.0}))
-    'Sees `ba=`, earns 1.'
+    >>> str(filled("Sees {prompt} and earns {reward}.", {"prompt": Quote("ba="), "reward": 1.0}))
+    'Sees `ba=` and earns 1.'
     """
 
     parts: tuple[str, ...]

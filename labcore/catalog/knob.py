@@ -39,13 +39,13 @@ class Knob:
 
     `effect` says when a change made during a run counts: at the next optimizer update ("live"), when the next batch is
     sampled ("next batch"), or only in a new run ("restart"). `low`/`high` are the bounds that validation enforces.
-    `safe` is the range that usually works. `reach` are the ends of the slider where it goes beyond that, to values that
+    `safe` is the range that usually works. `reach` are the ends of the slider, if they lie beyond `safe` at values that
     do harm. `forkable`: a fork may have another value although a run cannot change it. `annealed`: it falls linearly to
-    0 where the run anneals. `here` ("module:function") says in a sentence what this machine has to do with it. `before`
-    is the value of runs that were written before the knob came, where that is not the default. `source` says in a
-    phrase where the default is from, where that is not the algorithm's row. `pick` ("module:function") lists the texts
-    of which the value has some, joined by " + ". `group` is where a form lists it. `aliases` are further words to
-    search for it, such as its names in other tools.
+    0 if the run anneals. `here` ("module:function") returns a sentence about the knob on this machine. `before` is the
+    value in runs that are older than the knob, if it differs from the default. `source` names the origin of the
+    default, if it is not the algorithm's row. `pick` ("module:function") lists the texts that can be chosen; the value
+    joins the chosen texts by " + ". `group` is the group of the form that lists the knob. `aliases` are other words by
+    which the search finds it, such as its names in other tools.
     """
 
     key: str

@@ -17,8 +17,8 @@ class Metric:
     ("machine": speed and memory, different every time). `better` says which of two values is the better one; empty
     where neither is (an entropy, a learning rate). `short` names its line among those of one chart. `kind` is the kind
     of run that alone logs it. `chart` gives it a chart of its own, in a family of charts, which every run that logs it
-    has; without one it is drawn where `panels` names it. `now` says how far a run is, with {} for the value: "right in
-    {}"; empty where the metric does not say that.
+    has; without one it is drawn where `panels` names it. `now` says how far a run is, with {} for the value, such as
+    "correct in {}"; empty where the metric does not say that.
     """
 
     key: str

@@ -54,7 +54,7 @@ _ALL = (
            "Above zero. At zero every completion scores the same and nothing can be learnt.", short="std"),
     Metric("exact_match", "Accepted completions", "share of completions", "Share of sampled completions that the "
            "verifier accepts, at the sampling temperature.", healthy="Rises towards 1.", scale="rate", better="higher",
-           short="training", now="right in {}"),
+           short="training", now="correct in {}"),
     Metric("held_out/accuracy", "Held-out accuracy, sampled", "share of completions", "Share of completions of "
            "held-out prompts that the verifier accepts, at the sampling temperature, after the step; at step 1: before "
            "training.", healthy="Rises with the accepted completions of the training prompts. If only they rise, the "

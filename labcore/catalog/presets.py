@@ -22,9 +22,10 @@ RECORDED = Path(__file__).with_name("recorded_presets.json")
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings of a run, and what they show.
+    """Settings of a run that show one effect.
 
-    `change` says in a phrase what is different, `look` in three sentences what to look at, `chart` which chart has it.
+    `change` names the difference in a phrase, `look` says in three sentences what to look at, and `chart` is the chart
+    that shows it.
     `beside` is the preset to run next to it: both have equal numbers of updates. `claim` is in the language of lessons'
     checks, where this run is called `run` and the other one `beside`; it holds over the seeds 0, 1 and 2. `lines` are
     the metrics in its picture, by default the first of the chart.
@@ -47,7 +48,7 @@ class Preset:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a recording of it has to have, JSON-clean."""
+        """The settings that a recording of it must have, ready for JSON."""
         return {"algorithm": self.algorithm, "task": self.task, "steps": self.steps, "knobs": dict(self.knobs)}
 
     @property
@@ -66,20 +67,20 @@ _CLIFF: Mapping[str, Value] = {"epsilon": 0.1, "epsilon_steps": 0}
 
 _LLM = (
     Preset("default", "Default", "GRPO with the lab's defaults", (
-        "The share of right answers rises from under half to over 80 %.",
+        "The share of correct completions rises from under half to over 80 %.",
         "The KL to the reference grows slowly, which shows how far the policy has moved.",
-        "Zero-variance groups become frequent: where all answers are right, nothing is left to learn."),
+        "Zero-variance groups become frequent: a group whose completions are all correct teaches nothing."),
         "reward", 'last(run, "reward") > first(run, "reward", 1) + 0.25 and max(run, "kl") < 0.5', steps=40),
     Preset("no_clip", "No clip", "8 updates per batch, β = 0, and nothing bounds the ratio", (
-        "The reward falls from under a half to below 0.2, with most seeds to almost 0.",
-        "The largest ratio exceeds 10: after a few updates the batch says little about the present policy.",
-        "Run it beside Clip 0.2: same seed, same number of updates, and the reward rises there."),
+        "The reward falls from under 0.5 to below 0.2, and with most seeds to almost 0.",
+        "The largest ratio exceeds 10: after a few updates the batch says little about the current policy.",
+        "Run it beside Clip 0.2, where the reward rises with the same seed and the same number of updates."),
         "reward", 'last(run, "reward") < 0.3 and last(beside, "reward") > last(run, "reward") + 0.2', steps=24,
         knobs={**_EIGHT, **_NO_CLIP}, beside="clip"),
     Preset("clip", "Clip 0.2", "8 updates per batch, β = 0, ratios clipped to 1 ± 0.2", (
-        "The reward rises, although each batch is used eight times.",
-        "The clipped share is the share of tokens that have moved as far as one batch may take them.",
-        "Run it beside No clip: same seed, same number of updates, and the reward is lost there."),
+        "The reward rises, although each batch is used for eight updates.",
+        "The clip stops the tokens whose probability has already changed as far as one batch allows.",
+        "Run it beside No clip, where the reward collapses with the same seed and the same number of updates."),
         "clip", 'last(run, "reward") > last(beside, "reward") + 0.2 and mean(run, "clip_frac/region") > 0.01', steps=24,
         knobs=_EIGHT, beside="no_clip", lines=("reward",)),
     Preset("kl_runs_away", "KL runs away", "k1 in the loss as the penalty, β = 1", (
@@ -90,82 +91,84 @@ _LLM = (
         knobs={**_K1, "kl_estimator": "k1"}, beside="kl_held"),
     Preset("kl_held", "KL held by k3", "k3 in the loss as the penalty, β = 1", (
         "The KL to the reference stays below 0.1 nats per token.",
-        "The reward rises, and stays below that of the default: a large β costs reward.",
-        "Run it beside KL runs away, where only the estimator of the KL is another one."),
+        "The reward rises, but stays below that of the default, because a large β costs reward.",
+        "Run it beside KL runs away, which differs only in the estimator of the KL."),
         "kl", 'max(run, "kl") < 0.2 and last(run, "reward") > first(run, "reward", 1) + 0.1', steps=20,
         knobs=_K1, beside="kl_runs_away"),
     Preset("reward_hacking", "Reward hacking", "A reward for the order alone, β = 0", (
         "The reward rises to almost 1, while the gold reward falls to 0.",
         "Completions shrink to one letter, which is always in order.",
-        "The curve of the reward alone looks better than that of an honest run."),
+        "The reward curve alone looks better than that of a run with a sound reward."),
         "reward", 'last(run, "reward") > 0.95 and last(run, "reward/gold") < 0.1', steps=20,
         knobs={**_HOLE, "beta": 0.0}, beside="hacking_held", lines=("reward", "reward/gold")),
     Preset("hacking_held", "Hacking held by β", "The same flawed reward, β = 1", (
-        "The reward ends lower than without the penalty, and the gold reward does not fall.",
-        "The KL to the reference stays small: the policy has no room for completions that the reference never writes.",
-        "Turn β to 0 while it runs: the gold reward then falls."),
+        "The reward ends lower than without the penalty, but the gold reward does not fall.",
+        "The KL to the reference stays small, so the policy cannot drift to completions that the reference never "
+        "writes.",
+        "Set β to 0 while it runs: the gold reward then falls."),
         "reward", 'last(run, "reward/gold") > first(run, "reward/gold", 1) and max(run, "kl") < 0.2', steps=20,
         knobs={**_HOLE, "beta": 1.0}, beside="reward_hacking", lines=("reward", "reward/gold")),
     Preset("group_of_2", "Group of 2", "64 groups of 2 completions", (
-        "In about half of the groups both rewards are equal, and these groups teach nothing.",
+        "In about half of the groups both rewards are equal, so these groups teach nothing.",
         "Half of the samples are wasted from the first step on.",
-        "Run it beside Group of 16: as many completions per step, and almost no equal groups at the start."),
+        "Run it beside Group of 16, which samples as many completions per step and has almost no such groups at the "
+        "start."),
         "zero_variance", 'first(run, "frac_reward_zero_std") > first(beside, "frac_reward_zero_std") + 0.3', steps=30,
         knobs={"group_size": 2, "prompts_per_step": 64}, beside="group_of_16"),
     Preset("group_of_16", "Group of 16", "8 groups of 16 completions", (
-        "At the start hardly any group has equal rewards only.",
-        "As answers become right, groups without a difference become frequent here too.",
-        "Each group costs 16 completions, so a step sees 8 prompts only."),
+        "At the start, hardly any group has equal rewards.",
+        "As completions become correct, groups with equal rewards become frequent here too.",
+        "Each group costs 16 completions, so a step has only 8 prompts."),
         "zero_variance", 'first(run, "frac_reward_zero_std") < 0.1', steps=30,
         knobs={"group_size": 16, "prompts_per_step": 8}, beside="group_of_2"),
-    Preset("zero_variance", "Zero-variance trap", "RL on random weights, without SFT before", (
-        "The reward is 0 at every step: random weights never write a right answer.",
-        "All groups have equal rewards, so every advantage is 0, and so is the gradient.",
+    Preset("zero_variance", "Zero-variance trap", "RL from random weights, without SFT first", (
+        "The reward is 0 at every step: a model with random weights never writes a correct completion.",
+        "The rewards of each group are equal, so every advantage is 0, and so is the gradient.",
         "More steps do not help. SFT before RL does, which is why the default has it."),
         "zero_variance", 'max(run, "reward") == 0 and max(run, "grad_norm") == 0 and '
         'min(run, "frac_reward_zero_std") == 1', steps=12, knobs={"sft_steps": 0},
         lines=("reward", "frac_reward_zero_std")),
     Preset("cold", "Too cold to explore", "Sampling temperature 0.1", (
-        "All completions of a prompt are the same, so groups have equal rewards only.",
-        "The reward is high from the first step on, because the likeliest answer is mostly right.",
-        "The gradient is 0: the policy at temperature 1 stays as it was."),
+        "The completions of a prompt are almost always identical, so their rewards are equal.",
+        "The reward is high from the first step on, because the likeliest completion is usually correct.",
+        "The gradient is almost 0, so the policy at temperature 1 hardly changes."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") > 0.9 and first(run, "reward") > 0.8', steps=12,
         knobs={"temperature": 0.1}, lines=("frac_reward_zero_std",)),
     Preset("length_bias", "Length bias", "Long completions at temperature 1.4", (
-        "Completions stay long, although seven tokens are a right answer.",
+        "Completions stay long, although a correct completion has only seven tokens.",
         "Each completion's loss is divided by its own length, so a long wrong answer is penalised less per token.",
-        "Run it beside No length bias: completions shrink there at about the same reward."),
+        "Run it beside No length bias, where completions become shorter at about the same reward."),
         "length", 'last(run, "completions/mean_length") > last(beside, "completions/mean_length") + 1', steps=30,
         knobs=_LONG, beside="no_length_bias"),
-    Preset("no_length_bias", "No length bias", "The same, with the loss divided by a constant length", (
-        "Completions shrink towards the seven tokens of a right answer.",
+    Preset("no_length_bias", "No length bias", "Long completions, with the loss divided by a constant length", (
+        "Completions shrink towards the seven tokens of a correct one.",
         "Fewer completions are truncated at the limit of 24 tokens.",
         "Dr. GRPO divides by a constant length for this reason; only this choice differs from Length bias."),
         "length", 'last(run, "completions/mean_length") < first(run, "completions/mean_length", 3) - 2', steps=30,
         knobs={**_LONG, "aggregation": "constant_length"}, beside="length_bias"),
     Preset("dpo_displacement", "DPO displacement", "DPO with β = 0.1", (
         "While the margin of chosen over rejected grows, the log-probability of the chosen side falls by over 1 nat.",
-        "The share of right answers falls from under a half to below a third within ten steps.",
+        "The share of correct completions falls from under a half to below a third within ten steps.",
         "Run it beside DPO with an SFT term, which keeps the chosen side up."),
         "logps", 'last(run, "rewards/margins") > 0.1 and min(run, "logps/chosen") < '
         'first(run, "logps/chosen", 1) - 0.2 and min(run, "exact_match") < first(run, "exact_match", 1) - 0.05',
         steps=30, knobs={"beta": 0.1}, beside="dpo_anchored", algorithm="dpo"),
-    Preset("dpo_anchored", "DPO with an SFT term", "DPO with β = 0.1 and the second loss sft", (
+    Preset("dpo_anchored", "DPO with an SFT term", "DPO with β = 0.1 and the second loss “sft”", (
         "The log-probability of the chosen side rises.",
         "The margin grows almost as much as without the second loss.",
-        "More answers become right, where DPO alone loses some."),
+        "The share of correct completions rises, while DPO alone lowers it."),
         "logps", 'last(run, "logps/chosen") > first(run, "logps/chosen", 1) and last(run, "rewards/margins") > 0.3',
         steps=30, knobs={"beta": 0.1, "second_loss": "sft"}, beside="dpo_displacement", algorithm="dpo"),
-    Preset("on_policy", "On-policy", "64 batches, one update of each", (
+    Preset("on_policy", "On-policy", "64 batches with one update each", (
         "No token is clipped: each update is made on fresh samples, so every ratio is 1.",
         "The reward ends higher than with stale samples at the same number of updates.",
-        "It sampled eight times as many completions for that: compare per token as well."),
+        "It samples eight times as many completions for that, so compare per token as well."),
         "reward", 'max(run, "ratio/max") < 1.001 and last(run, "reward", 2) > last(beside, "reward", 2)', steps=64,
         knobs={"updates_per_batch": 1}, beside="stale"),
-    Preset("stale", "Stale samples", "8 batches, 8 updates of each", (
+    Preset("stale", "Stale samples", "8 batches with 8 updates each", (
         "The largest ratio is far above 1: the last updates of a batch use samples of an older policy.",
-        "The clip cuts off a part of the tokens, and with them a part of the gradient.",
-        "At the same number of updates the reward is lower than on-policy, per token it is higher."),
+        "The clip removes some of the tokens from the gradient.",
+        "The reward is lower than on-policy at the same number of updates, but higher per token."),
         "clip", 'mean(run, "clip_frac/region") > 0.01 and last(run, "reward", 2) < last(beside, "reward", 2)', steps=8,
         knobs={"updates_per_batch": 8}, beside="on_policy", lines=("reward",)),
 )
@@ -205,21 +208,22 @@ _CARTPOLE = (
     Preset("cartpole_no_clip", "No clip", "PPO with 20 epochs per rollout, and nothing bounds the ratio", (
         "The KL of a step is over 1 nat on average, more than a hundred times that of Clip 0.2.",
         "The entropy falls below 0.2 nats within ten steps: the policy commits before it has seen much.",
-        "The return is a matter of luck: below 250 with one seed, 500 with another. Clip 0.2 reaches 500 with all."),
+        "The return depends on the seed: below 250 with one, 500 with another. Clip 0.2 reaches 500 with every seed."),
         "step_kl", 'mean(run, "kl/step") > 0.3 and at(run, "entropy/action", 10) < 0.2 and '
         'lowest(last(run, "episode_return", 10)) < 250 and lowest(last(beside, "episode_return", 10)) > 450',
         kind="cartpole", algorithm="ppo", task="CartPole-v1", steps=60,
         knobs={**_EPOCHS, "clip_low": 1.0, "clip_high": 10.0}, beside="cartpole_clip", lines=("episode_return",)),
     Preset("cartpole_clip", "Clip 0.2", "PPO with 20 epochs per rollout, ratios clipped to 1 ± 0.2", (
-        "The KL of a step stays small, although each rollout makes 40 updates.",
-        "A few per cent of the actions are clipped: these have gone as far as one rollout may take them.",
+        "The KL of a step stays small, although each rollout is used for 40 updates.",
+        "The clip stops a few per cent of the actions, whose probability has changed as far as one rollout allows.",
         "The return rises to 500 and stays there."),
         "episode_return", 'last(run, "episode_return", 10) > 450 and mean(run, "kl/step") < 0.1', kind="cartpole",
         algorithm="ppo", task="CartPole-v1", steps=60, knobs=_EPOCHS, beside="cartpole_no_clip"),
     Preset("cartpole_short_sighted", "Short-sighted", "PPO with γ = 0", (
         "The return does not rise above that of random actions, about 20.",
-        "With γ = 0 every action earns 1 until the pole falls, so no action is better than another one.",
-        "Turn γ to 0.99 while it runs: the return rises."),
+        "With γ = 0 only the next reward counts, and it is 1 for every action, so no action is better than another "
+        "one.",
+        "Set γ to 0.99 while it runs: the return then rises."),
         "episode_return", 'last(run, "episode_return", 10) < 40', kind="cartpole", algorithm="ppo", task="CartPole-v1",
         steps=40, knobs={"gamma": 0.0}),
 )

@@ -1,6 +1,6 @@
 """Questions that arise while a run learns, with their answers.
 
-Each names the findings, metrics and knobs that it belongs to, so that the places which show these can lead to it.
+Each names the findings, metrics and knobs that it belongs to, so that charts, knobs and the doctor can link to it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cache
 class Question:
     """A question with its answer.
 
-    `findings` are rules of the doctor; `metrics` and `knobs` are keys of the catalog, of which the first are the
-    closest; `lesson` is a lesson's key and `page` a page's, where one can see it.
+    `findings` are rules of the doctor; `metrics` and `knobs` are keys of the catalog, the closest
+    first; `lesson` and `page` are the keys of a lesson and a page that show the answer.
     """
 
     key: str
@@ -43,17 +43,17 @@ QUESTIONS = (
              lesson="zero_variance"),
     Question("reward_fell", _REWARD, "The reward rose and then fell. What happened?",
              "The doctor names the step from which it fell and, if you turned a knob shortly before, that knob. Usual "
-             "causes are steps that are too big, a KL penalty that became too weak, or a collapse of the entropy. "
-             "Move the scrubber to that step and read the samples before and after it. Then fork from before the step "
-             "without the change or with a third of the learning rate. A policy that was thrown far off seldom comes "
-             "back by itself.",
+             "causes are steps that are too big, a KL penalty that became too weak, or a collapse of the entropy. Move "
+             "the scrubber to that step and read the samples before and after it. Then fork from a checkpoint before "
+             "that step, without the change or with a third of the learning rate. A policy that has moved far off "
+             "seldom recovers by itself.",
              findings=("reward_fell",), metrics=("eval_return", "episode_return")),
     Question("reward_hacking", _REWARD, "The reward rises, but the completions get worse. Why?",
-             "The policy has found completions that the reward likes and you do not. This is reward hacking, and "
-             "every imperfect reward is hacked if it is optimised for long enough. The charts Gold reward and "
-             "Accepted completions show the goal that is not trained on; read the samples at the step where they part "
-             "from the reward. Fix the reward first. Then raise β, use several reward models, or stop at the best "
-             "step.",
+             "The policy has found completions that the reward likes and you do not. This is reward hacking, and every "
+             "imperfect reward is hacked if it is optimised for long enough. The charts Gold reward and Accepted "
+             "completions measure the real goal, which is not trained on; read the samples at the step from which "
+             "these curves no longer follow the reward. Fix the reward first. Then raise β, use several reward models, "
+             "or stop at the best step.",
              findings=("reward_hacking",), metrics=("reward/gold", "reward/verifier", "exact_match"),
              knobs=("reward_source", "stop_gold_fall"), lesson="reward_with_a_hole"),
     Question("unscored", _REWARD, "Some prompts have no reward. What happens to them?",
@@ -64,65 +64,65 @@ QUESTIONS = (
              findings=("unscored",), metrics=("frac_reward_unscored", "unscored/reward"),
              knobs=("reward_function", "judge_url")),
     Question("shaping", _REWARD, "What is reward shaping for?",
-             "Shaping changes the reward before completions are compared: a cost for length, a penalty near the "
-             "length limit, or a bound on very high and very low rewards. It steers what is learnt, so a poor shaping "
-             "is a hole that the policy will find. The chart Reward shows the reward without it, and Reward after "
-             "shaping shows the number that is trained on.",
+             "Shaping changes the reward before completions are compared: a cost for length, a penalty near the length "
+             "limit, or a bound on very high and very low rewards. It steers what is learnt, so the policy will "
+             "exploit a poor shaping. The chart Reward shows the reward without it, and Reward after shaping shows the "
+             "reward that is trained on.",
              metrics=("reward/shaped",), knobs=("shaping", "length_cost", "reward_clip")),
     Question("overfitting", _REWARD, "Training rows get better and held-out rows do not. What now?",
-             "The model learns your rows by heart. Held-out rows are never trained on, so their curve is the one that "
-             "counts. Use the checkpoint that was best by held-out rows: the Playground and the export offer it. For "
-             "the next run, use more rows, fewer epochs or a lower learning rate.",
+             "The model memorises your rows. Held-out rows are never trained on, so their curve is the one that "
+             "counts. Use the checkpoint that was best on the held-out rows; the Playground and the export offer it. "
+             "For the next run, use more rows, fewer epochs or a lower learning rate.",
              findings=("overfitting",), metrics=("held_out/accuracy", "held_out/loss", "held_out/greedy", "epoch"),
              knobs=("held_out",)),
     Question("pass_at_k", _REWARD, "What does pass@k tell me?",
-             "It is the share of held-out prompts for which at least one of k samples is right. RL often raises "
-             "pass@1 far more than pass@k with a large k: it makes right completions likelier that the base could "
-             "already write. If pass@k falls while pass@1 rises, the policy has lost variety. More samples per held- "
-             "out prompt make the estimate less noisy.",
+             "It is the share of held-out prompts for which at least one of k samples is correct. RL often raises "
+             "pass@1 far more than pass@k with a large k, because it makes correct completions likelier that the base "
+             "model could already write. If pass@k falls while pass@1 rises, the policy has lost variety. More samples "
+             "per held-out prompt make the estimate less noisy.",
              metrics=tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), knobs=("held_out_samples",)),
 
     Question("zero_variance", _GROUPS, "What is a zero-variance group?",
-             "All completions of one prompt earned the same reward, all right or all wrong. GRPO, RLOO and their "
-             "relatives subtract the mean of the group, so every advantage in it is 0 and the group gives no policy "
-             "gradient; a KL penalty still acts on it. Many all-right groups at the end of a run are success. Many "
-             "all-wrong groups mean that the prompts are too hard. Larger groups, prompts of medium difficulty, a "
-             "higher temperature, or resampling rounds (DAPO) help.",
+             "All completions of one prompt earned the same reward: all are correct or all are wrong. GRPO, RLOO and "
+             "their relatives subtract the mean of the group, so every advantage in it is 0 and the group gives no "
+             "policy gradient; a KL penalty still acts on it. Many all-correct groups at the end of a run are a "
+             "success. Many all-wrong groups mean that the prompts are too hard. Larger groups, prompts of medium "
+             "difficulty, a higher temperature, or resampling rounds (DAPO) help.",
              findings=("zero_variance",), metrics=("frac_reward_zero_std", "selection/kept_frac", "selection/rounds"),
              knobs=("selection", "resample_rounds"), lesson="zero_variance"),
     Question("group_size", _GROUPS, "How large should a group be?",
              "The group is the baseline: with more completions per prompt its mean is less noisy, and fewer groups "
-             "have equal rewards. It costs as many more tokens, so for the same budget you see fewer prompts. 8 is a "
-             "common start, and hard prompts with rare successes need 16 or more. With 2, standardised advantages are "
-             "only ever 0, +0.7 and −0.7, whatever the rewards are.",
+             "have equal rewards. A larger group costs more tokens, so the same budget covers fewer prompts. 8 is a "
+             "common start, and hard prompts with rare successes need 16 or more. In groups of 2, standardised "
+             "advantages can only be 0, +0.7 or −0.7, whatever the rewards are.",
              knobs=("group_size", "prompts_per_step"), lesson="group_size"),
     Question("advantage", _GROUPS, "What is an advantage, and what is a baseline?",
-             "The advantage says how much better a completion or an action was than expected, and the baseline is "
-             "what was expected: the mean of the group, the mean of the other completions, or a critic's value. "
-             "Subtracting it changes the noise of the gradient and not its mean, as long as it does not depend on the "
-             "completion itself. Completions with a positive advantage become likelier, those with a negative one "
-             "less likely.",
+             "The advantage says how much better a completion or an action was than expected, and the baseline is what "
+             "was expected: the mean of the group, the mean of the other completions, or a critic's value. Subtracting "
+             "the baseline changes the noise of the gradient but not its mean, as long as it does not depend on the "
+             "completion itself. Completions with a positive advantage become likelier, those with a negative one less "
+             "likely.",
              knobs=("advantage", "psi"), lesson="baseline", page="foundations"),
     Question("standard_deviation", _GROUPS, "Should advantages be divided by their standard deviation?",
-             "GRPO divides by that of the group, Dr. GRPO does not. The division makes the step independent of the "
-             "scale of the reward. It also makes prompts with rare successes or rare failures count more, which is a "
-             "bias towards very hard and very easy prompts. With rewards of 0 and 1 both work; with rewards on "
-             "different scales, dividing is safer.",
+             "GRPO divides by the standard deviation of the group; Dr. GRPO does not. The division makes the step "
+             "independent of the scale of the reward. It also makes prompts with rare successes or rare failures count "
+             "more, which is a bias towards very hard and very easy prompts. With rewards of 0 and 1 both work; with "
+             "rewards on different scales, dividing is safer.",
              knobs=("normalisation", "whiten_advantages", "normalise", "standardise")),
     Question("loss_is_zero", _GROUPS, "Why is the loss near 0? Is training broken?",
-             "No. With one update per batch every ratio is 1, and advantages that are centred in their group sum to "
-             "0, so the value of the loss stays near 0. Its gradient does not: look at Gradient norm. The loss of a "
-             "policy gradient is a device for computing that gradient, and no measure of progress. Judge the run by "
-             "its reward and by held-out rows.",
+             "No. With one update per batch every ratio is 1, and advantages that are centred in their group sum to 0, "
+             "so the value of the loss stays near 0. Its gradient does not: look at Gradient norm. The loss of a "
+             "policy gradient only serves to compute the gradient; it does not measure progress. Judge the run by its "
+             "reward and by held-out rows.",
              findings=("loss_is_zero",), metrics=("loss", "policy_loss", "grad_norm"), knobs=("max_grad_norm",),
              lesson="loss_near_zero"),
 
     Question("why_clip", _CLIP, "Why does the clip exist?",
              "A batch is used for several updates, but its advantages hold only for the policy that sampled it. "
-             "Without a clip the updates would go on raising the tokens that the batch liked, far beyond the evidence "
-             "in its samples, and the policy may collapse. The clip stops the gradient of a token once its ratio has "
-             "left the range 1 − ε to 1 + ε on the side that its advantage pushes to. It removes the incentive and is "
-             "no wall: other tokens can still carry a ratio further.",
+             "Without a clip, the updates would keep raising the probability of tokens with a positive advantage, far "
+             "beyond the evidence in the samples, and the policy may collapse. The clip stops the gradient of a token "
+             "once its ratio has left the range 1 − ε to 1 + ε on the side that its advantage pushes to. The clip "
+             "removes the incentive but is no hard limit: the updates of other tokens can still move a ratio further.",
              metrics=("ratio/max", "surrogate/cpi"), knobs=("clip_high", "clip_low", "clip_range", "surrogate"),
              lesson="why_clip", page="surrogate"),
     Question("clip_cannot_act", _CLIP, "Why is nothing ever clipped?",
@@ -132,10 +132,9 @@ QUESTIONS = (
              findings=("clip_cannot_act",), metrics=("clip_frac/region", "clip_frac/high", "clip_frac/low"),
              lesson="clip"),
     Question("updates_per_batch", _CLIP, "How many updates should a batch get?",
-             "One keeps the run on policy: ratios are 1, and the gradient is that of the batch. More updates learn "
-             "more from each sample, which pays where sampling is the slow part. The later ones are off policy, so "
-             "they need a clip, and the gain per update shrinks. 1 to 4 is usual for language models, up to 10 for "
-             "small worlds.",
+             "One update keeps the run on policy: all ratios are 1. More updates learn more from each sample, which "
+             "pays off where sampling is slow. The later updates are off policy, so they need a clip, and the gain per "
+             "update shrinks. 1 to 4 is usual for language models, up to 10 for small worlds.",
              knobs=("updates_per_batch", "epochs", "mini_batches"), page="surrogate"),
     Question("tiny_updates", _CLIP, "The updates are tiny. Is that bad?",
              "Several updates were made on each batch, and yet the largest ratio stayed within 2 % of 1. You pay for "
@@ -160,10 +159,10 @@ QUESTIONS = (
              "the product of all ratios, which leaves any range quickly when completions are long.",
              metrics=("token_weight",), knobs=("ratio", "ratio_cap"), page="surrogate"),
     Question("precision_mismatch", _CLIP, "Sampler and trainer disagree. What does that mean?",
-             "The two give the same token different log-probabilities before anything was learnt, so ratios differ "
-             "from 1 by error alone. Causes are low precision, a separate sampler such as vLLM, or weights that are "
-             "not the same on both sides. Then the clip cuts the wrong tokens and the gradient is biased. Use full "
-             "precision or weigh tokens by truncated importance sampling.",
+             "The two give the same token different log-probabilities before the first update, so ratios differ from 1 "
+             "by error alone. Causes are low precision, a separate sampler such as vLLM, or weights that are not the "
+             "same on both sides. Then the clip cuts the wrong tokens and the gradient is biased. Use full precision "
+             "or weigh tokens by truncated importance sampling.",
              findings=("precision_mismatch",), metrics=("sampling/logp_difference",),
              knobs=("importance_cap", "dtype", "rollouts")),
 
@@ -181,46 +180,47 @@ QUESTIONS = (
              findings=("kl_runaway",), metrics=("kl", "exact/kl"), knobs=("stop_kl", "adaptive_kl_target"),
              lesson="kl_coefficient"),
     Question("kl_negative", _KL, "Why is the KL negative?",
-             "The divergence itself never is, but an estimate from samples can be. k1 is the mean of log π − log "
-             "π_ref of the sampled tokens: many of its terms are negative, and near 0 its mean over a batch may be "
-             "too. k3 is never negative for any sample. A k1 that stays clearly below 0 means that the samples do not "
-             "come from the policy: its temperature, its top-p or its sampler differ from the trainer's, or the batch "
-             "is old.",
+             "The divergence itself is never negative, but an estimate from samples can be. k1 is the mean of log π − "
+             "log π_ref of the sampled tokens: many of its terms are negative, and while the KL is near 0, the mean "
+             "over a batch may be negative too. k3 is never negative for any sample. A k1 that stays clearly below 0 "
+             "means that the samples do not come from the policy: its temperature, its top-p or its sampler differ "
+             "from the trainer's, or the batch is old.",
              metrics=("kl/k1",), lesson="k1_in_the_loss", page="foundations"),
     Question("which_kl", _KL, "k1, k2 or k3: which estimate of the KL should I use?",
              "To watch a run, k3: it is unbiased on policy, low in variance and never negative. In the loss only the "
              "gradient counts. That of k1 has mean 0, so it does not regularise at all; that of k2 is the gradient of "
              "the reverse KL; that of k3 is the gradient of the other KL, from the reference to the policy. k1 in the "
-             "reward is right as well.",
+             "reward is a sound choice as well.",
              metrics=("kl/k3", "kl/k2", "exact/kl_reverse"), knobs=("kl_estimator",), lesson="k1_in_the_loss",
              page="foundations"),
     Question("optimum", _KL, "What is π*, the exact optimum?",
              "The page Exact lists every completion of a small problem, so the best policy can be computed: π* is the "
              "reference weighted by exp(R/β). No algorithm can reach a higher reward minus β × KL. The chart Distance "
-             "to π* says how many nats are missing, and the cosine how well a batch's gradient points along the exact "
-             "one. At β = 0 there is no such policy, only a set of best completions.",
+             "to π* shows how many nats the policy is away from π*, and the cosine shows how well the gradient of a "
+             "batch agrees with the exact one. At β = 0 there is no single best policy, only a set of best "
+             "completions.",
              metrics=("exact/distance", "exact/best", "exact/objective", "exact/gradient_cosine", "exact/reward"),
              page="exact"),
 
-    Question("entropy_collapse", _ENTROPY, "The entropy collapsed. Can the run be saved?",
+    Question("entropy_collapse", _ENTROPY, "The entropy collapsed. Can I rescue the run?",
              "The policy writes nearly the same completion every time, so groups have equal rewards and nothing more "
              "is learnt. A falling entropy with a rising reward is normal; a collapse before the task is solved is "
-             "not. Fork from before it with an entropy bonus, a higher upper clip or a higher temperature. Less "
-             "training on the same prompts helps too.",
+             "not. Fork from a checkpoint before the collapse with an entropy bonus, a higher upper clip or a higher "
+             "temperature. Less training on the same prompts helps too.",
              findings=("entropy_collapse",), metrics=("entropy", "entropy/action", "exact/entropy"),
              knobs=("entropy_coef",), lesson="entropy"),
     Question("temperature", _ENTROPY, "Which temperature should I sample with?",
-             "Train at 1: then the samples come from the policy that the equations speak of. Higher temperatures give "
-             "more varied completions and more mistakes, lower ones repeat what the policy is sure of. Top-k and "
-             "top-p cut the distribution that is sampled from, so ratios and KL estimates are then slightly biased; "
-             "keep them off in training. In the Playground use whatever reads best.",
+             "Train at 1: then the samples come from the policy that the equations assume. Higher temperatures give "
+             "more varied completions and more mistakes, lower ones repeat what the policy is sure of. Top-k and top-p "
+             "cut the distribution that is sampled from, so ratios and KL estimates are then slightly biased; keep "
+             "them off in training. In the Playground use whatever reads best.",
              knobs=("temperature", "top_p", "top_k")),
 
-    Question("length_bias", _TEXT, "Completions grow longer and not better. Why?",
-             "Some averages make length pay. With the mean over each completion's own tokens (GRPO) the tokens of a "
-             "long wrong completion are punished less each, so long errors survive. A constant divisor (Dr. GRPO) "
-             "takes length out of the weights, and the mean over all tokens (DAPO) makes long completions count more. "
-             "Choose another aggregation or add a length cost.",
+    Question("length_bias", _TEXT, "Completions grow longer but not better. Why?",
+             "Some ways to average the loss favour long completions. With the mean over each completion's own tokens "
+             "(GRPO) the tokens of a long wrong completion are each penalised less, so long errors survive. A constant "
+             "divisor (Dr. GRPO) takes length out of the weights, and the mean over all tokens (DAPO) makes long "
+             "completions count more. Choose another aggregation or add a length cost.",
              findings=("length_bias",), metrics=("completions/mean_length", "held_out/mean_length"),
              knobs=("aggregation",)),
     Question("truncation", _TEXT, "Many completions are cut off. Does it matter?",
@@ -237,40 +237,40 @@ QUESTIONS = (
              metrics=("mean_token_accuracy",), knobs=("sft_steps", "sft_target", "sft_loss")),
 
     Question("displacement", _PAIRS, "DPO makes the chosen completions less likely too. Why?",
-             "The loss of DPO sees only the difference between chosen and rejected. It can grow while both log- "
-             "probabilities fall, and the probability goes to completions that are in no pair. A small fall is "
-             "normal. If the completions get worse, raise β, lower the learning rate, or add an SFT term on the "
-             "chosen ones.",
+             "The loss of DPO sees only the difference between chosen and rejected. It can grow while both "
+             "log-probabilities fall, and the probability moves to completions that are in no pair. A small fall is "
+             "normal. If the completions get worse, raise β, lower the learning rate, or add an SFT term on the chosen "
+             "ones.",
              findings=("displacement",), metrics=("logps/chosen", "logps/rejected"),
              knobs=("second_loss", "second_weight"), lesson="dpo"),
     Question("answers_worse", _PAIRS, "Pairs are separated better, but the completions get worse. Why?",
              "Pair accuracy asks which of two given completions the model prefers. It says nothing about what the "
-             "model writes by itself. The two part when training leads far from the reference or overfits the pairs. "
-             "Stay closer to the reference, stop earlier, or sample new pairs from the present policy, as online DPO "
-             "does.",
+             "model writes by itself. The two diverge when training moves the policy far from the reference or "
+             "overfits the pairs. Stay closer to the reference, stop earlier, or sample new pairs from the present "
+             "policy, as online DPO does.",
              findings=("answers_worse",), metrics=("rewards/accuracies", "rewards/margins", "margin"),
              knobs=("pairs", "preference_loss")),
     Question("implicit_reward", _PAIRS, "What is the implicit reward of DPO?",
              "A policy trained by preferences behaves as if it had been trained with RL on the reward β log(π/π_ref). "
-             "The charts show it for chosen and rejected completions; their difference is the margin. It is a reading "
-             "of the policy and no measure of quality: watch the accepted completions as well.",
+             "The charts show it for chosen and rejected completions; their difference is the margin. It describes the "
+             "policy and does not measure quality, so watch the chart Accepted completions as well.",
              metrics=("rewards/chosen", "rewards/rejected")),
     Question("reward_model", _PAIRS, "How far can I trust a reward model?",
              "As far as the texts that it was trained on. On held-out pairs look at its accuracy and calibration, and "
-             "where a gold reward exists at its correlation with it. During RL the policy moves away from those "
-             "texts, and the scores of several models spread: then stop, or weigh their disagreement. Collect new "
-             "pairs from the present policy and train the reward model again.",
+             "where a gold reward exists at its correlation with it. During RL the policy moves away from those texts, "
+             "and the scores of several models spread: then stop, or penalise their disagreement. Collect new pairs "
+             "from the present policy and train the reward model again.",
              metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"),
              knobs=("reward_model", "uncertainty_weight")),
 
     Question("critic_lags", _CRITIC, "The critic lags behind. What does that change?",
-             "An explained variance below 0 means that the critic predicts returns worse than a constant would, so "
-             "the baseline adds noise to the gradient in place of removing it. Raise the critic's learning rate or "
-             "its number of passes, or lower the learning rate of the policy. In a solved task returns hardly vary "
-             "and the number means little.",
+             "An explained variance below 0 means that the critic predicts returns worse than a constant would, so the "
+             "baseline adds noise to the gradient instead of removing it. Raise the critic's learning rate or its "
+             "number of passes, or lower the learning rate of the policy. In a solved task returns hardly vary and the "
+             "number means little.",
              findings=("critic_lags",), metrics=("explained_variance", "value_loss"),
              knobs=("critic_learning_rate", "critic_epochs")),
-    Question("gae_lambda", _CRITIC, "What does λ of GAE trade?",
+    Question("gae_lambda", _CRITIC, "What does λ of GAE trade off?",
              "At λ = 1 an advantage uses all rewards up to the end: no bias from the critic, but much noise. At λ = 0 "
              "it uses one step and trusts the critic's value for the rest: little noise, and the critic's errors "
              "become bias. 0.9 to 1 is usual. With a reward only at the end of a completion and an untrained critic, "
@@ -289,16 +289,17 @@ QUESTIONS = (
              "the edge, which is best once nothing is random, and worse until then.",
              metrics=("value_error", "td_error"), knobs=("alpha",), lesson="cliff", page="maze"),
     Question("traces", _MAZE, "What do traces do with λ?",
-             "A reward changes the value of the state before it. With traces it changes those of the whole path, each "
-             "less by γλ. So one success teaches many states at once, and a lucky path is credited as a whole. At λ = "
-             "0 the news travels back by one state per visit.",
+             "A reward changes the value of the state before it. With traces it changes the values of all states on "
+             "the path, each by a factor γλ less than the state after it. So one success teaches many states at once, "
+             "but a lucky path is also credited as a whole. At λ = 0 the information moves back by one state per "
+             "visit.",
              knobs=("lambda",), lesson="traces", page="maze"),
 
     Question("one_seed", _COMPARE, "How many seeds do I need?",
              "One seed shows no spread, so it cannot rank two settings. Three show whether a difference is large "
              "compared with chance, and five to ten are needed for small ones. Compare draws the 95 % interval of the "
-             "mean and says when it cannot tell. Use the same seeds on both sides: then the chance that they share "
-             "cancels.",
+             "mean and says when it cannot tell. Use the same seeds on both sides, so that the luck that both share "
+             "cancels in the difference.",
              findings=("one_seed",), lesson="one_seed", page="compare"),
     Question("ppo_or_grpo", _COMPARE, "PPO or GRPO: which is better?",
              "It depends on the budget that you count. PPO trains a critic beside the policy: more memory and more "
@@ -307,24 +308,23 @@ QUESTIONS = (
              "each with several seeds: the winner may change with the axis.",
              metrics=("tokens_per_second",), page="compare"),
     Question("fork", _COMPARE, "How do I see what one knob did?",
-             "Turn it while the run is going: a marker appears on every chart at that step. Or fork the run from a "
-             "checkpoint before the change, with common random numbers, and compare the fork with its parent: both "
-             "see the same randomness, so any difference is due to the knob. For a claim, use a sweep with several "
-             "seeds.",
+             "Change the knob during the run: a marker appears on every chart at that step. Or fork the run from a "
+             "checkpoint before the change, with common random numbers, and compare the fork with its parent: both see "
+             "the same randomness, so any difference is due to the knob. For a claim, use a sweep with several seeds.",
              page="compare"),
 
     Question("not_finite", _RUNS, "A number became NaN. Is the run lost?",
              "No: the last good checkpoint is kept. Fork from it with a third of the learning rate. If it happens "
-             "again, look for rewards that are infinite or very large, and use fp32 in place of bf16. A shorter "
-             "gradient clip helps against single huge gradients.",
+             "again, look for rewards that are infinite or very large, and use fp32 in place of bf16. A lower gradient "
+             "clip helps against single huge gradients.",
              findings=("not_finite",)),
     Question("interrupted", _RUNS, "The lab was stopped. Are my runs lost?",
-             "No. Every run writes a checkpoint now and then, and Resume continues from the last one as if nothing "
-             "had happened: the same numbers, bit for bit, on the same machine. Home and Runs offer it. A run that "
-             "was deleted can be restored for a week on the page Runs.",
+             "No. Every run writes checkpoints at intervals, and Resume continues from the last one as if nothing had "
+             "happened: the same numbers, bit for bit, on the same machine. Home and Runs offer it. A run that was "
+             "deleted can be restored for a week on the page Runs.",
              page="runs"),
     Question("memory", _RUNS, "The run needs more memory than I have. What can I do?",
-             "Before a run starts, the page says how much it will need and offers what helps. LoRA trains small "
+             "Before a run starts, the page says how much it will need and offers remedies. LoRA trains small "
              "adapters, so optimizer and gradients shrink. Gradient checkpointing keeps less of a forward pass and "
              "takes about a third more time. Fewer prompts per step and a shorter length limit help as well.",
              metrics=("memory",), knobs=("gradient_checkpointing", "lora_rank", "lora_alpha", "optimizer")),
@@ -335,9 +335,9 @@ QUESTIONS = (
              "share of the rows is held out and never trained on.",
              knobs=("verifier", "fields", "held_out_file"), page="llm"),
     Question("export", _RUNS, "How do I use the trained model elsewhere?",
-             "Export, on a run's page, has its checkpoints as safetensors, its curves as CSV, and the whole run as a "
-             "capsule that others can replay. It also writes a script with the same settings for TRL, verl or "
-             "OpenRLHF and says what they cannot do. A pretrained model loads with transformers.",
+             "The tab Export of a run has its checkpoints as safetensors, its curves as CSV, and the whole run as a "
+             "capsule that others can replay. It also writes a script with the same settings for TRL, verl or OpenRLHF "
+             "and lists the settings that the tool lacks. A pretrained model loads with transformers.",
              page="llm"),
 )
 

@@ -20,8 +20,9 @@ class Task:
     "prompt → right answer", with " → wrong one" where the task brings that as well. `right` is what a right completion
     has passed, as a label, where no verifier is chosen (`labcore.catalog.right`).
 
-    `sees` and `goal` are the sentence that says what the task is (`labcore.catalog.goal`): "The model `sees` {prompt},
-    `goal`." `goal` has an entry for each value of the knob that decides what earns reward, and "" for all others.
+    `sees` and `goal` are parts of the sentence that describes the task (`labcore.catalog.goal`): "The model `sees`
+    {prompt}, `goal`." `goal` has an entry for each value of the knob that decides what earns reward, and "" for all
+    others.
     """
 
     key: str
@@ -40,7 +41,7 @@ class Task:
     example: str = ""
     right: str = "Exact match"
     sees: str = "sees"
-    goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, earns 1 if exact"})
+    goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, and earns 1 if exact"})
 
     def own(self, loop: str) -> Mapping[str, Value]:
         """The task's own defaults of the knobs of algorithms with this loop."""

@@ -32,8 +32,8 @@ DIFFERS, NO_ANSWER = 1, 2  # exit statuses
 
 def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
-    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder; or runs as "
-               "one HTML file, as figures, a capsule or a script")
+    away = add("export", export, "write a run's metrics, events, knobs, spec and checkpoint into a folder; or write "
+               "one HTML file of runs, figures, a capsule or a script")
     away.add_argument("runs", nargs="+", metavar="RUN", help="several only with --html or --figures")
     away.add_argument("--out", metavar="PATH", help="a folder; with --capsule a zip file, with --to a script (default: "
                       "print it)")
@@ -46,10 +46,11 @@ def add_to(add: Add) -> None:
     instead.add_argument("--capsule", action="store_true", help="write one zip that replay can run again and check")
     instead.add_argument("--to", choices=list(TOOLS), help="write a script that trains the same with another tool")
     instead.add_argument("--html", metavar="FILE", help="write one HTML file that shows the runs without a server")
-    instead.add_argument("--figures", metavar="DIR", help="draw the charts for print, as SVG and PNG of one column and "
-                         "of two, with captions")
+    instead.add_argument("--figures", metavar="DIR", help="draw the charts for print, as SVG and PNG in one-column and "
+                         "two-column width, with captions")
     away.add_argument("--axis", choices=list(AXES), help="with --figures: the horizontal axis (default: step)")
-    away.add_argument("--smoothing", type=float, metavar="S", help="with --figures: from 0 (default) to below 1")
+    away.add_argument("--smoothing", type=float, metavar="S", help="with --figures: smoothing of the lines, from 0 "
+                                                                   "(default) to below 1")
 
     again = add("replay", run_again, "run a capsule again and compare every number of every step, bit for bit")
     again.add_argument("capsule", metavar="CAPSULE", help="the zip file that export --capsule wrote")
@@ -85,7 +86,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises LabError where options do not go together."""
+    """Raises LabError where options contradict each other."""
     instead = next((f"--{name}" for name in ("capsule", "to", "html", "figures") if getattr(options, name)), "")
     for name in ("tensorboard", "best"):
         if getattr(options, name) and instead:
@@ -93,9 +94,9 @@ def _check(options: argparse.Namespace) -> None:
     if options.light and not options.capsule:
         raise LabError("--light needs --capsule: give both.")
     if options.out and instead in ("--html", "--figures"):
-        raise LabError(f"{instead} names its own output: leave --out out.")
+        raise LabError(f"{instead} names its own output: omit --out.")
     if instead != "--figures" and (options.axis or options.smoothing is not None):
-        raise LabError("--axis and --smoothing need --figures: leave them out.")
+        raise LabError("--axis and --smoothing need --figures: omit them.")
     if len(options.runs) > 1 and instead not in ("--html", "--figures"):
         raise LabError("Only --html and --figures take several runs: export one run after the other.")
 

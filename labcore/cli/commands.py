@@ -48,7 +48,7 @@ INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
 
 
 def list_catalog(options: argparse.Namespace) -> int:
-    """Print what there is to choose from."""
+    """Print the algorithms, tasks, models, knobs and presets."""
     row_of_kind = kind(options.kind)
     models = {key: MODELS[key] for key in row_of_kind.models if key in MODELS}
     if options.json:
@@ -88,7 +88,7 @@ def _list_presets(kind_key: str) -> None:
     if found := of_kind(kind_key):
         print("\nPresets (run --preset PRESET)")
     for each in found:
-        beside = f"   beside it: {each.beside}" if each.beside else ""
+        beside = f"   compare with: {each.beside}" if each.beside else ""
         print(f"    {each.key:<22} {each.change}{beside}")
         print("".join(f"        {sentence}\n" for sentence in each.look), end="")
 
@@ -167,7 +167,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
 
 
 def _take_preset(options: argparse.Namespace) -> None:
-    """Put the settings of `--preset` into the options; those that are given stand."""
+    """Put the settings of `--preset` into the options; explicit options take precedence."""
     if options.preset is None:
         return
     chosen = preset(options.preset)

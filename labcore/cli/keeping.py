@@ -44,7 +44,7 @@ def add_to(add: Add) -> None:
     star.add_argument("--unstar", dest="star", action="store_false")
     mark.add_argument("--tag", action="append", default=[], help="may be repeated")
     mark.add_argument("--untag", action="append", default=[], metavar="TAG", help="may be repeated")
-    mark.add_argument("--project", help="the label that groups runs; empty takes them out of theirs")
+    mark.add_argument("--project", help="the label that groups runs; an empty one removes the runs from their project")
     mark.add_argument("--note", help="the note of one run; empty deletes it")
 
     delete = add("delete", delete_runs, f"delete runs; for {marks.TRASH_DAYS} days they can be restored")

@@ -175,8 +175,8 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     learnt = sub.add_mutually_exclusive_group(required=True)
     learnt.add_argument("--algorithm", help="see: python -m labcore list; or the name of a saved mix, see: "
                         "python -m labcore mixes")
-    learnt.add_argument("--preset", choices=list(PRESETS), metavar="PRESET", help="settings that show one effect: see "
-                        "python -m labcore list; --task, --steps and --set change them")
+    learnt.add_argument("--preset", choices=list(PRESETS), metavar="PRESET", help="settings that show one effect, see "
+                        "python -m labcore list; --task, --steps and --set override them")
     sub.add_argument("--mix", metavar="NAME", help="name of a mix of your own, which has every knob of the algorithm's "
                      "loop for --set")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "

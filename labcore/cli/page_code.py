@@ -1,4 +1,4 @@
-"""Where the code of the pages is, which the engine starts and never imports."""
+"""The folder with the code of the pages. The engine starts that code and never imports it."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def add_to(add: Add) -> None:
     """Add both commands to the parser by its `add(name, command, help)`."""
     one = add("study", study, "run the missing runs of a study, and report the verdict")
     one.add_argument("study", metavar="STUDY", help=f"one of {', '.join(STUDIES)}")
-    one.add_argument("--enough", action="store_true", help="where the claim cannot be decided, add the seeds that it "
-                     "would take")
+    one.add_argument("--enough", action="store_true", help="if the verdict is “cannot tell”, also run the seeds that "
+                     "would decide the claim")
     one.add_argument("--show", action="store_true", help="run nothing; show the result of existing runs")
     one.add_argument("--json", action="store_true", help="print JSON")
     every = add("studies", studies, "the studies: claims, costs and verdicts")
@@ -56,14 +56,14 @@ def studies(options: argparse.Namespace) -> int:
     for key, each in STUDIES.items():
         there = sum(len(found) for found in plan.found(each, rows).finished().values())
         verdict = f"  recorded: {WORDS[kept[key].verdict]}" if key in kept else ""
-        here = f"  ({there} runs are here)" if there else ""
+        here = f"  ({there} runs in this lab)" if there else ""
         print(f"{key:<18} {each.claim}\n{'':<18} {len(plan.every(each))} runs, {_cost(each, known, kept.get(key))}"
               f"{verdict}{here}")
     return 0
 
 
 def study(options: argparse.Namespace) -> int:
-    """Run what is missing of a study, and print its result. Returns 0 if there is one."""
+    """Run the missing runs of a study, and print its result. Returns 0 if there is one."""
     if options.study not in STUDIES:
         raise LabError(f"There is no study {quoted(options.study)}: {suggestion(options.study, list(STUDIES))}")
     chosen, store = STUDIES[options.study], Store()
@@ -100,11 +100,11 @@ def _run(store: Store, chosen: Study, quiet: bool) -> None:
 
 
 def _run_enough(store: Store, chosen: Study, quiet: bool) -> None:
-    """Run the seeds that would decide the claim, where the runs that are there do not. Raises LabError as `_run`."""
+    """Run the seeds that would decide the claim, if the existing runs do not decide it. Raises LabError as `_run`."""
     found = _result(store, chosen)
     need = needed_to_decide(chosen, found.by_label) if found else None
     if need and need.seeds is None:
-        print(f"labcore: {chosen.title} would take more than {MOST} seeds per setting: nothing is added",
+        print(f"labcore: {chosen.title} needs more than {MOST} seeds per setting: no runs are added",
               file=sys.stderr)
     elif need:
         _run_all(store, chosen, plan.to_decide(chosen, _runs(store, chosen), need), quiet)
@@ -129,7 +129,7 @@ def _run_all(store: Store, chosen: Study, specs: Sequence[RunSpec], quiet: bool)
 
 
 def _result(store: Store, chosen: Study) -> Result | None:
-    """The result of the finished runs, with what their checkpoints have to be asked for; None where there is none."""
+    """The result of the finished runs; computes what it needs from their checkpoints. None where there is no result."""
     runs = _runs(store, chosen)
     if all(runs.finished().values()):
         for spec in needed(chosen, runs):

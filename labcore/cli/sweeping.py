@@ -51,17 +51,17 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
                       help="after how many steps a run is first judged (default: a ninth of all)")
     many.add_argument("--reduction-factor", type=int, metavar="N",
                       help="of N runs the best one continues at each judgement (default: 3)")
-    many.add_argument("--name", default="", help="what the sweep is called in lists and on the page Compare")
+    many.add_argument("--name", default="", help="name of the sweep in lists and on the page Compare")
     many.set_defaults(seed=0)
     _add_report(many)
 
-    some = add("sweeps", sweeps, "the sweeps, newest first; or one of them: its progress, table, cancel or resume it")
+    some = add("sweeps", sweeps, "list the sweeps, newest first; or show, cancel, resume or name one of them")
     some.add_argument("sweep", nargs="?", metavar="SWEEP")
     some.add_argument("--all", action="store_true", help="list the sweeps of lessons and studies as well")
     what = some.add_mutually_exclusive_group()
     what.add_argument("--cancel", action="store_true", help="stop its queued and running runs")
     what.add_argument("--resume", action="store_true", help="resume its stopped runs, here in the foreground")
-    what.add_argument("--name", help="call it so; empty takes its name away")
+    what.add_argument("--name", help="name the sweep; an empty name removes it")
     what.add_argument("--status", action="store_true",
                       help="only its progress and the estimated time left")
     _add_report(some)

@@ -1,6 +1,6 @@
 """Show a run as the output of a notebook's cell: its state, its charts, and completions of its newest step.
 
-HTML without scripts: what is shown is there without a server, and whatever a completion holds is text.
+The HTML has no scripts, so it needs no server, and completions are always shown as plain text.
 """
 
 from __future__ import annotations

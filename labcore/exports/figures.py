@@ -1,7 +1,7 @@
-"""Draw the charts of runs for print: SVG and PNG of one column and of two, each with a caption that says the settings.
+"""Draw the charts of runs for print: SVG and PNG of one column and of two, each with a caption that lists the settings.
 
 Lines differ by dash and marker as well as by colour, so that they can be told apart in greyscale. Text stays text in an
-SVG. Imports matplotlib, which takes most of a second: import this module where figures are asked for.
+SVG. Import this module only where figures are drawn, because its import of matplotlib takes most of a second.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def charts_of(store: Store, run_ids: Sequence[str], axis: str = "step", smoothin
     rows = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
     traces = Reader(store).traces(rows, list(METRICS))
     if not any(axis in trace.axes for trace in traces):
-        raise LabError(f"None of these runs counts {AXES[axis]}: choose another axis.")
+        raise LabError(f"None of these runs records {AXES[axis]}: choose another axis.")
     found = groups(traces, _words)
     spec = rows[0].spec
     logged = {key for trace in traces for key, column in trace.metrics.items() if np.isfinite(column).any()}
@@ -124,7 +124,7 @@ def charts_of(store: Store, run_ids: Sequence[str], axis: str = "step", smoothin
         tuple(keys), spec.knobs, logged)]
     drawn = [chart for chart in charts if chart.lines]
     if not drawn:
-        raise LabError("These runs have no values to draw yet: write figures when their first step is done.")
+        raise LabError("These runs have no values to draw yet: export the figures after their first step.")
     return drawn, settings_of(found)
 
 
@@ -163,7 +163,7 @@ def _line(group: Group, label: str, key: str, axis: str, smoothing: float) -> Li
 
 
 def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
-    """Where knobs were changed, the same for all runs of a group."""
+    """The changes of knobs, which are the same for all runs of a group."""
     trace = group.traces[0]
     if trace.spec is None or axis not in trace.axes:
         return ()

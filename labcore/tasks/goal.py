@@ -20,17 +20,17 @@ from labcore.tasks.verifiers import letter
 
 # By the loop, and by what a row of the task is: what the model does with it.
 _LOOPS = {
-    "online": "The model {sees} {prompt}, {goal}.",
+    "online": "The model {sees} {prompt}{goal}.",
     "sft": "The model {sees} {prompt} and learns to write {answer} from examples.",
-    "preference": "The model {sees} {prompt}, learns to prefer the better of two answers, such as {answer}.",
-    "reward_model": "The model {sees} {prompt}, must score the better of two answers higher, such as {answer}.",
+    "preference": "The model {sees} {prompt} and learns to prefer the better of two answers, such as {answer}.",
+    "reward_model": "The model {sees} {prompt} and must score the better of two answers higher, such as {answer}.",
 }
 _PAIRS = {
-    "preference": "The model {sees} {prompt}, learns to prefer {chosen} to {rejected}.",
-    "reward_model": "The model {sees} {prompt}, must score {chosen} higher than {rejected}.",
+    "preference": "The model {sees} {prompt} and learns to prefer {chosen} to {rejected}.",
+    "reward_model": "The model {sees} {prompt} and must score {chosen} higher than {rejected}.",
 }
-_SINGLE = "The model {sees} {prompt}, learns that {answer} is a {label} answer."
-_SOURCE = "The model {sees} {prompt}, earns {source}"
+_SINGLE = "The model {sees} {prompt} and learns that {answer} is a {label} answer."
+_SOURCE = "The model {sees} {prompt} and earns {source}"
 WATCHED_STREAM = 2**32 + 2  # of the random numbers that choose the prompts which a run watches: a tag that no step has
 _TRIES = 20  # problems, of which the one is shown whose answer earns the most
 
@@ -85,11 +85,12 @@ def _template(spec: RunSpec, row: Problem | Pair | Single, reward: float) -> str
         source = re.sub(r" \([^()]*\)", "", source)  # the details stand below
         right = "; right is {answer}." if reward == 1 else "."
         return _SOURCE.replace("{source}", source.replace("{", "(").replace("}", ")")) + right
-    return _LOOPS[loop].replace("{goal}", of_task(spec.task_row, spec.knobs))
+    said = of_task(spec.task_row, spec.knobs)
+    return _LOOPS[loop].replace("{goal}", f" and {said}" if said.startswith("earns") else f", {said}")
 
 
 def _of_answer(answer: str, knobs: Mapping[str, Value]) -> dict[str, Value | Quote]:
-    """What verifiers read in an answer or look for, each as the sentence shows it."""
+    """The parts of an answer that verifiers check, as the sentence shows them."""
     found, pattern = number(answer), str(knobs.get("pattern", ""))
     try:
         json_of(answer)

@@ -27,12 +27,12 @@ class Setting:
 
 
 def _text(name: str, default: str = NOT_SET) -> Callable[[], str]:
-    """Says the variable as it is."""
+    """A function that returns the variable's value."""
     return lambda: os.environ.get(name, "").strip() or default
 
 
 def _address(name: str) -> Callable[[], str]:
-    """Says a URL without a key or a password that somebody wrote into it."""
+    """A function that returns a URL without any key or password in it."""
     return lambda: storage.shown(os.environ.get(name, "").strip()) or NOT_SET
 
 
@@ -46,8 +46,8 @@ SETTINGS = (
     *(Setting(*row) for row in choice.SETTINGS),
     Setting("RL_LAB_READ_ONLY", "1: the lab is shared for reading; it shows everything and changes nothing",
             lambda: "1" if read_only() else NOT_SET),
-    Setting("RL_LAB_VISITORS", "Number of browser tabs that the lab shows at the same time", _text("RL_LAB_VISITORS")),
-    Setting("RL_LAB_FRAMED_BY", "Addresses of sites that may show the lab in a frame, with spaces between them",
+    Setting("RL_LAB_VISITORS", "Number of browser tabs that can be open at the same time", _text("RL_LAB_VISITORS")),
+    Setting("RL_LAB_FRAMED_BY", "Addresses of sites that may show the lab in a frame, separated by spaces",
             _text("RL_LAB_FRAMED_BY")),
     Setting(sinks.SETTING, "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, "
                            "trackio", _text(sinks.SETTING)),

@@ -77,7 +77,7 @@ def test_the_file_shows_the_rows_the_knobs_the_answers_the_tokens_and_the_settin
     assert beta[1].startswith("0.04")
     tags = Tags(page)
     for key in ("description", "og:description"):
-        assert "GRPO" in tags.meta(key) and "right in 60 % (10 % at the start)" in tags.meta(key)
+        assert "GRPO" in tags.meta(key) and "correct in 60 % (10 % at the start)" in tags.meta(key)
     assert tags.meta("og:title") == run["title"] and "Made with" in page
 
 

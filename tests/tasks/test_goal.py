@@ -74,8 +74,8 @@ def test_the_verifier_decides_what_the_sentence_asks_for(tmp_path: Path) -> None
     (lettered := tmp_path / "letters.jsonl").write_text('{"prompt": "A or B?", "answer": "B"}', encoding="utf-8")
     said = {verifier: str(spec("llm", "grpo", "prompts", str(lettered) if verifier == "choice" else data,
                                verifier=verifier, pattern="[0-9]").goal()) for verifier in VERIFIERS}
-    assert said["numeric"] == "The model is asked `What is 3 + 4?`, earns 1 if the last number is 7."
-    assert "must write `7`, earns 1 if exact" in said["exact"] and "matches `[0-9]`" in said["regex"]
+    assert said["numeric"] == "The model is asked `What is 3 + 4?` and earns 1 if the last number is 7."
+    assert "must write `7`, and earns 1 if exact" in said["exact"] and "matches `[0-9]`" in said["regex"]
     assert "1 to 40 characters" in said["length"] and len(set(said.values())) == len(VERIFIERS)
 
 

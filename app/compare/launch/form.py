@@ -268,7 +268,7 @@ def _labels() -> tuple[str, str]:
     """The name of the comparison and the project of its runs, both optional."""
     left, right = st.columns(2, gap="small")
     name = left.text_input("Name", key="launch:name", max_chars=marks.MOST_PROJECT, placeholder="optional",
-                           help="What lists call these runs together")
+                           help="Name of this comparison in lists")
     known = [each for each in lab().store.projects() if each not in APART]
     project = right.selectbox("Project", known, None, key="launch:project", accept_new_options=True,
                               placeholder="optional", help="A label that groups runs. Type a new one, then Enter.")
@@ -305,7 +305,7 @@ def _early_stopping(plan: Plan) -> None:
 
 
 def _halving(plan: Plan) -> Halving | None:
-    """What is chosen; None where the runs are not stopped early."""
+    """The chosen early stopping; None where the runs are not stopped early."""
     return plan.fields["early"] and Halving(**plan.fields["early"])
 
 

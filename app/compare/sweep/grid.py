@@ -85,7 +85,7 @@ DEPTH = ("band", "seed", "raw", "line")
 
 
 def heads(grid: Grid, looks: Sequence[Look]) -> dict[tuple[int, int], str]:
-    """What stands above a small chart: its value, that of its column, or its group."""
+    """The title of a small chart: its value, that of its column, or its group."""
     if len(grid.knobs) == 2:
         return {(0, column): words(grid.knobs[0], value) for column, value in enumerate(grid.values[0])}
     if grid.knobs:
@@ -94,7 +94,7 @@ def heads(grid: Grid, looks: Sequence[Look]) -> dict[tuple[int, int], str]:
 
 
 def common_note(looks: Sequence[Look]) -> str:
-    """What all of the groups rest on, such as "3 seeds": said once, and not on each chart."""
+    """The number of seeds of all groups, such as "3 seeds": written once rather than on each chart."""
     notes = {look["note"] for look in looks}
     return notes.pop() if len(notes) == 1 else ""
 
@@ -142,7 +142,7 @@ def _layout(grid: Grid, metric: Metric, lines: Mapping[int, Lines], axis: str, k
 
 
 def _domains(grid: Grid, row: int, column: int) -> tuple[list[float], list[float]]:
-    """Where a small chart lies across and up, each from 0 to 1."""
+    """The horizontal and the vertical position of a small chart, each from 0 to 1."""
     wide, tall = 1 / grid.columns, 1 / grid.rows
     gap = 0.2 * tall if grid.rows > 1 else 0.0
     low = 1 - (row + 1) * tall + (gap if row < grid.rows - 1 else 0)

@@ -34,12 +34,13 @@ def brushed(sweep_id: str) -> Collection[str] | None:
 
 
 def show(place: Place, now: Standing) -> None:
-    """The chart, the best settings by their names, and what can be done with the chosen runs. Nothing for one knob."""
+    """The chart, the best settings by their names, and the actions on the chosen runs. Nothing for one knob."""
     runs = [run for run in now.rows if run.state == "finished" and run.id in now.values]
     if len(now.axes) < 2 or len(runs) < 2:
         return
     results = {key: column for key in RESULTS if key != now.metric.key and (column := _results(key, runs))}
-    head("Knobs and results", "a line for each finished run; drag along an axis to choose runs, click it to let go")
+    head("Knobs and results", "one line per finished run; drag along an axis to select runs, click the axis to clear "
+                              "the selection")
     generation = st.session_state.setdefault(f"compare:brush:{place.sweep}", 0)
 
     def chosen(ids: tuple[str, ...] | None) -> None:
@@ -59,7 +60,7 @@ def _below(place: Place, now: Standing, many: int) -> None:
         st.html(f'<div class="rl-status">{said}{html.escape(best_words(now))}</div>', width="stretch")
         if there is None:
             return
-        st.button("Their curves", icon=":material/show_chart:", key="parallel:curves",
+        st.button("Curves of these runs", icon=":material/show_chart:", key="parallel:curves",
                   disabled=not 0 < len(there) <= LARGE,
                   help=f"Up to {LARGE} runs" if len(there) > LARGE else "Compare these runs",
                   on_click=lambda: go(Place(runs=tuple(there), metric=now.metric.key)))
@@ -128,7 +129,7 @@ def _knob(axis: Axis, runs: Sequence[RunRow]) -> Column:
 
 
 def _apart(values: Sequence[Any], most: int = 12) -> Sequence[Any]:
-    """So many of the values that their names do not touch."""
+    """As many of the values as can be labelled without overlaps."""
     return values[::-(-len(values) // most)]
 
 

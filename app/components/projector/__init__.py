@@ -1,4 +1,4 @@
-"""The projector: one chart or board of the page on the whole screen, in large type."""
+"""The projector: one chart or board of the page in full screen, in large type."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Button:
     help: str
 
 
-BUTTON = Button("Projector", shortcut="P", help="One chart or the board on the whole screen, in large type. ← → step, "
-                "↑ ↓ show another one, Esc leaves")
+BUTTON = Button("Projector", shortcut="P", help="One chart or the board in full screen, in large type. ← → step, "
+                "↑ ↓ switch to another one, Esc closes it")
 
 
 def projector(key: str) -> None:

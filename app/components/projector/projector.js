@@ -23,9 +23,9 @@ let shown = null; // { part, style } while something is projected
 const bar = document.createElement("div");
 bar.className = "rl-projected-bar";
 bar.popover = "manual";
-bar.innerHTML = `<button type="button" title="One before (↑)">‹</button><span></span><small>← → step · ↑ ↓ another
-  one · Esc leaves</small><button type="button" title="The next one (↓)">›</button>
-  <button type="button" title="Leave (Esc)">✕</button>`;
+bar.innerHTML = `<button type="button" title="Previous (↑)">‹</button><span></span><small>← → step · ↑ ↓ switch
+  · Esc closes</small><button type="button" title="Next (↓)">›</button>
+  <button type="button" title="Close (Esc)">✕</button>`;
 const [before, said, , after, close] = bar.children;
 before.addEventListener("click", () => turn(-1));
 after.addEventListener("click", () => turn(1));

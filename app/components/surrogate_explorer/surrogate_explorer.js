@@ -16,7 +16,7 @@ function buildExplorer(picture) {
   const counted = el("p", { class: "rl-f-words rl-su-counted" });
   top.append(counted);
   const rows = surrogateTable(picture, top);
-  under.append(el("h3", {}, "The same on a policy small enough to be exact"), el("p", {}, INTRO));
+  under.append(el("h3", {}, "The surrogates on a policy small enough to be exact"), el("p", {}, INTRO));
   const small = below(picture, under);
   return { receive: () => receive(picture), draw() {
     chips.show();
@@ -51,14 +51,14 @@ function changes(picture) {
     below: keep("belowKey", ["rho", "a", "focus", "close"]) };
 }
 
-const INTRO = "π = softmax(θ) over three tokens writes two of them, without a memory of the first. Reward: the mean of the "
-  + "two tokens' r, plus w if they differ. All sums are exact; nothing is sampled. Drag π_old and the rewards; the knobs of the surrogates are those above.";
+const INTRO = "The policy π = softmax(θ) draws two of three tokens, each independently of the other. Reward: the mean of the "
+  + "two tokens' r, plus w if they differ. All sums are exact; nothing is sampled. Drag π_old and the rewards; the knobs above also act here.";
 
 // Whether ε is one knob: until its two sides are told apart, or have different values.
 const isJoined = ({ now, apart }) => !apart && now.clip_low === now.clip_high;
 
 const hasClip = (picture) => isUsed(picture, "clip_high") && isJoined(picture);
-const partingButton = (picture) => ({ ...button(picture, "Set ε_low and ε_high apart", () => { picture.apart = true; }),
+const partingButton = (picture) => ({ ...button(picture, "Separate ε_low and ε_high", () => { picture.apart = true; }),
   seen: () => hasClip(picture) });
 const againButton = (picture) => ({ ...button(picture, "Start again", () => reset(picture)),
   seen: () => picture.apart || Object.keys({ ...picture.data.said, ...picture.mine }).length > 0 });

@@ -71,5 +71,5 @@ function tokenWords({ now, data }) {
   const some = tokens.length < count ? ` of ${count.toLocaleString("en-US")}` : "";
   return `Dots: ${tokens.length.toLocaleString("en-US")}${some} tokens of step ${step} after its last update, each with its own advantage. `
     + `With these settings ${cut} (${(100 * cut / tokens.length).toFixed(1)} %) are cut off (open circles), ${still} have advantage 0, `
-    + `${ones} ratio 1. The mean of ${titleOf(now.focus)} over them is ${at3(mean)}.`;
+    + `${ones} have ratio 1. The mean of ${titleOf(now.focus)} over them is ${at3(mean)}.`;
 }

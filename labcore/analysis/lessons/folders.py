@@ -1,4 +1,4 @@
-"""All lessons: those that come with the lab, and a teacher's own, which are read from a folder and written to it."""
+"""All lessons: the built-in lessons, and a teacher's own lessons, which are read from a folder and written to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labcore.runs.files.user_json import Kept
 HERE = Path(__file__).with_name("texts")
 TEMPLATE = Path(__file__).with_name("template.md")
 VARIABLE = "RL_LAB_LESSONS"
-BEFORE = "new.before"  # no lesson is called so
+BEFORE = "new.before"  # not a possible name of a lesson
 NEW = "new"  # what the link of the page calls a lesson that has no name yet
 README = "readme"  # a folder's README.md, which is no lesson
 LONGEST_NAME = 48
@@ -163,8 +163,8 @@ def save(name: str, text: str, replaces: str = "") -> Path:
     """
     check_writable()
     if not NAME.fullmatch(name) or name in (NEW, README):
-        raise LabError(f"A lesson cannot be called {quoted(name)}: use small letters, digits and _, beginning with a "
-                       f"letter, at most {LONGEST_NAME}, and not {NEW} or {README}.")
+        raise LabError(f"A lesson cannot be called {quoted(name)}: use lower-case letters, digits and _, beginning "
+                       f"with a letter, at most {LONGEST_NAME}, and not {NEW} or {README}.")
     parse(name, text, own=True)
     before = [path for path in _own([]) if name_of(path) == name]
     if name in [lesson.name for lesson in built_in()] or (before and name != replaces):
@@ -198,7 +198,7 @@ def draft(name: str) -> str:
 
 
 def keep_draft(name: str, text: str | None, anew: bool = False) -> None:
-    """Keep a text as the draft; None: there is none any more. Begun `anew`, the draft of before can be had back.
+    """Keep a text as the draft; None deletes the draft. With `anew`, the previous draft can be restored.
 
     Raises:
         LabError: it cannot be written.
@@ -210,6 +210,6 @@ def keep_draft(name: str, text: str | None, anew: bool = False) -> None:
 
 
 def before() -> str | None:
-    """The draft of a new lesson that another one was begun over."""
+    """The draft of a new lesson that another text has replaced."""
     kept = _DRAFTS.read().get(BEFORE)
     return kept if isinstance(kept, str) else None

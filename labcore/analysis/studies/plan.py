@@ -1,4 +1,4 @@
-"""The runs of a study: which it needs, which this lab has already, and which are missing."""
+"""The runs of a study: the runs that it needs, the runs that this lab already has, and the missing runs."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
 
 
 def to_decide(study: Study, runs: Runs, need: Need) -> list[RunSpec]:
-    """The runs that a claim still needs to be decided: all of the study's own seeds first, then more of the settings
-    that decide. Empty where it takes more seeds than are thought of."""
+    """The runs that would decide a claim: first the missing seeds of the study, then more seeds of the deciding
+    settings. Empty if more than `labcore.analysis.estimate.MOST` seeds would be needed."""
     if need.seeds is None:
         return []
     first = missing(study, runs)

@@ -50,8 +50,8 @@ class Need:
 
 
 def needed(study: Study, findings: Mapping[str, tuple[Estimate, Verdict]]) -> Need | None:
-    """What it would take to decide the claim of a study by its `findings` so far; None where it is decided, or cannot
-    agree whatever is added."""
+    """The seeds that would decide the claim of a study, estimated from its `findings`; None if it is decided, or if
+    more seeds cannot make it agree."""
     open_ones = [each for each in study.deciding if findings[each.label][1] == "unclear"]
     if together(findings[each.label][1] for each in study.deciding) != "unclear":
         return None

@@ -9,7 +9,7 @@ _ALL = ("online", "preference", "reward_model", "sft")  # loops
 WITHOUT_ANSWERS = "length, format, regex or json, or contains with a pattern"  # verifiers of prompts alone
 # What a completion must be for each verifier to accept it, as `Task.goal` has it.
 VERIFIED = {
-    "exact": "must write {answer}, earns 1 if exact",
+    "exact": "must write {answer}, and earns 1 if exact",
     "numeric": "earns 1 if the last number is {number}",
     "math": "earns 1 if its result equals {answer}",
     "choice": "earns 1 if it states the letter {letter}",
@@ -100,8 +100,8 @@ TASKS: dict[str, Task] = {
                  low=1, high=6, safe=(1, 3), group="task"),
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132",
-            goal={"exact": "must write {answer}, earns 1 if exact",
-                  "shaped": "must write {answer}, earns the share of digits that are right"}),
+            goal={"exact": "must write {answer}, and earns 1 if exact",
+                  "shaped": "must write {answer}, and earns the share of digits that are right"}),
         Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
              "labcore.tasks.countdown:Countdown", _ALL, (
                  Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,
@@ -109,7 +109,7 @@ TASKS: dict[str, Task] = {
              ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10},
              example="2,7,3:13= → 2*3+7", right="Target reached",
-             goal={"": "must reach the target, for example by {answer}, earns 1 if each number is used once"}),
+             goal={"": "must reach the target, for example by {answer}, and earns 1 if each number is used once"}),
         Task("reviews", "Film reviews", "Continue a film review. Its gold score, sentiment times the square of "
              "fluency, is hidden from the policy where a reward model gives the rewards.",
              "labcore.tasks.reviews:Reviews", _ALL, (
@@ -121,7 +121,7 @@ TASKS: dict[str, Task] = {
              reward_model={"pairs": "dataset"},
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
              sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull",
-             right="Fluent", goal={"": "must continue it, earns sentiment × fluency²: {reward} for {answer}"}),
+             right="Fluent", goal={"": "must continue it, and earns sentiment × fluency²: {reward} for {answer}"}),
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",
              "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, *_FILE_KNOBS), data="prompts",

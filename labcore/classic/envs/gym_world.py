@@ -83,14 +83,14 @@ def check(task: Task, knobs: Mapping[str, Value]) -> None:
 
 
 def goal(spec: RunSpec) -> Goal:
-    """What a run learns, in a sentence: the catalog's for the worlds that it knows, else by the sizes of the
+    """The sentence about the goal of a run: from the catalog for known environments, else from the sizes of the
     environment. Raises LabError as `describe`."""
     if said := of_task(spec.task_row, spec.knobs):
         return Goal((f"The agent {said}.",))
     world = describe(spec.task)
     seen = "one of {} states" if world.states else "{} numbers"
-    return Goal((f"The agent sees {seen.format(world.observation_size)}, takes one of {world.actions} actions, earns "
-                 f"the rewards of {spec.task} for up to {world.max_steps:,} steps.",))
+    return Goal((f"The agent sees {seen.format(world.observation_size)}, takes one of {world.actions} actions, and "
+                 f"earns the rewards of {spec.task} for up to {world.max_steps:,} steps.",))
 
 
 def _world(env: gym.Env, env_id: str) -> World:

@@ -73,14 +73,14 @@ def caution(spec: RunSpec) -> str:
     return build(spec.task_row, spec.knobs).caution()
 
 
-_WALKS = "The agent starts at cell ({row}, {column}), must reach the goal, earns {pays}."
+_WALKS = "The agent starts at cell ({row}, {column}), must reach the goal, and earns {pays}."
 _GOALS = {"planning": "The method knows the maze and computes the value of every cell. Rewards: {pays}.",
           "temporal_difference": _WALKS, "tabular_policy_gradient": _WALKS}
 _PLACES: dict[CellKind, str] = {"goal": "at the goal", "trap": "in a trap", "reward": "in a reward cell"}
 
 
 def goal(spec: RunSpec) -> Goal:
-    """What a run learns, in a sentence with the rewards of its maze. Raises LabError as `build`."""
+    """The sentence about the goal of a run, with the rewards of its maze. Raises LabError as `build`."""
     maze = build(spec.task_row, spec.knobs)
     assert maze.start is not None, "it was checked"
     row, column = maze.place(maze.start)

@@ -185,7 +185,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
 
 
 def _of_the_process(spec: RunSpec, tensors: int) -> list[Part]:
-    """What a worker on the CPU takes beside its `tensors`, in bytes."""
+    """The bytes that a worker on the CPU needs beside its `tensors`."""
     on_cpu = machine.device_kind(spec.device) == "cpu"
     return [Part("Process", ALWAYS, PROCESS[str(spec.knobs["dtype"])] * on_cpu, "what the worker takes for itself"),
             Part("Gaps between blocks", ALWAYS, int(GAPS * tensors) * on_cpu,

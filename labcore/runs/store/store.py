@@ -149,13 +149,13 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
                 _LISTED.where(these).order_by(runs.c.created, runs.c.id))]
 
     def sweep_names(self) -> dict[str, str]:
-        """What owners call their sweeps, by their ids; those without a name are left out."""
+        """The names of sweeps by their ids, without unnamed sweeps."""
         with self._reading() as connection:
             return {row.id: row.name for row in connection.execute(
                 sa.select(sweeps.c.id, sweeps.c.name).where(sweeps.c.name != ""))}
 
     def name_sweep(self, sweep: str, name: str) -> None:
-        """Call a sweep so; an empty name takes its name away."""
+        """Name a sweep; an empty name removes the name."""
         with self._writing() as connection:
             changes.set_sweep(connection, sweep, name=name)
 

@@ -152,7 +152,7 @@ def _row(now: Standing, setting: Setting, place: int) -> str:
 
 
 def counts(runs: Sequence[RunRow]) -> str:
-    """How many runs of a setting are where: "10 finished", "4 finished, 6 stopped early"."""
+    """The number of a setting's runs in each state: "10 finished", "4 finished, 6 stopped early"."""
     found = Counter("stopped early" if run.early else name_of(run).lower() for run in runs)
     return "<br>".join(f"{many:,} {state}" for state, many in sorted(found.items(), key=lambda each: each[0]))
 

@@ -222,7 +222,7 @@ def _with_band(setting: Setting, lines: Lines) -> Lines:
 
 
 def _words(now: Standing, several: Sequence[Setting]) -> str:
-    """What the curves are; `several` are the settings of more than one run."""
+    """The caption of the curves; `several` are the settings of more than one run."""
     words = "One seed each"
     if several:
         words = "Mean over seeds" + (" with its 95 % bootstrap band" if any(each.whole for each in several) else "")
@@ -235,6 +235,6 @@ def _words(now: Standing, several: Sequence[Setting]) -> str:
 
 
 def _short_of(setting: Setting) -> str:
-    """Where not all runs of a setting finished, how many did."""
+    """The number of finished runs of a setting, if not all finished."""
     return "" if setting.whole else (f" ({setting.mean.count if setting.mean else 0:,} of {len(setting.runs):,} "
                                      "finished)")
