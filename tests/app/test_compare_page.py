@@ -9,6 +9,7 @@ from app.compare import curves, data, export, run_picker, table, verdict
 from app.compare import page as compare_page
 from app.compare.place import Place
 from app.widget_state import KEPT
+from labcore.catalog import panels
 from labcore.errors import LabError
 from labcore.runs.imports import imported
 from labcore.runs.spec.run_spec import make
@@ -56,6 +57,12 @@ def warnings(test) -> list[str]:
 def test_the_curves_are_drawn_along_what_is_made_equal_unless_an_axis_is_chosen(page, lab, pair, of_link, axis):
     drawn = charts(page("compare", runs=",".join(pair), **of_link))
     assert drawn["main"]["axis"] == drawn["small"]["axis"] == axis
+
+
+def test_a_chart_of_small_shares_is_as_high_as_these(page, lab, pair, monkeypatch):
+    monkeypatch.setattr(panels, "SMALL", {"kl"})
+    scales = {each["key"]: each["scale"] for each in charts(page("compare", runs=",".join(pair)))["small"]["panels"]}
+    assert scales["kl"] == "small rate" and scales["frac_reward_zero_std"] == "rate"
 
 
 def test_nothing_chosen_offers_what_there_is(page, lab, pair):
