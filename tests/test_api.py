@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from labcore import api
+from labcore.api import processes
+from labcore.api import run as run_module
 from labcore.errors import LabError
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
@@ -115,7 +117,7 @@ def test_the_trained_model_answers(sort):
 def test_a_notebook_shows_charts_and_completions_as_text(sort, monkeypatch):
     output = sort._repr_html_()
     assert output.count("<svg") == 3 and "finished, step 5 of 5" in output and "<th>completion</th>" in output
-    monkeypatch.setattr(api, "_completions", lambda samples: [{"prompt": "<script>", "completion": "</table>"}])
+    monkeypatch.setattr(run_module, "_completions", lambda samples: [{"prompt": "<script>", "completion": "</table>"}])
     assert "<code>&lt;script&gt;</code>" in (escaped := sort._repr_html_()) and escaped.count("</table>") == 1
 
 
@@ -125,8 +127,8 @@ def test_in_a_notebook_the_run_is_drawn_while_it_trains(monkeypatch):
     class Output:
         def update(self, run):
             drawn.append(run.step)
-    monkeypatch.setattr(api, "_output", lambda run: Output())
-    monkeypatch.setattr(api, "DRAW_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "output", lambda run: Output())
+    monkeypatch.setattr(processes, "DRAW_SECONDS", 0.0)
     api.train("q_learning", steps=6, kind="maze")
     assert drawn == [1, 2, 3, 4, 5, 6, 6]
 
