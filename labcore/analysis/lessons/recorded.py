@@ -32,7 +32,7 @@ def recorded(lesson: Lesson) -> Curves | None:
 
 def digest(lesson: Lesson) -> str:
     """Names the runs of a lesson and what is drawn of them: another lesson, or another version, has another one."""
-    said = [*(setup.at(seed).to_json() for setup in lesson.setups for seed in lesson.seeds), *lesson.picture]
+    said = [*(setup.at(seed).hash() for setup in lesson.setups for seed in lesson.seeds), *lesson.picture]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
