@@ -73,7 +73,7 @@ def caution(spec: RunSpec) -> str:
     return build(spec.task_row, spec.knobs).caution()
 
 
-_WALKS = "The agent starts at cell ({row}, {column}), must reach the goal, and earns {pays}."
+_WALKS = "The agent starts at cell ({row}, {column}){goal} and earns {pays}."
 _GOALS = {"planning": "The method knows the maze and computes the value of every cell. Rewards: {pays}.",
           "temporal_difference": _WALKS, "tabular_policy_gradient": _WALKS}
 _PLACES: dict[CellKind, str] = {"goal": "at the goal", "trap": "in a trap", "reward": "in a reward cell"}
@@ -84,7 +84,9 @@ def goal(spec: RunSpec) -> Goal:
     maze = build(spec.task_row, spec.knobs)
     assert maze.start is not None, "it was checked"
     row, column = maze.place(maze.start)
-    return filled(_GOALS[spec.row.loop], {"row": row + 1, "column": column + 1, "pays": pays(maze)})
+    earned = pays(maze)
+    return filled(_GOALS[spec.row.loop], {"row": row + 1, "column": column + 1, "pays": earned,
+                                          "goal": "" if _PLACES["goal"] in earned else ", must reach the goal,"})
 
 
 def pays(maze: Maze) -> str:
