@@ -64,7 +64,7 @@ def test_the_seeds_that_would_decide_are_added_where_there_are_not_too_many(lab,
     monkeypatch.setattr(studying, "needed_to_decide", lambda study, found: Need(None, ("RLOO",)))
     assert main(["study", "samples", "--enough", "--json"]) == 0
     said = capsys.readouterr()
-    assert "nothing is added" in said.err and json.loads(said.out)["findings"][0]["seeds"] == 3
+    assert "no runs are added" in said.err and json.loads(said.out)["findings"][0]["seeds"] == 3
     monkeypatch.setattr(studying, "needed_to_decide", lambda study, found: Need(4, ("RLOO",)))
     assert main(["study", "samples", "--enough", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["seeds"] == 4
