@@ -256,7 +256,7 @@ def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
     words = _said([None if share is None else percent(share) for share in map(_left, (before, after))])
     known = [share for share in after if share is not None]
     if not words and known:
-        words = [f"≤ {percent(_left(known))}"]
+        words = [f"at most {percent(_left(known))}"]
     return {"text": "", "cut": False, "rest": True, "exact": None, "role": "", "count": count, "reward": None,
             "advantage": None, "before": _left(before), "after": _left(after), "said": words,
             "cells": [_left(cells) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}
