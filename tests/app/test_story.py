@@ -112,6 +112,10 @@ def test_the_telling_prompt_is_kept_while_its_rewards_differ():
     assert story.telling(groups, "w0") == "w0", "it still has signal"
     assert story.telling(groups, "w2") == "w1", "it has none any more"
     assert story.telling(groups, "w9") == "w1"
+    groups["w3"] = group("what is it?", right=7)
+    assert story.telling(groups, "w1", "what is it?") == "w3", "that of the sentence above while it teaches something"
+    assert story.telling(groups, "w1", "what is…") == "w3" and story.telling(groups, "w1", "what") == "w1"
+    assert story.telling(groups | {"w3": group("what is it?", right=8)}, "w1", "what is it?") == "w1"
     still = {"w0": group(right=8, after=0.31), "w1": group(right=8, after=0.6)}
     assert story.telling(still, None) == "w1" and story.telling(still, "w0") == "w0"
 
