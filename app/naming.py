@@ -106,6 +106,23 @@ def worded(sentence: str, own: Iterable[Knob]) -> str:
     return without_folders(_NAMED.sub(renamed, sentence))
 
 
+_KEY = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
+_CHOICES = {choice.key: choice.label for family in choices.FAMILIES for choice in family}
+
+
+def plain(sentence: str) -> str:
+    """A sentence with the words of choices, and the signs of knobs, in place of their keys.
+
+    >>> plain("Use token_mean, or group_size above 1; π_ref stays.")
+    'Use “mean over all tokens of the update”, or G above 1; π_ref stays.'
+    """
+    def said(found: re.Match[str]) -> str:
+        key = found[0]
+        return f"“{_CHOICES[key].partition(':')[0]}”" if key in _CHOICES else name(key)
+
+    return _KEY.sub(said, sentence)
+
+
 def message(run: RunRow) -> str:
     """What the run says of itself, with other runs by their titles."""
     return titled(worded(run.message, knobs_of(run.spec.row, run.spec.task_row)))

@@ -20,7 +20,7 @@ from app.llm import probes, reward_parts, verdicts
 from app.llm.history import Column, Key, history, key_of, thinned
 from app.llm.story_words import SMALL, likelihood, sentence
 from app.theme import number
-from app.training import files
+from app.training import files, goal_line
 from app.training.feed import Feed
 from labcore.catalog.amounts import percent
 from labcore.catalog.right import check
@@ -50,7 +50,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         return
     kept = st.session_state.setdefault("story:kept", {})
     pinned = link.get(PROMPT)
-    chosen = pinned if pinned in groups else telling(groups, kept.get(run.id))
+    chosen = pinned if pinned in groups else telling(groups, kept.get(run.id), goal_line.prompt(run.spec))
     kept[run.id] = chosen
     columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
     story_strip(payload(groups, chosen, columns, at, step) | {
@@ -129,18 +129,28 @@ def _mean(completions: list[dict[str, Any]], key: str) -> float | None:
 # ---- which prompt ----------------------------------------------------------------------------------------------
 
 
-def telling(groups: dict[str, dict[str, Any]], kept: str | None) -> str:
-    """The prompt whose rewards differ most; the one of before while its rewards still differ.
+def telling(groups: dict[str, dict[str, Any]], kept: str | None, example: str = "") -> str:
+    """The prompt whose rewards differ most; the one of before, and first of all the `example` of the sentence on top,
+    while its rewards differ.
 
     Watched ones come first. Where no rewards differ, the one of before, else that whose answers move most.
     """
     names = [name for name in groups if name in WATCHED] or list(groups)
+    above = next((name for name in names if _quoted(groups[name]["prompt"], example)), None)
+    if above and spread(groups[above]) > 0:
+        return above
     if kept in names and spread(groups[kept]) > 0:
         return kept
     best = max(names, key=lambda name: spread(groups[name]))
     if spread(groups[best]) > 0:
         return best
     return kept if kept in names else max(names, key=lambda name: _movement(groups[name]))
+
+
+def _quoted(prompt: str, example: str) -> bool:
+    """True if the `example`, which may be cut, is of this prompt."""
+    line = in_one_line(prompt, len(prompt))
+    return line == example or (example.endswith("…") and line.startswith(example[:-1]))
 
 
 def spread(group: dict[str, Any]) -> float:
@@ -256,7 +266,7 @@ def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
     words = _said([None if share is None else percent(share) for share in map(_left, (before, after))])
     known = [share for share in after if share is not None]
     if not words and known:
-        words = [f"≤ {percent(_left(known))}"]
+        words = [f"at most {percent(_left(known))}"]
     return {"text": "", "cut": False, "rest": True, "exact": None, "role": "", "count": count, "reward": None,
             "advantage": None, "before": _left(before), "after": _left(after), "said": words,
             "cells": [_left(cells) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}

@@ -83,7 +83,7 @@ def _right(answers: list[dict[str, Any]]) -> str:
     if not right:
         return ""
     change = sum(answer["after"] - answer["before"] for answer in known if answer["count"] and not answer["exact"])
-    rest = "" if abs(change) < STILL else f", the wrong ones together {'rise' if change > 0 else 'fall'}"
+    rest = "" if abs(change) < STILL else f", the sampled wrong ones together {'rise' if change > 0 else 'fall'}"
     which = "right one" if len(right) == 1 else f"{len(right)} right ones together"
     before, after = (_together(answer[f"logprob_{when}"] for answer in right) for when in ("before", "after"))
     return f"After the update the {which} {moved(before, after, several=len(right) > 1)}{rest}."

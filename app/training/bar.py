@@ -90,12 +90,12 @@ RUN = Action("Run", ":material/play_arrow:", _start, "Ctrl+Enter", True, "Start 
 AGAIN = replace(RUN, label="Run again", help="A new run with the settings on the left")
 SEED = Action("Another seed", ":material/casino:", lambda run, kind: _start(run, kind, 1),
               help="The same settings with the next seed", starts=True)
-PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "P")  # help would cover what is looked at after Run
-GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "P", True)
+PAUSE = Action("Pause", ":material/pause:", _ask("pause"), "K")  # help would cover what is looked at after Run
+GO_ON = Action("Resume", ":material/play_arrow:", _ask("resume"), "K", True)
 STEP = Action("Step", ":material/skip_next:", _ask("step"), "N", help="One step, then pause again")
 STOP = Action("Stop", ":material/stop:", _ask("stop"), "Shift+S",
               help="Stop and save a checkpoint to resume from. A long step that is under way is discarded")
-RESUME = Action("Resume", ":material/play_arrow:", _resume, "P", True,
+RESUME = Action("Resume", ":material/play_arrow:", _resume, "K", True,
                 "Continue from the last checkpoint, with the knobs as set on the left")
 FORK = Action("Fork", ":material/call_split:", forking.open_dialog, "F",
               help="What if? Continue from one of its checkpoints with other settings")

@@ -20,6 +20,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.catalog.right import right
+from labcore.catalog.summary import summary_of
 from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
@@ -52,7 +53,7 @@ TILES = """
 def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     """Three steps, or the `scene` of the kind, and the frames of the charts to come."""
     row, task, fault = draft.row, draft.task_row, draft.fault()
-    ready = f"<b>Ready.</b> Press <b>Run</b>. {html.escape(row.summary)}"
+    ready = f"<b>Ready.</b> Press <b>Run</b>. {html.escape(summary_of(row, draft.values))}"
     missing = f"<b>Not ready yet.</b> {html.escape(fault)}"
     caution = " ".join(filter(None, (draft.caution(), mix.of_numbers(draft), memory.caution(draft))))
     if read_only():

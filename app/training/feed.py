@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from app.naming import apart
@@ -296,16 +297,25 @@ def _markers(run_id: str, feeds: dict[str, Feed]) -> list[dict[str, Any]]:
     """The verticals of the charts: changes of knobs, verdicts of the doctor, and where a fork begins."""
     feed = feeds[run_id]
     parent = feeds.get(feed.spec.parent[0]) if feed.spec.parent else None
-    # The marker stands before the first step that the change counts in, where the smoothing ends.
+    until = _left(run_id, feeds)
+    # The marker stands before the first step that the change counts in, where the smoothing ends. One that came after
+    # a fork had left is `beside`: it ends the smoothing of its own run's line, and is not drawn.
     marks = [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
-              "event": change.event} for change in feed.history.moves]
+              "event": change.event, "beside": change.step > until} for change in feed.history.moves]
     marks += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
-               "verdict": True} for said in doctor.said(feed.events)
+               "verdict": True, "beside": said.step > until} for said in doctor.said(feed.events)
               if said.finding and said.finding.severity != "note"]
     if parent and (root := feed.root(parent)):
         marks.append({"run": run_id, "step": root[0], "update": root[3].get("updates"),
-                      "text": f"fork{branch(feed.spec, parent)}", "event": None})
+                      "text": f"fork{branch(feed.spec, parent)}", "event": None,
+                      "beside": root[0] > until})
     return marks
+
+
+def _left(run_id: str, feeds: dict[str, Feed]) -> float:
+    """The step at which a fork leaves a run, on the way to the first of the `feeds`; infinite for that one itself."""
+    forks = (feed.spec.parent for feed in feeds.values() if feed.spec.parent)
+    return next((step for parent, step in forks if parent == run_id), inf)
 
 
 def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:

@@ -119,7 +119,7 @@ def _form(run: RunRow, found: Wish) -> None:
     if note:
         st.caption(note)
     if st.button(f"Fork from step {step:,}", type="primary", icon=":material/call_split:", key=f"{scope}:go",
-                 shortcut="Ctrl+Enter"):
+                 shortcut="Ctrl+Shift+Enter"):  # Run again, below the dialog, has the other
         _start(run, step, algorithm, {key: value for key, value in values.items() if value != base.knobs[key]}, twin,
                until.get(step, base.steps), here)
 

@@ -1,7 +1,7 @@
 """The ghost: another run of the same task, drawn thin and grey behind the curves.
 
-The ghost is the previous run, a run that the user chose, or the same run without its last change of a knob, which a
-button forks in the background.
+The ghost is the same run without its last change of a knob, which a button forks in the background, else the previous
+run, or one that the user chose.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.files.paths import read_only
-from labcore.runs.knob_history import Change
+from labcore.runs.knob_history import Change, KnobHistory
 from labcore.runs.store.rows import APART, RunRow
 from labcore.runs.titles import title
 
 NONE = "none"
-GHOST = Param("ghost", "")  # the id of a run; empty: the one before this; NONE
+GHOST = Param("ghost", "")  # the id of a run; empty: the usual one; NONE
 
 
 def look(run: RunRow) -> None:
@@ -39,6 +39,19 @@ def look(run: RunRow) -> None:
     others = [each for each in newest if each.id != run.id
               and (each.spec.task, each.spec.model) == (run.spec.task, run.spec.model)]
     st.session_state[f"ghosts:{run.id}"] = [(each.id, title(each), each.created) for each in others]
+    st.session_state[f"twin:{run.id}"] = _last_twin(run)
+
+
+def _last_twin(run: RunRow) -> str:
+    """The id of the run without the last change of a run, where one was made before; else empty."""
+    children = lab().store.children(run.id)
+    if not any(each.spec.twin for each in children):
+        return ""
+    history = KnobHistory(run.spec, lab().store.events_after(run.id))
+    if not history.moves or history.moves[-1].before is None:
+        return ""
+    found = twin_of(run, history.moves[-1], history.at())
+    return found.id if found else ""
 
 
 def _others(run: RunRow) -> list[tuple[str, str, float]]:
@@ -52,21 +65,27 @@ def previous(run: RunRow) -> str:
     return "" if run.spec.parent else next((key for key, _, created in _others(run) if created < run.created), "")
 
 
+def usual(run: RunRow) -> str:
+    """The id of the ghost where none is chosen: the run without the last change, else the previous one."""
+    return st.session_state.get(f"twin:{run.id}") or previous(run)
+
+
 def of(run: RunRow) -> RunRow | None:
-    """The ghost of a run: the one of the link where that can be one, else the one before it."""
+    """The ghost of a run: the one of the link where that can be one, else the usual one."""
     chosen = link.get(GHOST)
     if chosen == NONE:
         return None
     found = lab().find(chosen)
     fits = found and found.id != run.id and (found.spec.kind, found.spec.task) == (run.spec.kind, run.spec.task)
-    return found if fits else lab().find(previous(run))
+    return found if fits else lab().find(usual(run))
 
 
 def options(run: RunRow) -> dict[str, str]:
     """The runs that may stand behind the curves of a run, by the link's value for each."""
     others = {key: name for key, name, _ in _others(run)}
-    before = others.get(previous(run))
-    return {GHOST.default: f"Previous run ({before})" if before else "Nothing", **({NONE: "Nothing"} if before else {}),
+    before = others.get(usual(run))
+    name = "Without the last change" if st.session_state.get(f"twin:{run.id}") else "Previous run"
+    return {GHOST.default: f"{name} ({before})" if before else "Nothing", **({NONE: "Nothing"} if before else {}),
             **({found.id: title(found)} if (found := of(run)) and found.id not in others else {}), **others}
 
 
@@ -107,7 +126,7 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
         if twin and ghost and ghost[0].id == twin.id:
             st.markdown(literal(effect(change, feed, ghost[1], active(twin))), width="stretch")
         else:
-            st.markdown(literal(f"{change.text} at step {change.step:,}."), width="content")
+            st.markdown(literal(f"{change.text} after step {change.step - 1:,}."), width="content")
             if twin:
                 st.button("Show it without this change", key="effect:show", icon=":material/compare_arrows:",
                           on_click=link.put, args=(GHOST, twin.id))
@@ -122,19 +141,21 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
     """The effect of a change in a sentence, by the same run without it: the means of the last steps that both
     have made since."""
     last = min(feed.last_step, other.last_step)
+    first = max(change.step, last - LAST + 1)
     if last < change.step:
-        waits = f"is at step {other.last_step:,}" if other.steps else "is starting"
-        return (f"Without {change.text}: the grey run {waits}; the change was at step {change.step:,}." if going else
-                f"Without {change.text}: the grey run ended before step {change.step:,}.")
+        state = ("is starting" if not other.steps else f"is at step {other.last_step:,}") if going else (
+            f"ended at step {other.last_step:,}, too early to compare")
+        return f"The grey run, without {change.text}, {state}. The change came after step {change.step - 1:,}."
     said = []
     for metric in headline(feed, 2):
-        with_it, without = (_mean(each, metric.key, max(change.step, last - LAST + 1), last) for each in (feed, other))
+        with_it, without = (_mean(each, metric.key, first, last) for each in (feed, other))
         if with_it is not None and without is not None:
             apart = number(with_it - without, metric.digits)
             said.append(f"{METRICS[metric.key].inline} {apart if with_it < without else f'+{apart}'} "
                         f"({number(with_it, metric.digits)} vs {number(without, metric.digits)})")
     assert change.before is not None, "a change that is known from before"
-    return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, step {last:,}: "
+    over = f"mean of steps {first:,} to {last:,}" if first < last else f"step {last:,}"
+    return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, {over}: "
             f"{', '.join(said) or 'no metric in common'}. One seed says nothing about others.")
 
 

@@ -35,6 +35,11 @@ def text(spec: RunSpec) -> str:
     return "".join(f"“{each}”" if quoted else each for each, quoted in _parts(spec.to_json(), spec))
 
 
+def prompt(spec: RunSpec) -> str:
+    """The prompt of the sentence's example, in one line; empty without any."""
+    return next((each for each, quoted in _parts(spec.to_json(), spec) if quoted), "")
+
+
 @st.cache_data(show_spinner=False, max_entries=64)
 def _parts(key: str, _spec: RunSpec) -> list[tuple[str, bool]]:
     """The sentence in parts, and which of them are quotes; once for each spec, since a file is read for it."""

@@ -21,6 +21,7 @@ from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.row import can_be_mixed
 from labcore.catalog.mix.summary import MixSummary
+from labcore.catalog.summary import summary_of
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import WHOLE, knobs_of
 from labcore.runs.spec.together import check_together
@@ -59,7 +60,7 @@ def _algorithm(draft: Draft) -> None:
     kind = draft.kind
     options = algorithms.keys(kind, draft.begun().values())
     new = [algorithms.MIX] if any(map(can_be_mixed, kind.algorithms.values())) else []
-    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), draft.key, help=draft.row.summary)
+    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), draft.key, help=summary_of(draft.row, draft.values) or None)
     for fault in algorithms.saved()[1]:
         st.warning(literal(fault), icon=":material/rule:")
 
@@ -154,7 +155,7 @@ def running(run: RunRow) -> None:
     """What is running, and for how long, in place of the form."""
     spec = run.spec
     model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
-    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=spec.row.summary)
+    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=summary_of(spec.row, spec.knobs) or None)
     st.caption(f"{spec.steps:,} steps · seed {spec.seed}")
 
 

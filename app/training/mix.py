@@ -16,7 +16,7 @@ from app.session import Draft, show_error
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.knob import Knob, Value
 from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.mix.nearest import PARTS, Difference, Nearest
@@ -42,9 +42,11 @@ def look_of(draft: Draft) -> MixSummary | None:
     if not mixed.can_be_mixed(row):
         return None
     seen = summarise(row.key, draft.values, draft.task_row, draft.weights)
-    changed = draft.fields["mix"] or seen.nearest.row.key != row.key or seen.nearest.parts
+    # A choice that a number alone puts out of use, as β = 0 does the place of the KL, is not another one.
+    parts = tuple(each for each in seen.nearest.parts if draft.values.get(each.knob.key) != each.theirs)
+    changed = draft.fields["mix"] or seen.nearest.row.key != row.key or parts
     # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
-    return replace(seen, nearest=replace(seen.nearest, numbers=())) if changed else None
+    return replace(seen, nearest=replace(seen.nearest, parts=parts, numbers=())) if changed else None
 
 
 def of_numbers(draft: Draft) -> str:
@@ -55,7 +57,7 @@ def of_numbers(draft: Draft) -> str:
 
 
 def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
-    return [naming.worded(each, knobs_of(draft.row, draft.task_row)) for each in said]
+    return [naming.plain(naming.worded(each, knobs_of(draft.row, draft.task_row))) for each in said]
 
 
 def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
@@ -96,8 +98,12 @@ def sentence(nearest: Nearest) -> str:
 
 def differences(found: Iterable[Difference]) -> str:
     """The choices that differ from the named algorithm's, as HTML."""
-    return "".join(f"<p><b>{html.escape(each.knob.title)}</b><s>{html.escape(shown(each.theirs))}</s> → "
-                   f"{html.escape(shown(each.own))}</p>" for each in found)
+    return "".join(f"<p><b>{html.escape(each.knob.title)}</b><s>{_written(each.knob, each.theirs)}</s> → "
+                   f"{_written(each.knob, each.own)}</p>" for each in found)
+
+
+def _written(knob: Knob, value: Value) -> str:
+    return html.escape(naming.plain(naming.written(knob.key, value)))
 
 
 def _count(cautions: int) -> str:

@@ -66,6 +66,8 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
         said = "" if run.state == "finished" and step == run.spec.steps else said
         done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
         parts = [part for part in (said.rstrip("."), done) if part] or [""]
+    if any(word in activity.lower() and word in following.lower() for word in ("resume", "free")):  # said already
+        following = ""
     if run.pending:
         when = [] if activity else ["after this step" if run.step else "before its first step"]  # else: within it
         parts, following = [*when, *filter(None, parts)], ""

@@ -137,7 +137,7 @@ def test_a_queued_run_says_what_it_waits_for(lab):
     assert "loading PyTorch" in said(created=time.time() - 1)
     assert "starting a worker" in said(created=time.time() - 1, started=time.time()), "it is resumed"
     waiting = said(message="waiting for a free place (RL_LAB_MAX_RUNS=2)", created=time.time() - 1)
-    assert "when a place is free" in waiting and "PyTorch" not in waiting
+    assert "when a place is free" not in waiting and "PyTorch" not in waiting, "said once"
 
 
 def test_a_queued_run_names_the_runs_that_hold_the_places_and_links_them(lab):

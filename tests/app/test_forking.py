@@ -184,6 +184,8 @@ def test_parent_and_child_are_drawn_as_one_tree(lab):
     assert above["colour"] == drawn(lab.store, parent)["runs"][parent]["colour"] != own["colour"]
     assert [(mark["run"], mark["text"], mark["step"]) for mark in data["markers"]] == [
         (child, "fork: β 0.1", 2), (parent, "β 0.04 → 0.2", 2)]
+    assert [mark["beside"] for mark in data["markers"]] == [False, True], "the fork has not seen the change"
+    assert [mark["beside"] for mark in drawn(lab.store, parent)["markers"]] == [False]
     assert data["markers"][0]["event"] is None and data["markers"][1]["event"] == marker(lab.store, parent).id
 
 

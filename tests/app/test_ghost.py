@@ -93,13 +93,20 @@ def test_a_button_starts_the_twin_in_the_background_and_draws_it(page, lab, monk
         return started[0]
     monkeypatch.setattr(lab.launcher, "start", start)
     test = page("llm", run=run.id)
-    assert any("β 0.04 → 0.2 at step 3" in each.value for each in test.markdown)
+    assert any("β 0.04 → 0.2 after step 2" in each.value for each in test.markdown)
     test.button(key="effect:twin").click().run()
     assert not test.exception and len(started) == 1
     twin = lab.store.run(started[0])
     assert twin.spec.parent == (run.id, 2) and twin.spec.knobs["beta"] == 0.04 and twin.spec.twin
     assert run.id in test.query_params["run"] and charted(test) == [run.id, twin.id]
     assert "effect:twin" not in [each.key for each in test.button], "one twin is enough"
+    for _ in range(2):
+        later = seed(lab.store, "finished")
+    back = page("llm", run=run.id)
+    assert charted(back) == [run.id, twin.id], "found again on a page that was left"
+    assert "effect:show" not in [each.key for each in back.button]
+    assert next(box for box in back.selectbox if box.label == "Run behind the curves").value == ""
+    assert charted(page("llm", run=run.id, ghost=later)) == [run.id, later], "unless another one is chosen"
 
 
 @pytest.mark.parametrize(("rewards", "expected"), [
@@ -109,11 +116,12 @@ def test_the_effect_is_said_with_its_size_and_without_a_claim(lab, rewards, expe
     run, history = turned(lab)
     said = ghost.effect(history.moves[-1], feed_of(run.spec, [0.5, 0.5, 0.2]), feed_of(run.spec, rewards), True)
     assert expected in said and ("One seed" in said) == (len(rewards) == 3)
-    assert "β 0.2 instead of 0.04" in said or "β 0.04 → 0.2" in said
+    assert "β 0.2 instead of 0.04, step 3:" in said or "The grey run, without β 0.04 → 0.2," in said
+    assert len(rewards) == 3 or "came after step 2." in said, "where the marker is drawn"
 
 
 def test_the_effect_is_a_mean_of_the_last_steps_since_the_change(lab):
     run, history = turned(lab)
     with_it, without = feed_of(run.spec, [1, 1, 0, 0, 0.5, 0.5]), feed_of(run.spec, [1] * 20)
     said = ghost.effect(history.moves[-1], with_it, without, False)
-    assert "step 6: reward −0.750 (0.250 vs 1.000), KL to the reference −0.075 (0.025 vs 0.100)" in said
+    assert "mean of steps 3 to 6: reward −0.750 (0.250 vs 1.000), KL to the reference −0.075 (0.025 vs 0.100)" in said

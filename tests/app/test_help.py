@@ -10,6 +10,7 @@ import pytest
 from app import help, question_link, shortcuts
 from app.page_list import PAGES
 from app.training import controls, doctor_line
+from app.training.bar import ACTIONS
 from labcore.analysis.doctor.finding import Finding
 from labcore.analysis.lessons.folders import lessons
 from labcore.catalog.metrics import METRICS
@@ -32,8 +33,25 @@ def test_no_shortcut_that_a_button_declares_is_missing():
         if path.name != "bar.py":  # whose actions are read as they are
             assert len(list(shortcuts.declared(path.read_text("utf-8")))) >= len(calls), path.name
     found = {(each.keys, each.label) for each in shortcuts.shortcuts()}
-    assert {("Ctrl+Enter", "Run"), ("P", "Pause"), ("N", "Step"), ("F", "Fork"), ("Ctrl+Enter", "Run it live")} <= found
+    assert {("Ctrl+Enter", "Run"), ("K", "Pause"), ("K", "Resume"), ("P", "Projector"), ("N", "Step"), ("F", "Fork"),
+            ("Ctrl+Enter", "Run it live")} <= found
     assert not {each.keys for each in shortcuts.shortcuts()} & RESERVED
+
+
+def test_no_two_buttons_of_a_page_share_a_key():
+    """In each state of a run the bar beside all else that a page may show; a dialog does not silence the bar."""
+    besides: dict[str, list[tuple[str, str]]] = {}
+    for path in (ROOT / "app").rglob("*.py"):
+        if path.name != "bar.py":
+            besides.setdefault(shortcuts.page_of(path), []).extend(
+                (keys, label) for keys, label, _ in shortcuts.declared(path.read_text("utf-8")))
+    training = besides.pop(shortcuts.TRAINING)
+    pages = {f"{shortcuts.TRAINING}, {state or 'before a run'}": [
+        *training, *((action.shortcut, action.label) for action in actions if action.shortcut)]
+        for state, actions in ACTIONS.items()}
+    for page, buttons in (pages | besides).items():
+        keys = [keys for keys, _ in dict.fromkeys(buttons)]
+        assert len(keys) == len(set(keys)), f"{page}: {sorted(buttons)}"
 
 
 @pytest.mark.parametrize("source, found", [

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from app import algorithms
+from app import algorithms, naming
 from app.compare.launch import planning
+from app.training.mix import differences
+from labcore.catalog import choices
 from labcore.catalog.kinds import kind
+from labcore.catalog.mix.cautions import CAUTIONS
+from labcore.catalog.mix.nearest import PARTS, Difference
 from labcore.errors import LabError
 from labcore.runs import mixes, sweep
+from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import components, html, ran, seed
 
 MOVED = {"aggregation": "token_mean", "advantage": "group_mean"}
@@ -30,10 +37,26 @@ def box(test, label):
 def test_other_choices_are_a_mix_with_its_nearest_row_its_equation_and_its_cautions(page):
     assert "Nearest" not in words(page("llm")), "GRPO is no mix"
     said = words(page("llm", **MOVED))
-    assert "Nearest: <b>GRPO</b>" in said and "group_standardised</s> → group_mean" in said
+    assert "Nearest: <b>GRPO</b>" in said and "standard deviation</s> → reward − group mean<" in said
     assert "k3 in the loss has the gradient" in said and r"\hat A_i = R - \bar R_g" in said
     assert "These choices are <b>Dr. GRPO</b>" in words(page(
         "llm", aggregation="constant_length", advantage="group_mean", kl_placement="off"))
+
+
+def test_a_number_that_puts_a_choice_out_of_use_makes_no_mix(page):
+    assert "Nearest" not in words(page("llm", beta="0")), "GRPO without a KL is GRPO"
+
+
+def test_no_key_of_a_choice_is_in_what_the_page_says():
+    declared = [caution.text for family in choices.FAMILIES for choice in family for caution in choice.cautions]
+    declared += [caution.text for loop in CAUTIONS.values() for caution in loop]
+    assert any("_mean" in text for text in declared)
+    for text in declared:
+        said = naming.plain(naming.worded(text, every_knob().values()))
+        assert not re.search(r"[a-z]{2,}_[a-z]", said), said
+    for knob in (every_knob()[key] for key in PARTS):
+        for value in knob.choices or ():
+            assert not re.search(r"[a-z]{2,}_[a-z]", differences([Difference(knob, value, value)])), value
 
 
 def test_a_mix_is_named_saved_offered_and_run_under_its_name(page, lab):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from app.training.feed import Feed
 from app.training.status_line import line, progress, to_come
 from labcore.runs.spec.run_spec import make
@@ -36,6 +38,15 @@ def test_the_first_step_and_what_comes_before_it(lab):
     assert told(run, feed).startswith("Running step 1: sampling 37 of 256 tokens")
     assert told(replace(run, state="starting", message="loading the model"), feed).startswith(
         "Starting loading the model")
+
+
+@pytest.mark.parametrize("state, message", [
+    ("stopped", "The run was stopped during step 5, so that step was discarded: resume the run from step 4."),
+    ("interrupted", "The run was stopped with the lab at step 4: resume it.")])
+def test_a_run_that_can_be_resumed_says_so_once(lab, state, message):
+    run, feed = running(lab, message, steps=2, state=state)
+    assert told(run, feed).lower().count("resume") == 1
+    assert "Resume continues" in told(replace(run, message=""), feed)
 
 
 def test_a_pause_that_acts_within_the_step_is_not_said_to_come_after_it(lab):

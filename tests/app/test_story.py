@@ -37,16 +37,16 @@ def pair(**changes):
 
 
 @pytest.mark.parametrize("shown, words", [
-    (group(), "4 of 8 answers are right. After the update the right one rises from 31 % to 47 %, the wrong ones "
-              "together fall."),
-    (group(right=1), "1 of 8 answers is right. After the update the right one rises from 31 % to 47 %, the wrong ones "
-                     "together fall."),
+    (group(), "4 of 8 answers are right. After the update the right one rises from 31 % to 47 %, the sampled "
+              "wrong ones together fall."),
+    (group(right=1), "1 of 8 answers is right. After the update the right one rises from 31 % to 47 %, the sampled "
+                     "wrong ones together fall."),
     (group(right=8), "All 8 answers earn the same reward, so they give no gradient. After the update the right one "
                      "rises from 31 % to 47 %."),
     (group(right=0, after=0.2), "All 8 answers earn the same reward, so they give no gradient. After the update the "
-                                "right one falls from 31 % to 20 %, the wrong ones together fall."),
-    (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the wrong ones "
-                          "together fall."),
+                                "right one falls from 31 % to 20 %, the sampled wrong ones together fall."),
+    (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the sampled wrong "
+                          "ones together fall."),
     ({"answers": [answer("bb", 0.2, 0.1, count=1, reward=0.0, advantage=0.0)]}, "Its one answer is wrong."),
     (pair(), "The margin grows from 0.10 to 0.35: chosen becomes likelier, rejected less likely."),
     (pair(chosen=(0.2, 0.1)), "The margin grows from 0.10 to 0.35: both become less likely."),
@@ -87,7 +87,7 @@ def test_right_is_what_the_verifier_accepts_not_the_text_of_the_file():
     shown = {"prompt": "1 + 2?", "answer": "3", "answers": [
         answer("3", 1e-5, 1e-5, exact=True), *ways, answer("4", 0.1, 0.05, count=1, reward=0.0, advantage=-2.0)]}
     assert sentence(shown) == ("7 of 8 answers are right. After the update the 3 right ones together rise from 87 % to "
-                               "89 %, the wrong ones together fall.")
+                               "89 %, the sampled wrong ones together fall.")
     texts = [row["text"] for row in story.payload({"w0": shown}, "w0", [], 5, 5)["rows"]]
     assert texts == ["The answer is 3.", "It is 3.", "3.", "4", ""], "the file's own text is as good as never written"
     alone = {**shown, "answers": [shown["answers"][0], shown["answers"][-1]]}
@@ -112,6 +112,10 @@ def test_the_telling_prompt_is_kept_while_its_rewards_differ():
     assert story.telling(groups, "w0") == "w0", "it still has signal"
     assert story.telling(groups, "w2") == "w1", "it has none any more"
     assert story.telling(groups, "w9") == "w1"
+    groups["w3"] = group("what is it?", right=7)
+    assert story.telling(groups, "w1", "what is it?") == "w3", "that of the sentence above while it teaches something"
+    assert story.telling(groups, "w1", "what is…") == "w3" and story.telling(groups, "w1", "what") == "w1"
+    assert story.telling(groups | {"w3": group("what is it?", right=8)}, "w1", "what is it?") == "w1"
     still = {"w0": group(right=8, after=0.31), "w1": group(right=8, after=0.6)}
     assert story.telling(still, None) == "w1" and story.telling(still, "w0") == "w0"
 
@@ -155,7 +159,7 @@ def test_rows_are_the_step_s_answers_and_those_that_were_ever_likely():
     assert [row["text"] for row in shown["rows"]] == ["ab", "once", "bb", ""], "the right one first, then the likeliest"
     assert shown["rows"][1]["cells"] == [0.4, None, None] and shown["rows"][1]["before"] is None
     rest = shown["rows"][-1]
-    assert rest["rest"] and rest["cells"] == [None] * 3 and rest["before"] is None and rest["said"] == ["≤ 38 %"]
+    assert rest["rest"] and rest["cells"] == [None] * 3 and rest["before"] is None and rest["said"] == ["at most 38 %"]
     assert (shown["late"], shown["columns"], shown["low"]) == (2, [0, 5, 10], 0)
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
 

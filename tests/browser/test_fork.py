@@ -83,6 +83,10 @@ def test_a_fork_grows_from_its_parents_point_and_is_forked_compared_and_advised(
     new, above = (title(store.run(each)) for each in (other, run_id))
     page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
     lines = page.evaluate(LINES)
+    assert [line for line in lines if above in line and "KL" in line] == [f"{above} · {KL}"], "its first metric alone"
+    drawn = page.locator(".rl-live-chart .annotation-text-g")
+    expect(drawn.filter(has_text="fork").first).to_be_attached(timeout=SLOW)
+    expect(drawn.filter(has_text="0.04 → 0.5")).to_have_count(0)  # the parent's change, which came after the fork
     assert lines[f"{new} · {KL}"][0] == lines[f"{above} · {KL}"][4]
     assert lines[f"{new} · {KL}"] != lines[f"{above} · {KL}"][4:]
 

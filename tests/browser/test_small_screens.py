@@ -91,6 +91,9 @@ def test_a_sentence_of_the_run_is_shown_to_its_end(
     expect(line).to_contain_text("lower it", timeout=SLOW)
     expect(page.get_by_role("button", name="more", exact=True)).to_have_count(0)
     assert line.evaluate("line => line.scrollHeight <= line.clientHeight + 1") and page.evaluate(CUT, TOP) == []
+    dots = line.evaluate("""line => [...line.querySelectorAll(".rl-muted .rl-apart")].map(dot =>
+        dot.getBoundingClientRect().right - line.parentElement.getBoundingClientRect().left)""")
+    assert len(dots) == 1 and dots[0] <= 1, "no row begins with a dot"
 
 
 def test_the_words_of_a_button_go_once_it_is_pressed(

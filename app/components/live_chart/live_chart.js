@@ -121,7 +121,7 @@ function describe(chart, panel) {
 function marksFor(chart) {
   const { ground, line, ink, font } = chart.theme;
   const hoverlabel = { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink, family: font } };
-  return chart.markers.map((marker) => {
+  return chart.markers.filter(({ beside }) => !beside).map((marker) => {
     const { run, event, text, step, verdict } = marker, asks = event !== null;
     const click = () => asks && chart.trigger("marker", { run, event, at: Date.now() });
     const hovertext = escaped(text) + (asks ? "<br>What if? Fork from before this change" : "");

@@ -35,8 +35,9 @@ function makeLines(chart, panel) {
   const metrics = [...panel.metrics.entries()].reverse(); // the first one lies above the others
   const lines = runs.flatMap((run, group) => metrics.flatMap(([place, { key, label, digits }]) => {
     const { root, label: named, colour, ghost } = chart.runs[run];
+    if (group && place) return []; // of another run the first metric alone: the others would only be in the way
     if (ghost) {
-      return place ? [] : [{ run, group, metric: key, digits: Math.max(digits, 3), width: 1.2, hue: colour,
+      return [{ run, group, metric: key, digits: Math.max(digits, 3), width: 1.2, hue: colour,
         name: `${named} · ${label}`, kind: "line" }];
     }
     const base = { run, group, metric: key, digits: Math.max(digits, 3), width: place ? 1.4 : 2,

@@ -11,7 +11,8 @@ from labcore.catalog.llm.row import BOUNDS, CLIP, online_panels, row
 
 ROWS = (
     row("grpo", "GRPO", "online",
-        summary="Compares each completion with its own group: no critic. Clipped ratio per token, KL in the loss.",
+        summary="Compares each completion with its own group: no critic. Ratios are clipped per token. The "
+                "KL is in the loss.",
         latex=r"L = \frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + \beta\,k_3 - c_H H_t\Big],\quad "
               r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G",
@@ -43,7 +44,7 @@ ROWS = (
                   "kl_placement": "reward", "aggregation": "sequence_mean_token_mean"},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "clip")),
     row("ppo", "PPO", "online",
-        summary="A separate critic values every token; several clipped passes over each batch in mini-batches.",
+        summary="A separate critic values every token. Several clipped passes over each batch in mini-batches.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ "
               r"\hat A_t = \operatorname{whiten}\Big(\sum_l(\gamma\lambda)^l\delta_{t+l}\Big),\quad "

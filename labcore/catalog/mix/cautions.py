@@ -68,7 +68,7 @@ ONLINE = (
     Caution("Advantages are divided by a spread twice: the normalisation undoes most of what the first did.",
             lambda v: _advantage(v).scaled and v["normalisation"] != "none"),
     Caution("Each completion is averaged over its own tokens, so a token of a long completion counts less: long wrong "
-            "answers are pushed down less (bias by length). constant_length has none.",
+            "answers are pushed down less (bias by length). The aggregation constant_length has no such bias.",
             lambda v: _own_length(v) and not _product(v)),
     Caution("Each token has the gradient of the whole completion's ratio, and they are added up: a completion counts "
             "as many times as it has tokens. Use sequence_mean_token_mean.",
