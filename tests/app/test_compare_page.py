@@ -62,7 +62,7 @@ def test_the_curves_are_drawn_along_what_is_made_equal_unless_an_axis_is_chosen(
 def test_a_chart_of_small_shares_is_as_high_as_these(page, lab, pair, monkeypatch):
     monkeypatch.setattr(panels, "SMALL", {"kl"})
     scales = {each["key"]: each["scale"] for each in charts(page("compare", runs=",".join(pair)))["small"]["panels"]}
-    assert scales["kl"] == "small rate" and scales["frac_reward_zero_std"] == "rate"
+    assert scales["kl"] == "small rate" and scales["memory"] == "linear"
 
 
 def test_nothing_chosen_offers_what_there_is(page, lab, pair):
