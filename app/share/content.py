@@ -285,8 +285,9 @@ def _verdict(found: Sequence[Group], metric: str) -> str:
     stands = [standing(found, metric, each) for each in equal]
     if len(stands[0].means) < 2:  # the others have no value of it
         return ""
-    said = verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found})
-    return f'<p class="rl-goal">{escape(clean(f"{said} {verdict.differ([*apart(found)])}"))}</p>'
+    said = (verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found}),
+            verdict.limits(stands[0], METRICS[metric]), verdict.differ([*apart(found)]))
+    return f'<p class="rl-goal">{escape(clean(" ".join(filter(None, said))))}</p>'
 
 
 def _table(table: Table, runs: Sequence[str]) -> str:

@@ -233,8 +233,7 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
     assert "So far, per token, per update and per second GRPO leads." in shown
-    assert "Some runs have not finished" in shown
-    assert "Based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
+    assert "Not final, based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
     assert "at the end" not in shown.lower()
 
 
