@@ -138,7 +138,7 @@ def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
     """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""
     moved = {trace.run: trace.changes for trace in before.traces} != {trace.run: trace.changes for trace in traces}
     if moved or any(group.repeats for group in before.groups):
-        return tuple(groups(traces, naming.setting))
+        return tuple(groups(traces, naming.setting, naming.preset))
     now = {trace.run: trace for trace in traces}
     return tuple(replace(group, traces=tuple(now[trace.run] for trace in group.traces)) for group in before.groups)
 
@@ -203,7 +203,7 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
             kept.append(source)
         except LabError as error:  # an imported run with damaged files
             faults.append(str(error))
-    found = groups(traces, naming.setting)
+    found = groups(traces, naming.setting, naming.preset)
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
         names = [trace.title for trace in traces if trace.run in beyond]

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from app import naming, sharing
-from app.compare import export, verdict, wording
+from app.compare import export, wording
 from app.compare.data import Chosen, judged, look_of
 from app.lab import in_words
 from labcore.analysis.compare import budget
@@ -71,7 +71,7 @@ def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> 
     if len(without) == len(_chosen.traces):
         raise LabError(f"None of these runs logs {metric}. Choose another metric.")
     found = compare([trace for trace in _chosen.traces if trace not in without], metric, baseline,
-                    naming.setting)
+                    naming.setting, naming.preset)
     said = [f"{', '.join(trace.title for trace in without)}: no {metric}, left out."] if without else []
     return replace(found, notes=(*found.notes, *said))
 

@@ -18,13 +18,12 @@ from app.theme import number
 from app.widget_state import widget_state
 from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
-from labcore.analysis.compare.table import Group, apart
+from labcore.analysis.compare.table import apart
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
-from labcore.runs.store.rows import ACTIVE
-from labcore.runs.traces import AXES, Trace
+from labcore.runs.traces import AXES
 
 CSS = """<style>
 .rl-headline{font-size:1.18rem;line-height:1.4;font-weight:600;text-wrap:pretty}

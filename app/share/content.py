@@ -269,10 +269,11 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
     """The comparison as HTML; a sentence where the runs share no metric."""
     traces = Reader(store).traces(rows, list(METRICS))
     try:
-        table = compare(traces, words=naming.setting)
+        table = compare(traces, words=naming.setting, named=naming.preset)
     except LabError as error:
         return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
-    return _verdict(groups(traces, naming.setting), table.metric) + _table(table, [row.id for row in rows])
+    found = groups(traces, naming.setting, naming.preset)
+    return _verdict(found, table.metric) + _table(table, [row.id for row in rows])
 
 
 def _verdict(found: Sequence[Group], metric: str) -> str:

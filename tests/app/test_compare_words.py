@@ -146,7 +146,7 @@ def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first
     words, whose = said(chosen), "based on the 5 of 6 runs that are at least half as far as the furthest of their group"
     assert words.startswith("So far, per token") and "RLOO is highest. Fewer than 3 seeds" in words
     assert f"Not final, {whose}." in words and whose in curves.words(chosen)
-    assert [look["note"] for look in look_of(chosen)] == ["2 of 3 seeds compared", "3 seeds"]
+    assert [look["note"].partition(" · ")[0] for look in look_of(chosen)] == ["2 of 3 seeds compared", "3 seeds"]
     lines = lines_of(chosen.groups[0], 0, Look("reward", "step"), {}, judged(chosen).groups[0])
     assert lines["0:line"]["x"][-1] == 6 and lines[f"0:seed:{ids[0]}"]["x"] == [1], "the mean is over the same runs"
     mean = [row for row in read(export.plotted(chosen)) if row["what"] == "mean" and row["group"] == "GRPO"]
