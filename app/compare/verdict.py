@@ -14,6 +14,7 @@ from app import naming
 from app.compare import wording
 from app.compare.data import Chosen, basis, judged, look_of
 from app.compare.place import change
+from app.lab import lab
 from app.theme import number
 from app.widget_state import widget_state
 from labcore.analysis.compare import budget, statistics
@@ -23,6 +24,7 @@ from labcore.analysis.estimate import FEWEST
 from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
+from labcore.runs import places
 from labcore.runs.traces import AXES
 
 CSS = """<style>
@@ -36,7 +38,8 @@ CSS = """<style>
 .rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
 .rl-card small{display:block;font-size:12.5px;opacity:.78}
-@media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
+@media (max-width:640px){.st-key-compare_controls .stButtonGroup>div{flex-wrap:wrap}
+.st-key-compare_controls .stElementContainer:has(.stSelectbox){
   width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
 </style>"""
 NAMED = 4  # settings that a sentence names
@@ -51,9 +54,11 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
-             why_not_at_the_end(chosen, names) or "None of these runs made a step.")
+             why_not_at_the_end(chosen, names) or "None of these runs made a step.", waiting(chosen))
         return
     if len(found.means) < 2:
+        if why := waiting(chosen):
+            _say("", why)
         return
     if chosen.place.by not in ("", budget.FINAL, *able) and not chosen.active:
         st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}, so they are compared "
@@ -63,7 +68,7 @@ def line(chosen: Chosen, found: Standing | None) -> None:
         st.container(), None)
     with left:
         _say(headline(stands, METRICS[chosen.metric], names, chosen.active), wording.updates(found, names),
-             asides(stands, found, chosen, names))
+             waiting(chosen), asides(stands, found, chosen, names))
     if right:
         shown = widget_state("compare:by", found.criterion, tuple(able))
         right.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
@@ -84,6 +89,14 @@ def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
 def _say(said: str, *asides: str) -> None:
     below = "".join(f"<small>{html.escape(aside)}</small>" for aside in asides if aside)
     st.html(f'{CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
+
+
+def waiting(chosen: Chosen) -> str:
+    """Why runs are queued, each reason once; empty where no run says one."""
+    going = places.going(lab().store, chosen.stored)
+    said = dict.fromkeys(places.waiting_sentence(naming.message(run), places.holders(run, going)).rstrip(".")
+                         for run in chosen.stored if run.state == "queued" and run.message)
+    return " ".join(f"{wording.capital(each)}." for each in said)
 
 
 def asides(stands: Sequence[Standing], found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:

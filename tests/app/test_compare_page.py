@@ -237,6 +237,14 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     assert "at the end" not in shown.lower()
 
 
+def test_queued_runs_say_which_runs_hold_the_places(page, lab):
+    waiting, holder = lab.store.create(make(algorithm_key="grpo", task_key="sort")), seed(lab.store)
+    lab.store.set_waiting({waiting: 1})
+    why = "Waiting for a free place: GRPO sort #2 (running) holds it"
+    assert html(page("compare", runs=waiting)).count(why) == 1, "before the first steps"
+    assert html(page("compare", runs=f"{waiting},{holder}")).count(why) == 1, "beside a run that has begun"
+
+
 def test_a_table_of_nothing_is_a_sentence(page, lab):
     run = tools.stored(lab.store, [], state="running")
     test = page("compare", runs=run, view="table")
