@@ -14,6 +14,7 @@ from app.lab import titled
 from labcore.analysis.compare.table import CHANGED, changes_text
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob, shown
+from labcore.runs.presets import preset_of
 from labcore.runs.spec.model_names import name_of_model, without_folders
 from labcore.runs.spec.run_spec import RunSpec, every_knob, knobs_of
 from labcore.runs.steering import unusual_knobs
@@ -131,9 +132,15 @@ def message(run: RunRow) -> str:
 # ---- runs ---------------------------------------------------------------------------------------------------------
 
 
+def preset(spec: RunSpec) -> str:
+    """The name of the preset whose settings a run has; empty where it has the defaults, or settings of its own."""
+    found = preset_of(spec)
+    return found.label if found and found.knobs else ""
+
+
 def to_choose(run: RunRow, *more: str) -> str:
-    """A run among others to choose from: its title, what is not at its default, and `more`."""
-    return " · ".join(filter(None, (title_of(run), apart(run.spec), *more)))
+    """A run among others to choose from: its title, its preset or what is not at its default, and `more`."""
+    return " · ".join(filter(None, (title_of(run), preset(run.spec) or apart(run.spec), *more)))
 
 
 def apart(spec: RunSpec) -> str:

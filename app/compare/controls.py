@@ -33,11 +33,15 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
             _metric(chosen)
             _across(chosen)
             _baseline(chosen)
-            _look(chosen)
-        projector("projector")
-        with st.popover("Link", icon=":material/link:", help="This view's address"):
-            st.code(link.address(link.written(chosen.place)), language=None, wrap_lines=True)
-            st.caption("Opens this view again, in any browser on this machine.")
+        # the buttons wrap together, so that none stands alone in a line
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content",
+                          key="compare_buttons"):
+            if judges:
+                _look(chosen)
+            projector("projector")
+            with st.popover("Link", icon=":material/link:", help="This view's address"):
+                st.code(link.address(link.written(chosen.place)), language=None, wrap_lines=True)
+                st.caption("Opens this view again, in any browser on this machine.")
 
 
 def moved(field: str, shown: WidgetState, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app import theme
-from app.compare.data import Chosen, look_of, small_panels
+from app.compare.data import Chosen, basis, judged, look_of, small_panels
 from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
 from app.compare.place import change
 from app.components.compare_chart import compare_chart
@@ -106,16 +106,19 @@ def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> di
 
 
 def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
-    place, metric, above, base = chosen.place, METRICS[key], chosen.above, chosen.baseline
+    place, metric, above = chosen.place, METRICS[key], chosen.above
+    counted = judged(chosen).groups  # the runs that the verdict is of: means and differences are over these alone
+    base = counted[chosen.groups.index(chosen.baseline)] if chosen.baseline else None
     look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL, big)
     lines: Lines = {}
     for number, group in enumerate(chosen.groups):
-        now = version(group), family_version(chosen, group)
-        lines |= sent().lines((number, look, "line"), now, partial(lines_of, group, number, look, above))
+        of = counted[number]
+        now = version(group), version(of), family_version(chosen, group)
+        lines |= sent().lines((number, look, "line"), now, partial(lines_of, group, number, look, above, of))
         if big:
             apart = Look(key, chosen.axis, most=SMALL)
             lines |= sent().lines((number, apart, "gap"), (now, base and version(base)),
-                                  partial(gap_of, group, number, base, apart, above))
+                                  partial(gap_of, of, number, base, apart, above))
     marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
     return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
             "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"),
@@ -149,4 +152,6 @@ def words(chosen: Chosen) -> str:
         parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands unsmoothed" if several else ", raw values faint"))
     if several and any(len(group.traces) < FEWEST for group in chosen.groups):
         parts.append(f"no band for fewer than {FEWEST} seeds")
+    if left := basis(chosen):
+        parts.append(left)
     return "; ".join(parts)

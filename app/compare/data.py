@@ -100,11 +100,45 @@ class Chosen:
         return self.with_metrics([self.metric], [source for source in sources if name_of(source) in kept])
 
 
+def judged(chosen: Chosen) -> Chosen:
+    """The runs that a verdict is of and a mean line is over: while some are running, only those that have ended, once
+    every group has one; before that only those that are at least half as far as the furthest of their group.
+
+    Else a run that has just begun would have all others judged at its first step.
+    """
+    if not chosen.active:
+        return chosen
+    kept = _ended(chosen.groups)
+    if not all(group.traces for group in kept):
+        kept = [replace(group, traces=tuple(trace for trace in group.traces if 2 * _steps(trace) >= max(
+            map(_steps, group.traces)))) for group in chosen.groups]
+    return replace(chosen, groups=tuple(kept), traces=tuple(trace for group in kept for trace in group.traces))
+
+
+def basis(chosen: Chosen) -> str:
+    """The runs that verdict and mean lines are of while others are running; empty where they are of all."""
+    of, count = len(chosen.traces), len(judged(chosen).traces)
+    whose = "that have ended" if all(group.traces for group in _ended(chosen.groups)) else (
+        "that are at least half as far as the furthest of their group")
+    return f"based on the {count} of {of} runs {whose}" if count < of else ""
+
+
+def _ended(found: Sequence[Group]) -> list[Group]:
+    return [replace(group, traces=tuple(trace for trace in group.traces if trace.state not in ACTIVE
+                                        and trace.axes["step"].size)) for group in found]
+
+
+def _steps(trace: Trace) -> float:
+    """The progress of a run."""
+    steps = trace.axes["step"]
+    return float(steps[-1]) if steps.size else 0.0
+
+
 def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
     """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""
     moved = {trace.run: trace.changes for trace in before.traces} != {trace.run: trace.changes for trace in traces}
     if moved or any(group.repeats for group in before.groups):
-        return tuple(groups(traces, naming.setting))
+        return tuple(groups(traces, naming.setting, naming.preset))
     now = {trace.run: trace for trace in traces}
     return tuple(replace(group, traces=tuple(now[trace.run] for trace in group.traces)) for group in before.groups)
 
@@ -169,7 +203,7 @@ def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
             kept.append(source)
         except LabError as error:  # an imported run with damaged files
             faults.append(str(error))
-    found = groups(traces, naming.setting)
+    found = groups(traces, naming.setting, naming.preset)
     if not place.sweep and len(found) > MOST_SETTINGS:
         beyond = {run for group in found[MOST_SETTINGS:] for run in runs_of(group)}
         names = [trace.title for trace in traces if trace.run in beyond]
@@ -265,8 +299,8 @@ def look_of(chosen: Chosen) -> list[dict[str, Any]]:
     algorithms, settings = [_algorithm(group) for group in chosen.groups], settings_of(chosen.groups)
     if chosen.place.sweep and len(short) > 1 and len({*algorithms}) == 1:  # the head of the sweep names it
         short = [name.removeprefix(f"{algorithms[0]} ") for name in short]
-    notes = [" · ".join(filter(None, (note(group, chosen.metric), beside)))
-             for group, beside in zip(chosen.groups, settings, strict=True)]
+    notes = [" · ".join(filter(None, (note(group, chosen.metric, counted), beside)))
+             for group, counted, beside in zip(chosen.groups, judged(chosen).groups, settings, strict=True)]
     return [{"label": group.label, "short": short[place],
              "end": short[place] if len(short[place]) <= END or algorithms.count(algorithms[place]) == 1 else
              short[place].removeprefix(f"{algorithms[place]} ").removeprefix("task "),
@@ -301,8 +335,8 @@ def _algorithm(group: Group) -> str:
     return spec.row.label if spec else ""
 
 
-def note(group: Group, metric: str) -> str:
-    """How much a group's line rests on.
+def note(group: Group, metric: str, counted: Group | None = None) -> str:
+    """How much a group's line rests on; `counted` are those of its runs that the line and the verdict are of.
 
     Seeds that have not started are counted; one seed is no evidence.
     """
@@ -313,6 +347,8 @@ def note(group: Group, metric: str) -> str:
     what = "run" if group.imported else "seed"
     if not begun:
         return "waiting" if any(trace.state in ACTIVE for trace in group.traces) else "no rows"
+    if counted and len(counted.traces) < len(begun):
+        return f"{len(counted.traces)} of {len(group.traces)} {what}s compared"
     if waiting and any(trace.state in ACTIVE for trace in group.traces):
         return f"{len(begun)} of {len(group.traces)} {what}s started"
     return f"{len(begun)} {what}s" if len(begun) > 1 else f"1 {what}: not evidence"

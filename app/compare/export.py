@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.compare.data import Chosen, runs_of, source_of
+from app.compare.data import Chosen, judged, runs_of, source_of
 from app.compare.lines import Line, Look, ends, gap_of, lines_of
 from app.compare.verdict import stand_of
 from app.lab import lab
@@ -43,8 +43,8 @@ def table(found: Table, chosen: Chosen) -> bytes:
     for row in found.rows:
         comparison = found.comparisons[at][row.label].get(against)
         cells = [row.final, *([row.best] if found.better else []), *(row.equal[axis] for axis in places)]
-        judged = found.verdicts and not chosen.active
-        verdict = "" if comparison is None else _COMES_TO[comparison.verdict if judged else "none"]
+        ranked = found.verdicts and not chosen.active
+        verdict = "" if comparison is None else _COMES_TO[comparison.verdict if ranked else "none"]
         lines.append([keyed[row.label], row.seeds, " ".join(row.runs), " ".join(row.states), found.metric,
                       *(n for c in cells for n in _three(c)),
                       *(n for name in deltas for n in _three(row.deltas.get(name))),
@@ -73,12 +73,14 @@ def plotted(chosen: Chosen) -> bytes:
 
 def _points(chosen: Chosen, look: Look) -> Iterator[list[Any]]:
     keyed = _keyed(chosen.traces)
-    for place, group in enumerate(chosen.groups):
+    counted = judged(chosen).groups
+    base = counted[chosen.groups.index(chosen.baseline)] if chosen.baseline else None
+    for place, (group, of) in enumerate(zip(chosen.groups, counted, strict=True)):
         label = keyed[group.traces[0].run]
-        begun = [trace.run for trace in group.traces if trace.column(look.metric, look.axis)[0].size]
-        lines = lines_of(group, place, look, chosen.above) | gap_of(group, place, chosen.baseline, look, chosen.above)
+        begun = [trace.run for trace in of.traces if trace.column(look.metric, look.axis)[0].size]
+        lines = lines_of(group, place, look, chosen.above, of) | gap_of(of, place, base, look, chosen.above)
         for key, line in lines.items():
-            run = begun[0] if len(begun) == 1 else key.partition("seed:")[2]
+            run = key.partition("seed:")[2] or (begun[0] if len(begun) == 1 else "")
             said = "one seed" if len(begun) == 1 and line["kind"] in ("line", "raw") else _SAYS[line["kind"]]
             smoothing = f"{look.smoothing:g}" if line["kind"] in ("line", "seed", "root") else "0"
             for column, xs, ys in _columns(said, line):

@@ -37,24 +37,27 @@ class Look:
     faint: bool = True
 
 
-def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace]) -> Lines:
+def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace], counted: Group | None = None) -> Lines:
     """A group's lines by their keys; `place` is its number among the groups, `above` what `tree.parents` found.
 
     One seed is a line without a band. Of several the mean is drawn where all have values; beyond, each alone. A seed
-    that was forked is drawn too: its fork begins on it.
+    that was forked is drawn too: its fork begins on it. The mean is over the runs of `counted` (by default all): a run
+    that has just begun, which no verdict is of, is drawn alone.
     """
     found = {trace.run: _line(trace, look, above) for trace in group.traces}
     found = {run: line for run, line in found.items() if line[0].size}
     if not found:
         return {}
-    alone = len(found) == 1
-    lines = _single(next(iter(found.values())), look) if alone else _mean(list(found.values()), look)
+    among = {trace.run: found[trace.run] for trace in (counted or group).traces if trace.run in found} or found
+    alone = len(among) == 1
+    lines = _single(next(iter(among.values())), look) if alone else _mean(list(among.values()), look)
     end = -np.inf if look.traces or "line" not in lines else lines["line"]["x"][-1]
     forked = {parent.run for parent in above.values()}
-    for run, (x, raw, smooth) in ({} if alone else found).items():
-        if x[-1] > end or run in forked:
+    for run, (x, raw, smooth) in found.items():
+        whole = run in forked or run not in among
+        if not (alone and run in among) and (x[-1] > end or whole):
             lines[f"seed:{run}"] = _drawn("seed", x, smooth if look.smoothing else raw, look.most,
-                                          -np.inf if run in forked else end)
+                                          -np.inf if whole else end)
     if any(trace.run in above for trace in group.traces) and "line" in lines:
         lines["root"] = {"kind": "root", "x": lines["line"]["x"][:1], "y": lines["line"]["y"][:1]}
     reaching = [line for line in lines.values() if line["kind"] in ("line", "seed")]

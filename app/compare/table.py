@@ -12,8 +12,8 @@ from typing import Any
 import streamlit as st
 
 from app import naming, sharing
-from app.compare import export, verdict, wording
-from app.compare.data import Chosen, look_of
+from app.compare import export, wording
+from app.compare.data import Chosen, judged, look_of
 from app.lab import in_words
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import Standing
@@ -57,7 +57,7 @@ def table_of(chosen: Chosen) -> tuple[Chosen, Table]:
 
     Raises LabError where there is nothing to judge.
     """
-    chosen = verdict.judged(chosen.with_metrics([chosen.metric, "memory"]))
+    chosen = judged(chosen.with_metrics([chosen.metric, "memory"]))
     version = json.dumps([[trace.run, trace.state, int(trace.axes["step"].size), trace.changes, trace.notes]
                           for trace in chosen.traces], default=str)
     baseline = chosen.baseline
@@ -71,7 +71,7 @@ def _table(version: str, metric: str, baseline: str | None, _chosen: Chosen) -> 
     if len(without) == len(_chosen.traces):
         raise LabError(f"None of these runs logs {metric}. Choose another metric.")
     found = compare([trace for trace in _chosen.traces if trace not in without], metric, baseline,
-                    naming.setting)
+                    naming.setting, naming.preset)
     said = [f"{', '.join(trace.title for trace in without)}: no {metric}, left out."] if without else []
     return replace(found, notes=(*found.notes, *said))
 

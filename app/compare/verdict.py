@@ -12,19 +12,20 @@ import streamlit as st
 
 from app import naming
 from app.compare import wording
-from app.compare.data import Chosen, look_of
+from app.compare.data import Chosen, basis, judged, look_of
 from app.compare.place import change
+from app.lab import lab
 from app.theme import number
 from app.widget_state import widget_state
 from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
-from labcore.analysis.compare.table import Group, apart
+from labcore.analysis.compare.table import apart
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
-from labcore.runs.store.rows import ACTIVE
-from labcore.runs.traces import AXES, Trace
+from labcore.runs import places
+from labcore.runs.traces import AXES
 
 CSS = """<style>
 .rl-headline{font-size:1.18rem;line-height:1.4;font-weight:600;text-wrap:pretty}
@@ -37,7 +38,8 @@ CSS = """<style>
 .rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
 .rl-card small{display:block;font-size:12.5px;opacity:.78}
-@media (max-width:640px){.st-key-compare_controls .stElementContainer:has(.stSelectbox){
+@media (max-width:640px){.st-key-compare_controls .stButtonGroup>div{flex-wrap:wrap}
+.st-key-compare_controls .stElementContainer:has(.stSelectbox){
   width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
 </style>"""
 NAMED = 4  # settings that a sentence names
@@ -52,9 +54,11 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
-             why_not_at_the_end(chosen, names) or "None of these runs made a step.")
+             why_not_at_the_end(chosen, names) or "None of these runs made a step.", waiting(chosen))
         return
     if len(found.means) < 2:
+        if why := waiting(chosen):
+            _say("", why)
         return
     if chosen.place.by not in ("", budget.FINAL, *able) and not chosen.active:
         st.warning(f"These runs cannot be compared {wording.judged(chosen.place.by)}, so they are compared "
@@ -63,7 +67,8 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     left, right = st.columns([2.6 if len(able) < 4 else 1.3, 1], gap="medium") if len(able) > 1 else (
         st.container(), None)
     with left:
-        _say(sentence(stands, chosen, names), asides(found, chosen, names))
+        _say(headline(stands, METRICS[chosen.metric], names, chosen.active), wording.updates(found, names),
+             waiting(chosen), asides(stands, found, chosen, names))
     if right:
         shown = widget_state("compare:by", found.criterion, tuple(able))
         right.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
@@ -81,47 +86,37 @@ def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
               for each in equal), *rest]
 
 
-def _say(said: str, aside: str = "") -> None:
-    below = f"<small>{html.escape(aside)}</small>" if aside else ""
+def _say(said: str, *asides: str) -> None:
+    below = "".join(f"<small>{html.escape(aside)}</small>" for aside in asides if aside)
     st.html(f'{CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
 
 
-def asides(stand: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The note beside the verdict."""
-    sure = f"Best in {percent(stand.shares[stand.leader])} of bootstrap resamples of the seeds." if (
-        chosen.place.sweep and stand.shares and METRICS[chosen.metric].better and not chosen.active) else ""
+def waiting(chosen: Chosen) -> str:
+    """Why runs are queued, each reason once; empty where no run says one."""
+    going = places.going(lab().store, chosen.stored)
+    said = dict.fromkeys(places.waiting_sentence(naming.message(run), places.holders(run, going)).rstrip(".")
+                         for run in chosen.stored if run.state == "queued" and run.message)
+    return " ".join(f"{wording.capital(each)}." for each in said)
+
+
+def asides(stands: Sequence[Standing], found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
+    """The caveats below the verdict, and how its numbers are made. `found` is where the groups stand in the views."""
+    metric = METRICS[chosen.metric]
+    sure = f"Best in {percent(found.shares[found.leader])} of bootstrap resamples of the seeds." if (
+        chosen.place.sweep and found.shares and metric.better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
-    banded = any(each.low is not None for each in stand.means.values())
-    interval = " [95 % interval]" if banded else ""
-    what = f"{METRICS[chosen.metric].axis}: mean over seeds{interval}."
-    return " ".join(filter(None, (what, sure, wording.updates(stand, names), why_not_at_the_end(chosen, names),
-                                  shared)))
+    banded = any(each.low is not None for each in found.means.values())
+    what = f"{metric.axis}: mean over seeds{' [95 % interval]' if banded else ''}."
+    return " ".join(filter(None, (limits(stands[0], metric, chosen.active), _unfinished(chosen), differ(
+        [*apart(chosen.groups)]), what, sure, why_not_at_the_end(chosen, names), shared)))
 
 
-def judged(chosen: Chosen) -> Chosen:
-    """The runs that a verdict is of: while some are running, only those that have ended, once every group has one;
-    before that only those that are at least half as far as the furthest of their group.
-
-    Else a run that has just begun would have all others judged at its first step.
-    """
-    if not chosen.active:
-        return chosen
-    kept = _ended(chosen.groups)
-    if not all(group.traces for group in kept):
-        kept = [replace(group, traces=tuple(trace for trace in group.traces if 2 * _steps(trace) >= max(
-            map(_steps, group.traces)))) for group in chosen.groups]
-    return replace(chosen, groups=tuple(kept), traces=tuple(trace for group in kept for trace in group.traces))
-
-
-def _ended(found: Sequence[Group]) -> list[Group]:
-    return [replace(group, traces=tuple(trace for trace in group.traces if trace.state not in ACTIVE
-                                        and trace.axes["step"].size)) for group in found]
-
-
-def _steps(trace: Trace) -> float:
-    """The progress of a run."""
-    steps = trace.axes["step"]
-    return float(steps[-1]) if steps.size else 0.0
+def _unfinished(chosen: Chosen) -> str:
+    """The sentence about runs that are not over, or did not finish; empty where all did."""
+    if chosen.active:
+        return f"Not final, {basis(chosen) or 'because some runs have not finished'}."
+    short = sum(trace.state not in ("finished", "imported") for trace in chosen.traces)
+    return f"{short} of {len(chosen.traces)} runs did not finish." if short else ""
 
 
 def offered(chosen: Chosen) -> list[str]:
@@ -142,19 +137,6 @@ def stand_of(chosen: Chosen) -> Standing | None:
 def names_of(chosen: Chosen) -> dict[str, str]:
     """The names of the groups in a sentence, by label."""
     return {look["label"]: look["short"] for look in look_of(chosen)}
-
-
-def sentence(stands: Sequence[Standing], chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The verdict, the settings that differ, and how many of the runs it knows only in part."""
-    said = headline(stands, METRICS[chosen.metric], names, chosen.active)
-    said = " ".join(filter(None, (said, differ([*apart(chosen.groups)]))))
-    of, count = len(chosen.traces), len(judged(chosen).traces)
-    if chosen.active:
-        whose = "that have ended" if all(group.traces for group in _ended(chosen.groups)) else (
-            "that are at least half as far as the furthest of their group")
-        return f"{said} Based on the {count} of {of} runs {whose}." if count < of else said
-    short = sum(trace.state not in ("finished", "imported") for trace in chosen.traces)
-    return f"{said} {short} of {of} runs did not finish." if short else said
 
 
 def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
@@ -189,8 +171,7 @@ def headline(found: Sequence[Standing], metric: Metric, names: Mapping[str, str]
     for (who, does), costs in said.items():
         parts.append(f"{wording.listed(costs)} {who}{'' if does == before else f' {does}'}")
         before = does
-    sentence = f"{'So far, ' if going else ''}{'; '.join(parts)}."
-    return f"{wording.capital(sentence)}{_limits(found[0], metric, going)}"
+    return wording.capital(f"{'So far, ' if going else ''}{'; '.join(parts)}.")
 
 
 def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool) -> tuple[str, str]:
@@ -224,16 +205,11 @@ def _unranked(stand: Standing, going: bool) -> bool:
     return stand.means[stand.leader].count < FEWEST or len(stand.few) == len(stand.means) - 1
 
 
-def _limits(stand: Standing, metric: Metric, going: bool) -> str:
-    """The caveats of the sentence: no better direction, few seeds, runs that have not finished."""
-    said = []
+def limits(stand: Standing, metric: Metric, going: bool = False) -> str:
+    """The sentence about a metric without a better direction, or about seeds that are too few for a verdict."""
     if not metric.better:
-        said.append(f"No direction of {metric.inline} is better.")
-    elif _unranked(stand, going):
-        said.append(_too_few([each.count for each in stand.means.values()]))
-    if going:
-        said.append("Some runs have not finished, so the comparison is not final.")
-    return "".join(f" {each}" for each in said)
+        return f"No direction of {metric.inline} is better."
+    return _too_few([each.count for each in stand.means.values()]) if _unranked(stand, going) else ""
 
 
 def _too_few(counts: Sequence[int]) -> str:

@@ -75,14 +75,21 @@ def place(value: float) -> str:
 
 
 def updates(stand: Standing, names: Mapping[str, str]) -> str:
-    """How many updates the groups had made by then, where that differs: the axis that was not made equal."""
+    """How many updates the groups made at an equal cost, where that differs: the cause that is most likely.
+
+    "PPO made 198 updates in these tokens, GRPO 48." Of many groups only the range.
+    """
     if stand.criterion == "updates" or not stand.updates or set(stand.updates) != set(stand.means):
         return ""
     most, least = max(stand.updates.values()), min(stand.updates.values())
     if most <= CLOSE * least:
         return ""
-    made = ", ".join(f"{names[label]} {count:,.0f}" for label, count in stand.updates.items())
-    return f"Updates by then: {made if len(stand.updates) <= NAMED else f'{least:,.0f} to {most:,.0f}'}."
+    within = f" in these {AXES[stand.criterion]}" if stand.criterion in AXES else ""
+    if len(stand.updates) > NAMED:
+        return f"The groups made {least:,.0f} to {most:,.0f} updates{within}."
+    (first, count), *others = sorted(stand.updates.items(), key=lambda each: -each[1])
+    rest = "".join(f", {names[label]} {made:,.0f}" for label, made in others)
+    return f"{names[first]} made {count:,.0f} updates{within}{rest}."
 
 
 def capital(words: str) -> str:

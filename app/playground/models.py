@@ -188,7 +188,7 @@ def _learnt(run_ids: Sequence[str]) -> dict[str, str]:
     learnt: dict[str, str] = {}
     store = lab().store
     traces = [trace(row, (), store.events_after(row.id), parent=parent_title(store, row.spec)) for row in rows]
-    for group in groups(traces, naming.setting):
+    for group in groups(traces, naming.setting, naming.preset):
         of = {row.id: row.spec.seed for row in rows if row.id in (*group.repeats, *(each.run for each in group.traces))}
         several = len({*of.values()}) > 1
         learnt |= {run: f"{group.label}{f' seed {seed}' if several else ''}" for run, seed in of.items()}

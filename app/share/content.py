@@ -269,10 +269,11 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
     """The comparison as HTML; a sentence where the runs share no metric."""
     traces = Reader(store).traces(rows, list(METRICS))
     try:
-        table = compare(traces, words=naming.setting)
+        table = compare(traces, words=naming.setting, named=naming.preset)
     except LabError as error:
         return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
-    return _verdict(groups(traces, naming.setting), table.metric) + _table(table, [row.id for row in rows])
+    found = groups(traces, naming.setting, naming.preset)
+    return _verdict(found, table.metric) + _table(table, [row.id for row in rows])
 
 
 def _verdict(found: Sequence[Group], metric: str) -> str:
@@ -285,8 +286,9 @@ def _verdict(found: Sequence[Group], metric: str) -> str:
     stands = [standing(found, metric, each) for each in equal]
     if len(stands[0].means) < 2:  # the others have no value of it
         return ""
-    said = verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found})
-    return f'<p class="rl-goal">{escape(clean(f"{said} {verdict.differ([*apart(found)])}"))}</p>'
+    said = (verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found}),
+            verdict.limits(stands[0], METRICS[metric]), verdict.differ([*apart(found)]))
+    return f'<p class="rl-goal">{escape(clean(" ".join(filter(None, said))))}</p>'
 
 
 def _table(table: Table, runs: Sequence[str]) -> str:

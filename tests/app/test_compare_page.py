@@ -62,7 +62,7 @@ def test_the_curves_are_drawn_along_what_is_made_equal_unless_an_axis_is_chosen(
 def test_a_chart_of_small_shares_is_as_high_as_these(page, lab, pair, monkeypatch):
     monkeypatch.setattr(panels, "SMALL", {"kl"})
     scales = {each["key"]: each["scale"] for each in charts(page("compare", runs=",".join(pair)))["small"]["panels"]}
-    assert scales["kl"] == "small rate" and scales["frac_reward_zero_std"] == "rate"
+    assert scales["kl"] == "small rate" and scales["memory"] == "linear"
 
 
 def test_nothing_chosen_offers_what_there_is(page, lab, pair):
@@ -233,9 +233,16 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
     assert "So far, per token, per update and per second GRPO leads." in shown
-    assert "Some runs have not finished" in shown
-    assert "Based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
+    assert "Not final, based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
     assert "at the end" not in shown.lower()
+
+
+def test_queued_runs_say_which_runs_hold_the_places(page, lab):
+    waiting, holder = lab.store.create(make(algorithm_key="grpo", task_key="sort")), seed(lab.store)
+    lab.store.set_waiting({waiting: 1})
+    why = "Waiting for a free place: GRPO sort #2 (running) holds it"
+    assert html(page("compare", runs=waiting)).count(why) == 1, "before the first steps"
+    assert html(page("compare", runs=f"{waiting},{holder}")).count(why) == 1, "beside a run that has begun"
 
 
 def test_a_table_of_nothing_is_a_sentence(page, lab):

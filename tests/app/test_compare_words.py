@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from app.compare import curves, export, verdict, wording
-from app.compare.data import Chosen, look_of, note
+from app.compare.data import Chosen, judged, look_of, note
+from app.compare.lines import Look, lines_of
 from app.compare.place import Place
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import standing
@@ -26,8 +27,11 @@ def chosen_of(names, baseline="", **place):
 
 
 def said(chosen: Chosen) -> str:
-    """The page's verdict."""
-    return verdict.sentence(verdict.stands_of(chosen, verdict.stand_of(chosen)), chosen, verdict.names_of(chosen))
+    """The page's verdict with the caveats below it."""
+    found, names = verdict.stand_of(chosen), verdict.names_of(chosen)
+    stands = verdict.stands_of(chosen, found)
+    return " ".join(filter(None, (verdict.headline(stands, METRICS["reward"], names, chosen.active),
+                                  wording.updates(found, names), verdict.asides(stands, found, chosen, names))))
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def test_the_verdict_at_equal_seconds_says_that_runs_went_at_once(three):
 
     def aside(chosen, by):
         chosen = replace(chosen, place=replace(chosen.place, by=by))
-        return verdict.asides(verdict.stand_of(chosen), chosen, verdict.names_of(chosen))
+        return said(chosen)
 
     assert all(budget.SHARED in aside(together, by) for by in ("seconds", "tokens")), "the headline speaks of seconds"
     assert budget.SHARED not in aside(chosen, "seconds")
@@ -103,7 +107,8 @@ def test_one_seed_each_has_no_winner(state, so_far):
         chosen = chosen_of(runs)
         found = standing(chosen.groups, "reward")
         table = compare(chosen.traces, "reward")
-        return (verdict.headline([found], METRICS["reward"], verdict.names_of(chosen), state == "running"),
+        return (f"{verdict.headline([found], METRICS['reward'], verdict.names_of(chosen), state == 'running')} "
+                f"{verdict.limits(found, METRICS['reward'], state == 'running')}",
                 wording.results(table, {look["label"]: look for look in look_of(chosen)}))
     said, table = told(0.9882)
     assert said.startswith(f"{so_far} token GRPO and PPO are equal. One seed per setting") and "<b>" not in table
@@ -119,15 +124,15 @@ def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equ
     alike = chosen_of([tools.stored(Store(), [level] * 6, seed=seed, algorithm=key) for seed in range(3)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
     said = verdict.headline([standing(alike.groups, "reward")], METRICS["reward"], verdict.names_of(alike), going=True)
-    assert said.startswith("So far, per token GRPO and RLOO are equal. Some runs have not")
+    assert said == "So far, per token GRPO and RLOO are equal."
 
 
 def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first():
     alike = chosen_of([tools.stored(Store(), [level] * 6, algorithm=key)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
-    said = verdict.headline([standing(alike.groups, "reward")], replace(METRICS["reward"], better=None),
-                            verdict.names_of(alike))
-    assert "GRPO and RLOO are equal" in said and "No direction of reward is better" in said
+    stand, metric = standing(alike.groups, "reward"), replace(METRICS["reward"], better=None)
+    assert verdict.headline([stand], metric, verdict.names_of(alike)) == "Per token GRPO and RLOO are equal."
+    assert verdict.limits(stand, metric) == "No direction of reward is better."
 
 
 def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first_step():
@@ -137,9 +142,15 @@ def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first
         [0.46], [0.46, 0.2, 0.1, 0.0, 0.0, 0.0], [0.46, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]))]
     ids += [tools.stored(store, [0.4 + 0.05 * step for step in range(9)], seed=seed, algorithm="rloo")
             for seed in range(3)]
-    words = said(chosen_of(ids))
+    chosen = chosen_of(ids)
+    words, whose = said(chosen), "based on the 5 of 6 runs that are at least half as far as the furthest of their group"
     assert words.startswith("So far, per token") and "RLOO is highest. Fewer than 3 seeds" in words
-    assert words.endswith("Based on the 5 of 6 runs that are at least half as far as the furthest of their group.")
+    assert f"Not final, {whose}." in words and whose in curves.words(chosen)
+    assert [look["note"].partition(" · ")[0] for look in look_of(chosen)] == ["2 of 3 seeds compared", "3 seeds"]
+    lines = lines_of(chosen.groups[0], 0, Look("reward", "step"), {}, judged(chosen).groups[0])
+    assert lines["0:line"]["x"][-1] == 6 and lines[f"0:seed:{ids[0]}"]["x"] == [1], "the mean is over the same runs"
+    mean = [row for row in read(export.plotted(chosen)) if row["what"] == "mean" and row["group"] == "GRPO"]
+    assert float(mean[-1]["x"]) == 6, "in the file too"
 
 
 def test_a_leader_by_one_seed_alone_beats_nobody():
@@ -159,7 +170,11 @@ def test_the_headline_names_who_is_ahead_at_each_cost_and_the_settings_that_diff
         runs.append(tools.stored(store, [0.2, 0.5, 0.8, 0.8, 0.8, 0.8 + 0.01 * seed], seed=seed, beta=0.2, tokens=400))
     chosen = chosen_of(runs)
     words, stands = said(chosen), verdict.stands_of(chosen, verdict.stand_of(chosen))
-    assert words.startswith("Per token PPO is ahead; per update and per second GRPO.")
+    headline = verdict.headline(verdict.stands_of(chosen, verdict.stand_of(chosen)), METRICS["reward"],
+                                verdict.names_of(chosen))
+    assert headline == "Per token PPO is ahead; per update and per second GRPO.", "one sentence: caveats stand below it"
+    assert wording.updates(verdict.stand_of(chosen), verdict.names_of(chosen)) == (
+        "PPO made 6 updates in these tokens, GRPO 1.")
     assert "β" in words.partition("Settings differ in")[2]
     shown = verdict.cards(stands, METRICS["reward"], look_of(chosen), "tokens", False)
     assert shown.count("rl-shown") == 1 and shown.count("Per ") == len(stands) and "p &lt; 0.01" in shown

@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 
 from app import naming
+from app.compare import data
+from app.compare.place import Place
 from app.training import controls
 from labcore.catalog import kinds
 from labcore.catalog.llm.knobs import LEARNING_RATE
+from labcore.catalog.presets import PRESETS
 from labcore.runs.files.paths import home
+from labcore.runs.presets import spec_of
 from labcore.runs.spec.run_spec import every_knob, make
 from labcore.runs.store.store import Store
 
@@ -29,6 +33,15 @@ def test_where_runs_are_chosen_their_titles_come_first_and_then_what_sets_them_a
         "GRPO sort #4 · mean over all tokens of…"]
     fork = store.run(store.create(replace(runs[1].spec, parent=(runs[0].id, 0))))
     assert naming.to_choose(fork, "seed 0", "queued") == "GRPO sort #5 · β 0.1, fork · seed 0 · queued"
+
+
+def test_runs_with_the_settings_of_presets_are_called_by_the_presets_names(lab):
+    store = lab.store
+    runs = [store.run(store.create(spec_of(PRESETS[key]))) for key in ("no_clip", "clip", "default")]
+    assert [naming.to_choose(run) for run in runs] == [
+        "GRPO sort #1 · No clip", "GRPO sort #2 · Clip 0.2", "GRPO sort #3"]
+    chosen, _ = data.choose(Place(runs=tuple(run.id for run in runs[:2])), runs[:2])
+    assert [look["short"] for look in data.look_of(chosen)] == ["No clip", "Clip 0.2"]
 
 
 def test_what_a_run_says_and_starts_from_is_called_by_titles(lab):

@@ -11,7 +11,7 @@ import streamlit as st
 from app import theme
 from app.compare import verdict, wording
 from app.compare.curves import resync, sent, version
-from app.compare.data import Chosen, look_of, source_of
+from app.compare.data import Chosen, judged, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
 from app.compare.plane import COST, Plane, earned, has_front, payload, title_of
@@ -87,10 +87,10 @@ def name_of(grid: Grid, group: Group, look: Look) -> str:
 def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> None:
     look, above = Shown(chosen.metric, chosen.axis, chosen.place.smooth, True, MOST, False), chosen.above
     lines: dict[int, Lines] = {}
-    for number, group in enumerate(chosen.groups):
+    for number, (group, of) in enumerate(zip(chosen.groups, judged(chosen).groups, strict=True)):
         parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]
-        lines[number] = sent().lines((number, look, "small"), (version(group), parents),
-                                     partial(lines_of, group, number, look, above))
+        lines[number] = sent().lines((number, look, "small"), (version(group), version(of), parents),
+                                     partial(lines_of, group, number, look, above, of))
     metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"

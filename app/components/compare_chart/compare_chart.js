@@ -9,7 +9,8 @@ function take(chart, data) {
     const panel = chart.panels.get(declared.key) ?? { lines: new Map() };
     chart.panels.set(declared.key, panel);
     const { lines, ...about } = declared;
-    Object.assign(panel, about, { changed: panel.changed || Object.keys(lines).length > 0 || data.full });
+    Object.assign(panel, about, { changed: panel.changed || Object.keys(lines).length > 0 || data.full,
+      waits: !declared.order.length && !panel.listening }); // axes without lines would have numbers of nothing
     Object.entries(lines).forEach(([key, line]) => panel.lines.set(key, line));
     if (declared.order.some((key) => !panel.lines.has(key))) return false;
     [...panel.lines.keys()].filter((key) => !declared.order.includes(key)).forEach((key) => panel.lines.delete(key));
@@ -40,6 +41,7 @@ function build(chart) {
     panel.plot.style.height = `${panel.height}px`;
     panel.ends = chart.main ? box.querySelector(".rl-ends") : null;
     panel.blank = box.querySelector(".rl-empty");
+    panel.blank.hidden = !panel.waits;
     box.querySelector(".rl-pick")?.addEventListener("click", () => chart.trigger("metric", panel.key));
     grid.append(box);
   });

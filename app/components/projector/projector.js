@@ -23,10 +23,10 @@ let shown = null; // { part, style } while something is projected
 const bar = document.createElement("div");
 bar.className = "rl-projected-bar";
 bar.popover = "manual";
-bar.innerHTML = `<button type="button" title="Previous (↑)">‹</button><span></span><small>← → step · ↑ ↓ switch
+bar.innerHTML = `<button type="button" title="Previous (↑)">‹</button><span></span><small><span>← → step · </span>↑ ↓ switch
   · Esc closes</small><button type="button" title="Next (↓)">›</button>
   <button type="button" title="Close (Esc)">✕</button>`;
-const [before, said, , after, close] = bar.children;
+const [before, said, keys, after, close] = bar.children;
 before.addEventListener("click", () => turn(-1));
 after.addEventListener("click", () => turn(1));
 close.addEventListener("click", leave);
@@ -38,14 +38,15 @@ function parts() {
   return there.filter((part) => !there.some((other) => other !== part && other.contains(part)));
 }
 
-// The part that is nearest to the middle of the window.
-function nearest() {
+// The largest chart of curves of which half is seen, else the part nearest to the middle of the window.
+function largest() {
   const apart = (part) => {
     const { top, bottom } = part.getBoundingClientRect();
     return Math.abs((top + bottom) / 2 - innerHeight / 2);
   };
-  const curves = parts().filter((part) => part.matches(CURVES) && apart(part) < innerHeight);
-  return (curves.length ? curves : parts()).sort((a, b) => apart(a) - apart(b))[0];
+  const size = (part) => part.offsetWidth * part.offsetHeight;
+  const curves = parts().filter((part) => part.matches(CURVES) && apart(part) <= innerHeight / 2);
+  return curves.sort((a, b) => size(b) - size(a) || apart(a) - apart(b))[0] ?? parts().sort((a, b) => apart(a) - apart(b))[0];
 }
 
 function turn(by) {
@@ -104,6 +105,7 @@ function tell() {
   if (shown && !shown.part.isConnected) leave();
   const step = document.querySelector(".rl-scrubber output")?.textContent;
   said.textContent = step ? step[0].toUpperCase() + step.slice(1) : "";
+  keys.firstElementChild.hidden = !step;
   if (!shown?.part.closest(".rl-compare-chart")) return;
   said.append(...[...document.querySelectorAll(".rl-legend button:not(.rl-off)")].map((button) => {
     const name = document.createElement("i");
@@ -116,12 +118,12 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || event.defaultPrevented) return;
   const at = event.composedPath()[0], { key } = event;
   if (at instanceof Element && at.matches(NEEDS_KEYS) || document.querySelector("[role=dialog]")) return;
-  const keys = shown ? { Escape: leave, p: leave, P: leave, ArrowUp: () => turn(-1), ArrowDown: () => turn(1) }
-    : { p: () => project(nearest()), P: () => project(nearest()) };
-  if (shown && STEPS[key]) keys[key] = () => document.dispatchEvent(new KeyboardEvent("keydown", { key: STEPS[key] }));
-  if (!keys[key]) return;
+  const bound = shown ? { Escape: leave, p: leave, P: leave, ArrowUp: () => turn(-1), ArrowDown: () => turn(1) }
+    : { p: () => project(largest()), P: () => project(largest()) };
+  if (shown && STEPS[key]) bound[key] = () => document.dispatchEvent(new KeyboardEvent("keydown", { key: STEPS[key] }));
+  if (!bound[key]) return;
   event.preventDefault();
-  keys[key]();
+  bound[key]();
 }
 
 const refit = () => shown && fit();
@@ -133,7 +135,7 @@ export function update({ data, parentElement }) {
   const root = parentElement.querySelector(".rl-projector"), button = document.createElement("button");
   Object.assign(button, { type: "button", title: `${data.help} (${data.shortcut})`, innerHTML: ICON });
   button.setAttribute("aria-label", data.label);
-  button.addEventListener("click", () => project(nearest()));
+  button.addEventListener("click", () => project(largest()));
   root.replaceChildren(button);
   projectors.set(parentElement, root);
   mounted += 1;

@@ -135,27 +135,34 @@ def _words(key: str, value: Any, spec: RunSpec) -> str:
 
 
 Words = Callable[[str, Any, RunSpec], str]
+Named = Callable[[RunSpec], str]
 
 
-def groups(traces: Sequence[Trace], words: Words = _words) -> list[Group]:
+def _unnamed(spec: RunSpec) -> str:
+    """No setting has a name of its own, as in files and on the command line."""
+    return ""
+
+
+def groups(traces: Sequence[Trace], words: Words = _words, named: Named = _unnamed) -> list[Group]:
     """The traces by setting, in the order of their first runs. Knobs changed mid-run are part of the setting.
 
-    `words` says a setting with its value in the labels.
+    `words` says a setting with its value in the labels; `named` is the name of all settings of a run, such as a
+    preset's, which stands for them.
     """
     found: dict[str, list[Trace]] = {}
     for trace in traces:
         found.setdefault(_setting(trace), []).append(trace)
     kept = [_one_per_seed(same) for same in found.values()]
     configs = [_config(same) for same, _ in kept]
-    labels = _labels([same[0] for same, _ in kept], configs, words)
+    labels = _labels([same[0] for same, _ in kept], configs, words, named)
     return [Group(label, tuple(same), tuple(repeats), config)
             for label, (same, repeats), config in zip(labels, kept, configs, strict=True)]
 
 
 def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | None = None,
-            words: Words = _words) -> Table:
-    """The table of some runs. `baseline` is a run of the group that the others are measured against; `words` as in
-    `groups`.
+            words: Words = _words, named: Named = _unnamed) -> Table:
+    """The table of some runs. `baseline` is a run of the group that the others are measured against; `words` and
+    `named` as in `groups`.
 
     Raises:
         LabError: no runs, none of them has rows, they share no metric, or the baseline is none of them.
@@ -164,7 +171,7 @@ def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | 
     if not with_rows:
         raise LabError("There is nothing to compare yet: choose runs that have made at least one step.")
     key = metric_of(with_rows, metric)
-    found = groups([trace for trace in with_rows if trace.column(key)[0].size], words)
+    found = groups([trace for trace in with_rows if trace.column(key)[0].size], words, named)
     pinned = _pinned(found, baseline)
     equal = equal_places(found, key)
     values = [values_of(group, key, equal) for group in found]
@@ -252,7 +259,7 @@ def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
     return kept, [trace.run for trace in same if trace not in kept]
 
 
-def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words: Words) -> list[str]:
+def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words: Words, named: Named) -> list[str]:
     """A short name for each group: its algorithm, and what sets it apart from others of that algorithm."""
     labels = []
     for first, config in zip(firsts, configs, strict=True):
@@ -266,7 +273,8 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         parts = ", ".join(forked(first) if key == _PARENT else words(key, config[key], first.spec)
                           for key in [key for key in apart if key != CHANGED][:3])
         changed = "(knobs changed)" if CHANGED in apart else ""
-        labels.append(" ".join(filter(None, (first.spec.row.label, parts, changed))))
+        name = named(first.spec) if parts else ""
+        labels.append(" ".join(filter(None, (name or f"{first.spec.row.label} {parts}".strip(), changed))))
     return [label if labels.count(label) == 1 else f"{label} ({first.title or first.run})"
             for label, first in zip(labels, firsts, strict=True)]
 
