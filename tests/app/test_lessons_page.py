@@ -147,8 +147,21 @@ def test_a_picture_shows_the_beginning_alone_until_there_is_a_verdict():
     drawn = [[len(path.split("L")) for path in re.findall(r'd="M([^H"]+)" fill="none"', svg(each))]
              for each in (before, after)]
     assert drawn[1] == [24, 24] and all(count < 10 for count in drawn[0]) and len(drawn[0]) == 2
-    assert "no clip" in after and "no clip" not in before and "?" in svg(before) and "?" not in svg(after)
+    assert "no clip" in after and "no clip" in before and "?" in svg(before) and "?" not in svg(after)
     assert theme.DARK[0] in svg(picture(lesson, True, "dark"))
+
+
+@pytest.mark.parametrize("name", [lesson.name for lesson in folders.built_in()])
+def test_no_picture_gives_the_answer_away_before_the_verdict(name):
+    """Beyond the first two points its lines lie within a tenth of the distance at which they end."""
+    heights = [[[float(place.split()[1]) for place in path.split("L")] for path in re.findall(
+        r'd="M([^H"]+)" fill="none"', svg(picture(folders.find(name), whole, "light")))] for whole in (False, True)]
+    if len(heights[0]) < 2:
+        return
+    ends = [line[-1] for line in heights[1]]  # a shorter curve has fewer points
+    end, *gaps = (max(each) - min(each) for each in (ends, *zip(*heights[0], strict=False)))
+    assert max(map(len, heights[0])) <= 7 and len(gaps) >= 2 and all(
+        gap <= 0.1 * end + 0.2 for gap in gaps[2:]), "0.2: the picture rounds to 0.1 px"
 
 
 def test_a_picture_never_shows_the_curve_that_is_to_be_drawn():
