@@ -149,8 +149,8 @@ def _save(called: str, text: str, name: str) -> None:
 def slug(title: str) -> str:
     """A file's name made of a title.
 
-    >>> slug("How far does a small γ see?"), slug("Why Δθ is small at ε = 0")
-    ('how_far_does_a_small_gamma_see', 'why_delta_theta_is_small_at_epsilon_0')
+    >>> slug("How far does a small γ see?"), slug("Δθ without ε")
+    ('how_far_does_a_small_gamma_see', 'delta_theta_without_epsilon')
     """
     spelt = "".join(GREEK.get(letter, letter) for letter in unicodedata.normalize("NFKD", title))
     plain = spelt.encode("ascii", "ignore").decode().lower()
