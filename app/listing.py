@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
 from app.lab import errors_shown, lab
+from app.link import written
+from app.runs.state import View
 from app.session import page_of, show_error
 from app.status import STATES, bar, duration, name_of
 from app.theme import number
@@ -24,7 +26,9 @@ from labcore.runs import places
 from labcore.runs.store.rows import ACTIVE, RunRow, Step
 from labcore.runs.titles import title
 
-MOST = 4  # runs that Home shows while they go
+MOST = 2  # queued and live runs that Home shows one by one
+NAMED = 3  # algorithms in the line that stands for more of them
+SAMPLE = 50  # runs among which their algorithms are looked for
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
@@ -57,15 +61,37 @@ def going() -> None:
 
 @errors_shown()
 def _going(polling: bool) -> None:
-    runs = lab().store.runs(*ACTIVE, limit=MOST)
+    runs = lab().store.runs(*ACTIVE, limit=SAMPLE)
     if polling and not runs:
         st.rerun()
+    if len(runs) > MOST:
+        _all_in_one(runs)
+        return
     steps, there = newest(runs), places.going(lab().store, runs)
     for run in runs:
         with entry():
             st.html(words(run, steps.get(run.id), holders=places.holders(run, there)), width="stretch")
             st.page_link(page_of(run.spec.kind), label="Open", icon=":material/open_in_full:",
                          query_params={"run": run.id})
+
+
+def _all_in_one(runs: Sequence[RunRow]) -> None:
+    """One line for many queued and live runs, of which `runs` are the newest."""
+    tally = lab().store.tally()
+    counts = {state: tally[state] for state in reversed(ACTIVE) if tally.get(state)}
+    with entry():
+        st.html(f'<div class="rl-status">{together(runs, counts)}</div>', width="stretch")
+        st.page_link("../pages/runs.py", label="Open", icon=":material/list:",
+                     query_params=written(View(states=tuple(counts))))
+
+
+def together(runs: Iterable[RunRow], counts: Mapping[str, int]) -> str:
+    """The algorithms of runs, and how many are in each state, as HTML: "PPO, GRPO: 2 running, 3 queued"."""
+    labels = list(dict.fromkeys(run.spec.row.label for run in runs))
+    named = html.escape(", ".join(labels[:NAMED])) + " and others" * (len(labels) > NAMED)
+    states = ", ".join(f"{many:,} {STATES[state][1].lower()}" for state, many in counts.items())
+    return (f'<span class="rl-dot" style="background:{STATES[next(iter(counts))][0]}"></span><b>{named}</b>: {states}'
+            if counts else "")
 
 
 def entries() -> DeltaGenerator:
@@ -94,13 +120,14 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     value = step.metrics.get(first.key) if step else None
     shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
+    begun = "queued" if run.state == "queued" and run.started is None else "started"
     message = naming.message(run)
     plain = html.escape(places.waiting_sentence(message, holders))
     said = (f' · <span title="{plain}">{places.waiting_sentence(html.escape(message), holders, linked)}</span>'
             if message and run.state != "finished" else "")
     spec = run.spec
     details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
-               f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · started {since} ago{said}")
+               f"seed {spec.seed} · step {run.step:,} of {spec.steps:,}{shown} · {begun} {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f'<div class="rl-listed-goal">{goal_line.html(spec)}</div>'

@@ -19,6 +19,7 @@ from labcore.analysis.lessons.lesson import Lesson
 from labcore.analysis.lessons.progress import Attempt
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import SMALL
+from labcore.runs.store.rows import RunRow
 from labcore.runs.traces import AXES
 
 POINTS = 200
@@ -35,9 +36,9 @@ def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
     lesson = course.lesson
     groups = [Group(setup.label, tuple(reader().traces(course.of(setup), lesson.charts)), (), {})
               for setup in lesson.setups]
-    looks = [{"label": group.label, "short": group.label, "end": group.label, "note": note(group),
+    looks = [{"label": group.label, "short": group.label, "end": group.label, "note": note(group, course.of(setup)),
               "colour": [theme.LIGHT[place % 6], theme.DARK[place % 6]], "dash": DASHES[0], "bold": False}
-             for place, group in enumerate(groups)]
+             for place, (setup, group) in enumerate(zip(lesson.setups, groups, strict=True))]
     if curve:
         looks.append({"label": DRAWN, "short": DRAWN, "end": DRAWN, "note": "before the run", "bold": True,
                       "colour": ["#69727D", "#9AA4AF"], "dash": DASHES[1]})
@@ -47,10 +48,13 @@ def payload(course: Course, curve: Curve = ()) -> dict[str, Any]:
             "groups": looks, "panels": panels}
 
 
-def note(group: Group) -> str:
-    """The number of seeds that a line is the mean of."""
+def note(group: Group, rows: Sequence[RunRow]) -> str:
+    """The number of seeds that a line is the mean of, and the step at which its runs finished before their last one."""
     begun = sum(trace.axes["step"].size > 0 for trace in group.traces)
-    return f"{begun} of {len(group.traces)} seeds" if begun < len(group.traces) else f"{begun} seeds"
+    said = f"{begun} of {len(group.traces)} seeds" if begun < len(group.traces) else f"{begun} seeds"
+    last = max((row.step for row in rows), default=0)
+    early = rows and all(row.state == "finished" and row.step < row.spec.steps for row in rows)
+    return f"{said}, finished at step {last:,} of {rows[0].spec.steps:,}" if early else said
 
 
 def _panel(lesson: Lesson, key: str, groups: Sequence[Group], curve: Curve) -> dict[str, Any]:

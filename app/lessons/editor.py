@@ -17,11 +17,13 @@ from app.widget_state import widget_state
 from labcore.analysis.lessons import folders
 from labcore.analysis.lessons.folders import NEW
 from labcore.analysis.lessons.lesson import Lesson, parse
+from labcore.catalog.knob import LETTERS
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 
 HEIGHT = 640  # of the text
 TEXT, NAMED = "lesson:text", "lesson:name"
+GREEK = {letter: f" {latex[1:].removeprefix('var')} " for latex, letter in LETTERS.items()}
 HELP = ("Settings in TOML between two lines of +++, then the explanation in Markdown. docs/lessons.md has every "
         "setting and the functions of the check.")
 
@@ -147,8 +149,9 @@ def _save(called: str, text: str, name: str) -> None:
 def slug(title: str) -> str:
     """A file's name made of a title.
 
-    >>> slug("How far does a small γ see?")
-    'how_far_does_a_small_see'
+    >>> slug("How far does a small γ see?"), slug("Δθ without ε")
+    ('how_far_does_a_small_gamma_see', 'delta_theta_without_epsilon')
     """
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    spelt = "".join(GREEK.get(letter, letter) for letter in unicodedata.normalize("NFKD", title))
+    plain = spelt.encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "_", plain).strip("_0123456789")[:folders.LONGEST_NAME].rstrip("_")

@@ -14,7 +14,7 @@ from app.components.compare_chart import CHART, compare_chart
 from app.lab import errors_shown, in_words, lab
 from app.lessons import curves, words
 from app.lessons.pictures import picture
-from app.lessons.place import go
+from app.lessons.place import go, write
 from app.link import written
 from app.naming import apart, message
 from app.session import page_of, show_error
@@ -22,7 +22,7 @@ from app.status import STATES
 from app.tokens import literal
 from app.training import files
 from labcore.analysis.lessons import course as courses
-from labcore.analysis.lessons import progress
+from labcore.analysis.lessons import folders, progress
 from labcore.analysis.lessons.course import Course
 from labcore.analysis.lessons.lesson import Lesson
 from labcore.analysis.lessons.progress import Attempt
@@ -42,7 +42,10 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
     CHART.warm()
     attempt = progress.newest(lesson.name)
     found = _course(lesson, attempt)
-    st.button("All lessons", icon=":material/arrow_back:", key="lesson:all", type="tertiary", on_click=go)
+    with st.container(horizontal=True, gap="small"):
+        st.button("All lessons", icon=":material/arrow_back:", key="lesson:all", type="tertiary", on_click=go)
+        if lesson.own:
+            _own(lesson)
     left, right = st.columns([1, 1.35], gap="large")
     with left:
         _head(lesson)
@@ -59,6 +62,15 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
     if following is not None:
         st.button(f"Next: {literal(following.title)}", icon=":material/arrow_forward:", key="lesson:next",
                   type="tertiary", on_click=go, args=(following.name,))
+
+
+def _own(lesson: Lesson) -> None:
+    """The buttons that edit and download a lesson of one's own."""
+    st.button("Edit", icon=":material/edit:", key="lesson:edit", type="tertiary", on_click=write, args=(lesson.name,),
+              disabled=read_only())
+    st.download_button("Download", folders.text_of(lesson.name), f"{lesson.name}.md", "text/markdown", type="tertiary",
+                       icon=":material/download:", key="lesson:download", on_click="ignore",
+                       help="One file to hand out. Others open it under “Write a lesson” with “Open a file”.")
 
 
 def preview(lesson: Lesson) -> None:
@@ -151,7 +163,7 @@ def _ask(lesson: Lesson) -> None:
               key="lesson:run", disabled=not ready or read_only(), on_click=_try,
               args=(_predict, lesson, choice, curve),
               help="You cannot change the answer afterwards. The runs start at once.")
-    st.caption("The page Runs keeps the runs.")
+    st.caption("The runs also appear on the page Runs.")
 
 
 def _predict(lesson: Lesson, choice: int | None, curve: curves.Curve) -> None:

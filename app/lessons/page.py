@@ -81,8 +81,8 @@ def _first_hour(lessons: Sequence[Lesson], attempts: Attempts) -> None:
     undone = [lesson for lesson in lessons if not words.done(attempts.get(lesson.name, ()))]
     with st.container(border=True, key="first_hour"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown("**First hour**: six lessons in this order, for a first look at how language models learn from "
-                        "rewards.", width="content")
+            st.markdown("**First hour**: six lessons in this order. The first and the last take place in a small maze; "
+                        "the four between show how a language model learns from rewards.", width="content")
             if undone:
                 verb = "Begin" if len(undone) == len(lessons) else "Continue"
                 st.button(f"{verb} with lesson {lessons.index(undone[0]) + 1}", key="lesson:hour", type="primary",

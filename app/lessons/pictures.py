@@ -17,7 +17,8 @@ from labcore.catalog.metrics import METRICS
 
 WIDE, HIGH = 320, 90  # of the view box; the picture is as wide as there is room
 LEFT, RIGHT, TOP, FLOOR = 6, 314, 6, 84
-BEGINNING = 0.3  # of the curves, drawn before the verdict: more would tell the answer
+BEGINNING = 0.3  # of the curves, drawn at most before the verdict: more would tell the answer
+PARTED = 0.1  # of the range of the last values: lines further apart would tell it too
 SPREAD = 30  # a largest value of more than so many times the least is drawn by factors
 
 INK = {"light": "#1A1D21", "dark": "#E6E8EB"}
@@ -26,7 +27,7 @@ Line = tuple[str, int, Sequence[float]]  # its name, the place of its colour, it
 
 
 def picture(lesson: Lesson, whole: bool, ground: str) -> str:
-    """The picture as HTML, for a light or a dark `ground`; `whole`, with the curves' names, once there is a verdict.
+    """The picture as HTML, for a light or a dark `ground`; `whole` once there is a verdict.
 
     An image, because Streamlit takes SVG out of HTML.
     """
@@ -35,14 +36,16 @@ def picture(lesson: Lesson, whole: bool, ground: str) -> str:
     heads = {label.partition(", ")[0] for label in labels}  # of "Gradient variance, baseline" and its like
     title = heads.pop() if len(heads) == 1 else ", ".join(labels)
     said = f"{title} over the steps of the runs" + ("" if whole else ": the beginning")
-    curves = "".join(_path(values, colours[place % 6], whole, _bounds(lines)) for _, place, values in lines)
+    share = 1.0 if whole else _beginning(lines)
+    curves = "".join(_path(values, colours[place % 6], share, _bounds(lines)) for _, place, values in lines)
+    shown = [_count(values, share) / len(values) for _, _, values in lines]
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}">'
-           f'{_ground(whole, INK[ground])}{curves}</svg>')
+           f'{_ground(max(shown, default=share), INK[ground])}{curves}</svg>')
     names = "".join(f'<span><i style="background:{colours[place % 6]}"></i>{html.escape(name)}</span>'
                     for name, place, _ in lines)
     return (f'<div class="rl-lesson"><small>{html.escape(title)}</small><img alt="{html.escape(said)}" '
             f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
-            f'{f"<div>{names}</div>" if whole else ""}</div>')
+            f"<div>{names}</div></div>")
 
 
 def _lines(lesson: Lesson, whole: bool) -> Iterator[Line]:
@@ -69,27 +72,43 @@ def _bounds(lines: Sequence[Line]) -> tuple[float, float, bool]:
     return (low, high, by_factors) if high > low else (low - 1, high + 1, False)
 
 
-def _path(values: Sequence[float], colour: str, whole: bool, bounds: tuple[float, float, bool]) -> str:
+def _height(value: float, bounds: tuple[float, float, bool]) -> float:
+    """The height of a value in the picture, from 0 to 1."""
     low, high, by_factors = bounds
+    return log(value / low) / log(high / low) if by_factors else (value - low) / (high - low)
 
-    def share(value: float) -> float:
-        return log(value / low) / log(high / low) if by_factors else (value - low) / (high - low)
 
-    count = len(values) if whole else max(2, round(BEGINNING * len(values)))
+def _beginning(lines: Sequence[Line]) -> float:
+    """The share of the curves that is drawn before the verdict: as long as they lie together."""
+    longest = max((len(values) for _, _, values in lines), default=0)
+    heights = [[_height(values[place * len(values) // longest], _bounds(lines)) for _, _, values in lines]
+               for place in range(longest)]
+    apart = [max(each) - min(each) for each in heights]
+    together = (place / longest for place, gap in enumerate(apart) if gap > PARTED * apart[-1])
+    return min(BEGINNING, next(together, 1.0))
+
+
+def _count(values: Sequence[float], share: float) -> int:
+    """The number of values in a share of a curve: at least the first two."""
+    return max(2, round(share * len(values)))
+
+
+def _path(values: Sequence[float], colour: str, share: float, bounds: tuple[float, float, bool]) -> str:
     step = (RIGHT - LEFT) / max(1, len(values) - 1)
-    points = [(LEFT + i * step, FLOOR - share(value) * (FLOOR - TOP - 6)) for i, value in enumerate(values[:count])]
+    points = [(LEFT + i * step, FLOOR - _height(value, bounds) * (FLOOR - TOP - 6))
+              for i, value in enumerate(values[:_count(values, share)])]
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     x, y = points[-1]
     return (f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2.2" stroke-linejoin="round"/>'
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{colour}"/>')
 
 
-def _ground(whole: bool, ink: str) -> str:
+def _ground(share: float, ink: str) -> str:
     """The floor, and over the part that is still hidden a sheet with a question mark."""
     floor = f'<path d="M{LEFT} {FLOOR}H{RIGHT}" stroke="{ink}" stroke-opacity=".35"/>'
-    if whole:
+    if share == 1:
         return floor
-    left = LEFT + (RIGHT - LEFT) * (BEGINNING + 0.05)
+    left = LEFT + (RIGHT - LEFT) * (share + 0.05)
     middle, height = (left + RIGHT) / 2, FLOOR - TOP
     return (f'{floor}<rect x="{left:.1f}" y="{TOP}" width="{RIGHT - left:.1f}" height="{height}" rx="6" '
             f'fill="{ink}" fill-opacity=".055"/><text x="{middle:.1f}" y="{TOP + height / 2 + 10:.1f}" '

@@ -26,6 +26,7 @@ SAYS = {"holds": ("#009E73", "The claim holds in these runs."),
 HOW = {"first": "{}, mean of the first {n} values", "last": "{}, mean of the last {n} values", "mean": "mean of {}",
        "max": "largest {}", "min": "smallest {}", "slope": "slope of {} per step", "at": "{} at step {n}"}
 CALL = re.compile(rf"({'|'.join(HOW)})\((\w+), '([^']+)'(?:, (\d+))?\)")
+SIGN, SUM = re.compile("[<>=≠≤≥]"), re.compile("[0-9.,+− ]+")
 PART = {"holds": "holds", "fails": "does not hold", "close": "too close to call"}
 
 
@@ -132,6 +133,20 @@ def numbers(part: Compared) -> str:
     return " against ".join(shown(sum(values) / len(values)) for _, values in part.read)
 
 
+def difference(part: Compared) -> str:
+    """The margin as a sum of means over the seeds: "−0.200 − (3.284 − 1) ="; empty where it is a factor."""
+    if part.logarithms or not part.read:
+        return ""
+    said = part.text
+    for text, values in part.read:
+        said = said.replace(text, shown(sum(values) / len(values)))
+    sides = [side.strip().replace("-", "−") for side in SIGN.split(said)]
+    if not all(map(SUM.fullmatch, sides)):  # a mean of quotients is no quotient of means
+        sides = [shown(sum(values) / len(values)) for values in (part.left, part.right)]
+    left, right = sides
+    return f"{left} − ({right}) =" if set(right) & set("−+") else f"{left} − {right} ="
+
+
 def readable(text: str, lesson: Lesson) -> str:
     """A comparison or a side of one in words; what is not of one run stays as it is in the check.
 
@@ -150,14 +165,15 @@ def readable(text: str, lesson: Lesson) -> str:
 
 def table(lesson: Lesson, verdict: Verdict) -> str:
     """The numbers of the verdict as HTML: a sentence with its numbers for each comparison, and its margin."""
-    head = "".join(f"<th>{cell}</th>" for cell in ("Check", "", "Margin, 95 % interval"))
+    means = f"Check, with means over {verdict.seeds} seeds" if verdict.seeds > 1 else "Check"
+    head = "".join(f"<th>{cell}</th>" for cell in (means, "", "Margin: left − right side, 95 % interval"))
     rows = []
     for sentence, part in zip(sentences(lesson), verdict.parts, strict=True):
         read = f": {numbers(part).replace(' ', UNBROKEN)}" if part.read else ""
         said = f"{html.escape(sentence)}{read}."
         wide = f'<td style="min-width:13rem">{said}</td>'  # on a phone the table scrolls
-        margin = margin_text(part, shown)
-        rows.append(f"<tr>{wide}<td>{PART[part.says]}</td><td>{margin.replace(' ', UNBROKEN)}</td></tr>")
+        margin = " ".join(each.replace(" ", UNBROKEN) for each in (difference(part), margin_text(part, shown)) if each)
+        rows.append(f"<tr>{wide}<td>{PART[part.says]}</td><td>{margin}</td></tr>")
     return f'<div class="rl-scroll"><table class="rl-table"><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 

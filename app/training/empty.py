@@ -25,8 +25,8 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.tasks.file_statistics import answer_of
-from labcore.tasks.goal import example
-from labcore.tasks.task import Pair
+from labcore.tasks.goal import example, wrong
+from labcore.tasks.task import Pair, Problem
 
 LONGEST = 60  # characters of a text of the user's file
 
@@ -106,10 +106,14 @@ def _texts(task_key: str, kind: str, path: str | None, knobs: dict[str, Value], 
     """The texts of the task's example, once for a file, since its path holds its content's hash; none where the task
     cannot be made, which is said beside it."""
     try:
-        row, _ = example(task_of(task_key, kind), knobs, path, seed)
+        task = task_of(task_key, kind)
+        row, _ = example(task, knobs, path, seed)
+        slip = wrong(task, knobs, row) if isinstance(row, Problem) and not path and not task.data else ""
     except LabError:
         return ()
-    return (row.prompt, row.chosen, row.rejected) if isinstance(row, Pair) else (row.prompt, answer_of(row))
+    if isinstance(row, Pair):
+        return row.prompt, row.chosen, row.rejected
+    return (row.prompt, answer_of(row), *([slip] if slip else []))
 
 
 def _cut(text: str) -> str:

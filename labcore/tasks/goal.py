@@ -70,6 +70,14 @@ def example(task: Task, knobs: Mapping[str, Value], data: str | None,
     return best, _reward(made, best)
 
 
+def wrong(task: Task, knobs: Mapping[str, Value], row: Problem) -> str:
+    """A completion near the answer of a task's own problem that earns less than it; empty where none is found."""
+    made, answer = make_task(task, knobs), row.answer
+    swapped, less = answer[:-2] + answer[:-3:-1], (answer[:-1], answer + answer[-1:])
+    near = (swapped, *less) if answer.isalnum() else (answer[:-2], *less)
+    return next((each for each in near if each and made.score(row, each).reward < _reward(made, row)), "")
+
+
 def _reward(task: TextTask, row: Problem) -> float:
     return task.score(row, row.answer).reward
 

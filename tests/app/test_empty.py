@@ -1,11 +1,14 @@
 """The page before a run: its words are those of the loss and the pairs that are chosen."""
 
+import re
+
 import pytest
 
 from app.training import status_line
 from app.training.empty import trained
 from app.training.feed import Feed
 from labcore import machine
+from labcore.catalog.exact import TASKS as EXACT
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.spec.run_spec import make
 from tests.app.seeding import html, seed, unfolded
@@ -29,6 +32,15 @@ def test_the_page_says_so(page):
         assert ALGORITHMS[algorithm].loop == "preference"
         test = page("llm", algorithm=algorithm, task="sort")
         assert words in " ".join(each.proto.body for each in test.get("html"))
+
+
+@pytest.mark.parametrize(("kind", "task"), [*(("exact", key) for key in EXACT), ("llm", "sort"), ("llm", "add"),
+                                            ("llm", "countdown")])
+def test_the_three_steps_show_a_completion_that_is_wrong(page, kind, task):
+    shown = html(page(kind, task=task))
+    right, slip = re.search(r'<br>([^<>]+) <span class="rl-pos">✓</span><br>([^<>]+) <span class="rl-muted">✗', shown
+                            ).groups()
+    assert slip not in ("…", right) and f"{slip} <span" in shown[shown.index("3 · It learns"):]
 
 
 def test_bf16_on_a_processor_without_it_is_said_at_the_knob_and_beside_run(page, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 
@@ -83,6 +84,23 @@ def test_what_goes_is_listed_and_a_lab_without_runs_shows_no_empty_list(page, la
     seed(lab.store)
     test = page()
     assert "<b>GRPO sort #1</b> running" in html(test) and "rl-bar" in html(test) and "Open" in links(test)
+
+
+def test_many_queued_and_live_runs_are_one_line_that_opens_them_on_runs(page, lab):
+    seed(lab.store, "finished", algorithm="rloo")
+    for algorithm in ("grpo", "ppo"):
+        seed(lab.store, algorithm=algorithm)
+    for _ in range(3):
+        lab.store.create(make(algorithm_key="grpo", task_key="sort"))
+    test = page()
+    assert re.search(r"<b>GRPO, PPO</b>: 2 running, 3 queued", html(test)) and "sort #" not in html(test)
+    opened, = (each.proto for each in test.get("page_link") if each.proto.label == "Open")
+    assert opened.page == "runs" and unquote(opened.query_string) == "state=running,queued"
+
+
+def test_a_queued_run_was_queued_and_not_started(page, lab):
+    lab.store.create(make(algorithm_key="grpo", task_key="sort"))
+    assert re.search(r"step 0 of 200 · queued [\d.]+ s ago", html(page()))
 
 
 def test_a_queued_run_says_which_runs_hold_the_places(page, lab):

@@ -69,6 +69,21 @@ def test_an_own_lesson_is_edited_and_its_earlier_version_kept(writing, page):
     assert "renamed or deleted" in page("lessons", write="nobody").error[0].value
 
 
+@pytest.mark.parametrize("letter, name", [("γ", "gamma"), ("β", "beta"), ("ε", "epsilon"), ("λ", "lambda"),
+                                          ("Ψ", "psi"), ("\N{MICRO SIGN}", "mu")])
+def test_a_greek_letter_is_spelt_in_the_proposed_name(letter, name):
+    assert slug(f"A small {letter}, seen") == f"a_small_{name}_seen" and slug(f"3{letter}") == name
+
+
+def test_the_page_of_an_own_lesson_edits_and_downloads_it(writing, page):
+    folders.save("mine", TEXT)
+    test = page("lessons", lesson="mine")
+    assert [each.label for each in test.get("download_button")] == ["Download"]
+    button(test, "lesson:edit").click()
+    assert link(ran(test)) == {"write": "mine"}
+    assert button(page("lessons", lesson="cliff"), "lesson:edit") is None
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "A", "1a", "new", "cliff", "a" * 49, "é", "lesson\n", "con.md",
                                   "readme"])
 def test_no_other_name_becomes_a_file(writing, name):
@@ -100,6 +115,6 @@ def test_nothing_is_written_over_or_in_a_lab_for_reading(writing, monkeypatch):
             change()
 
 
-@pytest.mark.parametrize("title, name", [("2 β: what is it?", "what_is_it"), ("Über α", "uber"), ("???", "")])
+@pytest.mark.parametrize("title, name", [("2 β: what is it?", "beta_what_is_it"), ("Über α", "uber_alpha"), ("???", "")])
 def test_a_name_is_made_of_the_title(title, name):
     assert slug(title) == name

@@ -19,7 +19,7 @@ from app.lessons.curves import payload
 from app.lessons.pictures import HIGH, WIDE, picture
 from labcore.analysis.estimate import estimate
 from labcore.analysis.lessons import folders, progress
-from labcore.analysis.lessons.course import Course, start
+from labcore.analysis.lessons.course import Course, course, start
 from labcore.analysis.lessons.expression import parse
 from labcore.analysis.lessons.folders import VARIABLE
 from labcore.analysis.lessons.progress import Attempt
@@ -147,8 +147,21 @@ def test_a_picture_shows_the_beginning_alone_until_there_is_a_verdict():
     drawn = [[len(path.split("L")) for path in re.findall(r'd="M([^H"]+)" fill="none"', svg(each))]
              for each in (before, after)]
     assert drawn[1] == [24, 24] and all(count < 10 for count in drawn[0]) and len(drawn[0]) == 2
-    assert "no clip" in after and "no clip" not in before and "?" in svg(before) and "?" not in svg(after)
+    assert "no clip" in after and "no clip" in before and "?" in svg(before) and "?" not in svg(after)
     assert theme.DARK[0] in svg(picture(lesson, True, "dark"))
+
+
+@pytest.mark.parametrize("name", [lesson.name for lesson in folders.built_in()])
+def test_no_picture_gives_the_answer_away_before_the_verdict(name):
+    """Beyond the first two points its lines lie within a tenth of the distance at which they end."""
+    heights = [[[float(place.split()[1]) for place in path.split("L")] for path in re.findall(
+        r'd="M([^H"]+)" fill="none"', svg(picture(folders.find(name), whole, "light")))] for whole in (False, True)]
+    if len(heights[0]) < 2:
+        return
+    ends = [line[-1] for line in heights[1]]  # a shorter curve has fewer points
+    end, *gaps = (max(each) - min(each) for each in (ends, *zip(*heights[0], strict=False)))
+    assert max(map(len, heights[0])) <= 7 and len(gaps) >= 2 and all(
+        gap <= 0.1 * end + 0.2 for gap in gaps[2:]), "0.2: the picture rounds to 0.1 px"
 
 
 def test_a_picture_never_shows_the_curve_that_is_to_be_drawn():
@@ -260,6 +273,33 @@ def test_a_comparison_is_a_sentence_with_the_numbers_that_it_reads():
     assert "last(" not in said
     plain = replace(lesson, sentences=())  # of a teacher who wrote none
     assert "mean of KL to the reference of “β = 0”" in words.table(plain, judge(lesson.check, runs))
+
+
+@pytest.mark.parametrize("check, said", [
+    ("last(a, 'reward') < last(b, 'reward') - 1", "−0.200 − (3.284 − 1) = −2.484"),
+    ("last(a, 'reward') < last(b, 'reward')", "−0.200 − 3.284 = −3.484"),
+    ("last(b, 'reward') > last(a, 'reward')", "3.284 − (−0.200) = 3.484"),
+    ("last(a, 'reward') / 2 < last(b, 'reward')", "−0.100 − 3.284 = −3.384")])
+def test_the_margin_is_the_sum_of_the_numbers_beside_it(check, said):
+    lesson = replace(folders.find("cliff"), check=parse(check, ["a", "b"]), sentences=())
+    runs = {name: [{"reward": (np.ones(1), np.array([value]))}] * 3 for name, value in (("a", -0.2), ("b", 3.284))}
+    shown = words.table(lesson, judge(lesson.check, runs)).replace("\xa0", " ")
+    assert said in shown and "means over 3 seeds" in shown
+
+
+def test_a_curve_that_ends_before_its_last_step_says_why(lab, mine):
+    (mine / "gamma.md").write_text(folders.TEMPLATE.read_text("utf-8"), "utf-8")
+    lesson = folders.find("gamma")
+    found = start(lab.store, lesson)
+    finish(lab)
+    notes = [look["note"] for look in payload(course(lab.store, lesson, found))["groups"]]
+    assert notes == ["3 seeds, finished at step 18 of 30", "3 seeds, finished at step 27 of 30"]
+
+
+def test_the_first_hour_is_in_the_worlds_that_its_sentence_names(page):
+    kinds = [folders.find(name).setups[0].spec.kind for name in folders.FIRST_HOUR]
+    assert kinds == ["maze", "llm", "llm", "llm", "llm", "maze"]
+    assert re.search("first and the last .* maze; the four between .* language model", markdown(page("lessons")))
 
 
 def test_a_check_is_said_in_words():

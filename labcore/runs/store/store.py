@@ -159,11 +159,13 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         with self._writing() as connection:
             changes.set_sweep(connection, sweep, name=name)
 
-    def tally(self, sweep: str) -> dict[str, int]:
-        """How many runs of a sweep are in each state."""
+    def tally(self, sweep: str | None = None) -> dict[str, int]:
+        """How many runs of a sweep, or of the whole store, are in each state."""
         listed = runs.outerjoin(marks, marks.c.id == runs.c.id)
         query = sa.select(runs.c.state, sa.func.count().label("many")).select_from(listed).where(
-            runs.c.sweep == sweep, marks.c.deleted.is_(None)).group_by(runs.c.state)
+            marks.c.deleted.is_(None)).group_by(runs.c.state)
+        if sweep is not None:
+            query = query.where(runs.c.sweep == sweep)
         with self._reading() as connection:
             return {row.state: row.many for row in connection.execute(query)}
 
