@@ -113,7 +113,7 @@ def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, An
     first = next(iter(feeds.values()))
     data = feed.payload(feeds, full=True, x=next(iter(first.axes())), smooth=0.0, ended=True, named=named)
     for marker in data["markers"]:
-        marker |= {"event": None, "text": clean(marker["text"])}
+        marker |= {"event": None, "beside": False, "text": clean(marker["text"])}  # here all runs are alike
     for run_id, run in data["runs"].items():
         run |= {"label": clean(run["label"]), "settings": clean(run["settings"]), "short": number_of(named[run_id])}
     goal = {"html": goal_line.html(first.spec), "now": goal_line.now(first)}

@@ -60,7 +60,8 @@ def _algorithm(draft: Draft) -> None:
     kind = draft.kind
     options = algorithms.keys(kind, draft.begun().values())
     new = [algorithms.MIX] if any(map(can_be_mixed, kind.algorithms.values())) else []
-    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), draft.key, help=summary_of(draft.row, draft.values) or None)
+    _pick(draft, "algorithm", "Algorithm", [*options, *new], algorithms.words(kind), draft.key,
+          help=summary_of(draft.row, draft.values) or None)
     for fault in algorithms.saved()[1]:
         st.warning(literal(fault), icon=":material/rule:")
 
@@ -155,7 +156,8 @@ def running(run: RunRow) -> None:
     """What is running, and for how long, in place of the form."""
     spec = run.spec
     model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
-    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}", help=summary_of(spec.row, spec.knobs) or None)
+    st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}",
+                help=summary_of(spec.row, spec.knobs) or None)
     st.caption(f"{spec.steps:,} steps · seed {spec.seed}")
 
 

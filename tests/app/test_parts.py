@@ -57,7 +57,8 @@ def test_runs_lie_over_each_other_in_their_own_colours_with_their_own_markers():
     feeds["b"].take([], [Event(1, 2, "knob", moved, 0.0)])
     data = payload(feeds, full=True, x="tokens", smooth=0.5, ended=False)
     assert data["runs"]["a"]["colour"] != data["runs"]["b"]["colour"]
-    assert data["markers"] == [{"run": "b", "step": 1, "update": 4, "text": "β 0.04 → 1", "event": 1}]
+    assert data["markers"] == [{"run": "b", "step": 1, "update": 4, "text": "β 0.04 → 1", "event": 1,
+                                "beside": False}]
     assert feeds["b"].knobs()["beta"] == 1
 
 

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.browser
 SLOW = 60_000
 SMALL = {"sft_steps": 0, "prompts_per_step": 8, "group_size": 8, "max_new_tokens": 4, "reward_shape": "shaped"}
 KL = "KL to the reference"
+WORDS = ".rl-live-chart .annotation-text-g"  # of the markers
 # {line's name: [[x, y], …]} of all charts
 LINES = """() => Object.fromEntries([...document.querySelectorAll('.rl-live-chart .js-plotly-plot')]
     .flatMap(plot => plot.data).filter(trace => trace.name).map(trace => [trace.name,
@@ -53,7 +54,7 @@ def learnt(store: Store, run_id: str) -> list[dict[str, float]]:
 def fork(page: Page, server: Server, store: Store, parent: str, beta: str) -> str:
     """Click the marker's words, give β another value, fork; wait for the child's end. Returns its id."""
     page.goto(f"{server.url}/llm?run={parent}")
-    page.locator(".rl-live-chart .annotation-text-g").first.click(timeout=SLOW)
+    page.locator(WORDS).first.click(timeout=SLOW)
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("What if β had been … from step 5 on?")).to_be_visible(timeout=SLOW)
     price = dialog.get_by_role("spinbutton", name=re.compile("KL coefficient"))
@@ -84,9 +85,8 @@ def test_a_fork_grows_from_its_parents_point_and_is_forked_compared_and_advised(
     page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
     lines = page.evaluate(LINES)
     assert [line for line in lines if above in line and "KL" in line] == [f"{above} · {KL}"], "its first metric alone"
-    drawn = page.locator(".rl-live-chart .annotation-text-g")
-    expect(drawn.filter(has_text="fork").first).to_be_attached(timeout=SLOW)
-    expect(drawn.filter(has_text="0.04 → 0.5")).to_have_count(0)  # the parent's change, which came after the fork
+    expect(page.locator(WORDS, has_text="fork").first).to_be_attached(timeout=SLOW)
+    expect(page.locator(WORDS, has_text="0.04 → 0.5")).to_have_count(0)  # the parent's change came after the fork
     assert lines[f"{new} · {KL}"][0] == lines[f"{above} · {KL}"][4]
     assert lines[f"{new} · {KL}"] != lines[f"{above} · {KL}"][4:]
 

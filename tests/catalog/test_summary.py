@@ -13,7 +13,8 @@ from labcore.runs.presets import spec_of
 
 
 @pytest.mark.parametrize("values, said", [
-    ({}, "Compares each completion with its own group: no critic. Ratios are clipped per token. The KL is in the loss."),
+    ({}, "Compares each completion with its own group: no critic. Ratios are clipped per token. The KL is in the "
+         "loss."),
     ({"beta": 0.0}, "Compares each completion with its own group: no critic. Ratios are clipped per token."),
     ({"kl_placement": "reward", "surrogate": "soft_gate"}, "Compares each completion with its own group: no critic."),
     ({"clip_low": 1.0, "clip_high": 100.0}, "Compares each completion with its own group: no critic. The KL is in the "

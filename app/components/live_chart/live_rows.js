@@ -34,8 +34,8 @@ function makeLines(chart, panel) {
   const several = ownRuns(chart).length > 1;
   const metrics = [...panel.metrics.entries()].reverse(); // the first one lies above the others
   const lines = runs.flatMap((run, group) => metrics.flatMap(([place, { key, label, digits }]) => {
-    const { root, label: named, colour, ghost } = chart.runs[run];
-    if (group && place) return []; // of another run the first metric alone: the others would only be in the way
+    const { root, label: named, colour, ghost, muted } = chart.runs[run];
+    if (place && (ghost || muted)) return []; // of what lies behind the first metric alone: more would be in the way
     if (ghost) {
       return [{ run, group, metric: key, digits: Math.max(digits, 3), width: 1.2, hue: colour,
         name: `${named} · ${label}`, kind: "line" }];
