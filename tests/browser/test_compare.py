@@ -133,6 +133,15 @@ def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page:
         page.keyboard.press("Escape")
         expect(opened).to_have_count(0, timeout=SLOW)
 
+    queued = store.create(store.run(run).spec)
+    page.goto(f"{server.url}/compare?runs={queued}")
+    expect(page.locator(".rl-compare-chart .rl-empty").first).to_be_visible(timeout=SLOW)
+    page.wait_for_function("() => window.Plotly || window.labPlotly", timeout=SLOW)
+    page.wait_for_timeout(500)
+    expect(page.locator(".rl-compare-chart .ytick")).to_have_count(0)  # no axes of nothing
+    store.append(queued, Record(1, 1, {"reward": 0.5}), 1.0)
+    expect(page.locator(".rl-compare-chart .ytick")).not_to_have_count(0, timeout=SLOW)
+
 
 def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
                                                                             store: Store) -> None:
