@@ -17,6 +17,12 @@ from app.widget_state import WidgetState, widget_state
 from labcore.catalog.metrics import METRICS
 
 NONE = "No baseline"
+CSS = """<style>
+@media (max-width:640px){.st-key-compare_controls .stButtonGroup>div{flex-wrap:wrap}
+.st-key-compare_controls .st-key-projector{display:none}
+.st-key-compare_controls .stElementContainer:has(.stSelectbox){
+  width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
+</style>"""
 
 
 def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
@@ -24,6 +30,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
 
     `judges`: the view is of the chosen metric, baseline and axis.
     """
+    st.html(CSS)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare_controls"):
         present = chosen.place.view if chosen.place.view in views else CURVES
         shown = widget_state("compare:view", present, tuple(views))

@@ -38,9 +38,6 @@ CSS = """<style>
 .rl-card div span:nth-child(2){overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .rl-card .rl-dot{width:10px;height:10px;border-radius:50%;flex:none;margin-right:.5rem}
 .rl-card small{display:block;font-size:12.5px;opacity:.78}
-@media (max-width:640px){.st-key-compare_controls .stButtonGroup>div{flex-wrap:wrap}
-.st-key-compare_controls .stElementContainer:has(.stSelectbox){
-  width:calc(50% - .55rem)!important;flex:1 1 calc(50% - .55rem)!important;min-width:0}}
 </style>"""
 NAMED = 4  # settings that a sentence names
 PER = {"tokens": "per token", "env_steps": "per environment step", "updates": "per update", "seconds": "per second",

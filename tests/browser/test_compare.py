@@ -117,15 +117,30 @@ def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page:
     page.wait_for_function("""() => document.querySelector('.stTooltipContent').getBoundingClientRect().top >
         document.querySelector('header').getBoundingClientRect().bottom""", timeout=SLOW)
     opened = page.get_by_test_id("stPopoverBody")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_timeout(300)
-    tops = [page.get_by_role("button", name=name).bounding_box()["y"] for name in ("Charts", "Link")]
-    assert tops[0] == tops[1], "they wrap together"
+    size = page.viewport_size
+    assert size
+    for width in (*range(1100, 700, -60), 390):
+        page.set_viewport_size({"width": width, "height": size["height"]})
+        tops = {page.get_by_role("button", name=name).evaluate("each => each.getBoundingClientRect().top")
+                for name in ("Charts", "Link")}
+        assert len(tops) == 1, f"the buttons wrap together, also at {width} pixels"
+    assert page.locator(".st-key-compare_controls .stButtonGroup button").first.evaluate(
+        "each => getComputedStyle(each.parentElement).flexWrap") == "wrap", "no view is off a phone's screen"
+    page.set_viewport_size(size)
     for name in ("Charts", "Link"):
         page.get_by_test_id("stPopover").get_by_role("button", name=re.compile(name)).click()
         expect(opened).to_be_visible(timeout=SLOW)
         page.keyboard.press("Escape")
         expect(opened).to_have_count(0, timeout=SLOW)
+
+    queued = store.create(store.run(run).spec)
+    page.goto(f"{server.url}/compare?runs={queued}")
+    expect(page.locator(".rl-compare-chart .rl-empty").first).to_be_visible(timeout=SLOW)
+    page.wait_for_function("() => window.Plotly || window.labPlotly", timeout=SLOW)
+    page.wait_for_timeout(500)
+    expect(page.locator(".rl-compare-chart .ytick")).to_have_count(0)  # no axes of nothing
+    store.append(queued, Record(1, 1, {"reward": 0.5}), 1.0)
+    expect(page.locator(".rl-compare-chart .ytick")).not_to_have_count(0, timeout=SLOW)
 
 
 def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
