@@ -33,6 +33,7 @@ CSS = """
 .stApp{--st-primary-color:light-dark(#0072B2,#4FA8E0)} /* Streamlit sets it in components alone */
 [data-testid=stTopNav]>:has([href$="/runs"]){order:90!important;margin-left:auto}
 [data-testid=stTopNav]>:has([href$="/help"]){order:91!important}
+[data-testid=stTopNav]+*{min-width:0} /* else a gap between Help and the theme */
 [data-testid=stSidebarNavItems]{display:flex;flex-direction:column}
 [data-testid=stSidebarNavItems]>:has(>div>[href$="/runs"]){order:1;margin-top:1rem}
 [data-testid=stSidebarNavItems]>:has(>div>[href$="/help"]){order:1}
