@@ -41,8 +41,7 @@ CSS = """
 .rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3;
   white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .rl-preset img{display:block;width:100%;height:34px;margin-top:4px}
-.rl-preset small{display:flex;gap:8px;font-size:11.5px;line-height:1.3;margin-top:2px;opacity:.8;white-space:nowrap;
-  overflow:hidden}
+.rl-preset small{display:flex;flex-wrap:wrap;gap:0 8px;font-size:11.5px;line-height:1.3;margin-top:2px;opacity:.8}
 .rl-preset i{display:inline-block;width:9px;height:2px;margin-right:4px;vertical-align:3px}
 .st-key-presets .stElementContainer:has(.stButton){position:absolute!important;inset:0;width:100%!important}
 .st-key-presets .stButton,.st-key-presets .stButton button{position:absolute;inset:0;width:100%;height:100%;opacity:0}
