@@ -147,7 +147,7 @@ def test_from_home_one_chooses_a_theme_a_page_and_the_clip_s_run_live(moving: Pa
     page.goto(server.url)
     page.get_by_role("button", name="Run it live").click(timeout=SLOW)
     page.wait_for_url(re.compile(r"/llm\?run=grpo-sort-"), timeout=SLOW)
-    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Stop Shortcut")).click(timeout=SLOW)  # Streamlit has a Stop too
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
