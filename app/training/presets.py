@@ -15,7 +15,7 @@ import streamlit as st
 from app import link, session
 from app.lab import errors_shown, lab
 from app.session import PRESET, Draft
-from app.theme import FAMILY, NEGATIVE, ground
+from app.theme import FAMILY, NEGATIVE, ground, number
 from app.tokens import literal
 from labcore.catalog import kinds
 from labcore.catalog.metrics import METRICS
@@ -41,6 +41,8 @@ CSS = """
 .rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3;
   white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .rl-preset img{display:block;width:100%;height:34px;margin-top:4px}
+.rl-preset small{display:flex;flex-wrap:wrap;gap:0 8px;font-size:11.5px;line-height:1.3;margin-top:2px;opacity:.8}
+.rl-preset i{display:inline-block;width:9px;height:2px;margin-right:4px;vertical-align:3px}
 .st-key-presets .stElementContainer:has(.stButton){position:absolute!important;inset:0;width:100%!important}
 .st-key-presets .stButton,.st-key-presets .stButton button{position:absolute;inset:0;width:100%;height:100%;opacity:0}
 .st-key-presets>div:has(button:focus-visible){outline:2px solid light-dark(#0072B2,#4FA8E0);outline-offset:1px}
@@ -78,9 +80,21 @@ def leads(presets: Sequence[Preset]) -> list[Preset]:
 
 
 def _of_both(preset: Preset) -> str:
-    """The change of a preset and the caption of its picture."""
-    grey = f"; grey: {PRESETS[preset.beside].label}" if preset.beside else ""
-    return literal(f"{preset.change}. Recorded: {METRICS[preset.drawn[0]].inline}{grey}")
+    """The change of a preset and the caption of its picture: each line with its values, and the grey one."""
+    said = [preset.change + "."]
+    if preset.key in recorded():
+        curves = recorded()[preset.key].curves
+        said.append("Recorded: " + "; ".join(_ends(metric, curves[metric]) for metric in preset.drawn) + ".")
+    if preset.beside:
+        said.append(f"Grey line: {METRICS[preset.drawn[0]].inline} of {PRESETS[preset.beside].label}.")
+    return literal(" ".join(said))
+
+
+def _ends(metric: str, values: Sequence[float]) -> str:
+    """A recorded metric with its first and last value: "reward 0.46 → 0.86"; a flat one: "reward always 0.00"."""
+    if min(values) == max(values):
+        return f"{METRICS[metric].inline} always {number(values[0], 2)}"
+    return f"{METRICS[metric].inline} {number(values[0], 2)} → {number(values[-1], 2)}"
 
 
 @errors_shown()
@@ -149,7 +163,17 @@ def _start_beside(run: RunRow, other: Preset) -> None:
 def card(preset: Preset, chosen: bool = False) -> str:
     """A card as HTML: the name over the picture. Screen readers read the name from the button that covers the card."""
     mark = " rl-chosen" if chosen else ""
-    return f'<div class="rl-preset{mark}"><b aria-hidden="true">{html.escape(preset.label)}</b>{picture(preset)}</div>'
+    return (f'<div class="rl-preset{mark}"><b aria-hidden="true">{html.escape(preset.label)}</b>{picture(preset)}'
+            f"{legend(preset)}</div>")
+
+
+def legend(preset: Preset) -> str:
+    """The metric of each line of a preset's picture, with its colour, as HTML. Empty where none is recorded."""
+    if preset.key not in recorded():
+        return ""
+    names = "".join(f'<span><i style="background:{colour}"></i>{html.escape(METRICS[metric].inline)}</span>'
+                    for metric, colour in _hues(preset))
+    return f'<small aria-hidden="true">{names}</small>'
 
 
 def picture(preset: Preset) -> str:
@@ -158,9 +182,8 @@ def picture(preset: Preset) -> str:
     if preset.key not in recorded():
         return ""
     curves = recorded()[preset.key].curves
-    first, *more = preset.drawn
-    dark = ground() == "dark"
-    lines = [(curves[first], _hue(first, dark)), *((curves[metric], NEGATIVE[ground()]) for metric in more)]
+    first = preset.drawn[0]
+    lines = [(curves[metric], colour) for metric, colour in _hues(preset)]
     if preset.beside in recorded() and (behind := recorded()[preset.beside].curves.get(first)):
         lines.insert(0, (behind, BEHIND))
     low, high = _range([value for values, _ in lines for value in values])
@@ -182,6 +205,12 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     """
     low, high = min(values), max(values)
     return (0.0, 1.0) if low >= 0 and 0.3 < high <= 1 else (low, high)
+
+
+def _hues(preset: Preset) -> list[tuple[str, str]]:
+    """(metric, colour) of each line of a preset: the first in the hue of its family."""
+    first, *more = preset.drawn
+    return [(first, _hue(first, ground() == "dark")), *((metric, NEGATIVE[ground()]) for metric in more)]
 
 
 def _hue(metric: str, dark: bool) -> str:

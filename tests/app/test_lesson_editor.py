@@ -115,6 +115,7 @@ def test_nothing_is_written_over_or_in_a_lab_for_reading(writing, monkeypatch):
             change()
 
 
-@pytest.mark.parametrize("title, name", [("2 β: what is it?", "beta_what_is_it"), ("Über α", "uber_alpha"), ("???", "")])
+@pytest.mark.parametrize("title, name", [("2 β: what is it?", "beta_what_is_it"), ("Über α", "uber_alpha"),
+                                         ("???", "")])
 def test_a_name_is_made_of_the_title(title, name):
     assert slug(title) == name

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from html import escape as html_of
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.training import presets
+from labcore.catalog.metrics import METRICS
 from labcore.catalog.presets import PRESETS, of_kind
 from labcore.runs.presets import spec_of
 from tests.app.seeding import html, link, ran
@@ -83,6 +87,18 @@ def test_a_picture_has_a_line_for_each_curve_and_is_described(monkeypatch):
     assert 'alt="Reward of a recorded run: ' in drawn
 
 
+@pytest.mark.parametrize("kind", ["llm", "maze", "cartpole"])
+def test_a_card_names_every_line_of_its_picture(page, kind):
+    test = page(kind)
+    for preset in presets.leads(of_kind(kind)):
+        card = next(each.proto.body for each in test.get("html") if f">{preset.label}</b>" in each.proto.body)
+        tooltip = test.button(key=f"preset:{preset.key}").help
+        for metric in preset.drawn:
+            name = METRICS[metric].inline
+            assert f"</i>{html_of(name)}</span>" in card and re.search(rf"{name} (always \S+|\S+ → \S+)[;.]", tooltip)
+        assert ("Grey line: " in tooltip) == bool(preset.beside)
+
+
 def test_a_preset_without_a_recording_has_no_picture(monkeypatch):
     monkeypatch.setattr(presets, "recorded", dict)
-    assert presets.picture(PRESETS["clip"]) == ""
+    assert presets.picture(PRESETS["clip"]) == presets.legend(PRESETS["clip"]) == ""

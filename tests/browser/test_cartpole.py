@@ -20,7 +20,9 @@ PIXELS = "() => document.querySelector('.rl-seats canvas').toDataURL()"
 def start_run(page: Page, server: Server, query: str = "") -> str:
     """Open the page, press Run, wait for curves. Returns the run's id."""
     page.goto(f"{server.url}/cartpole{query}")
-    expect(page.locator(".rl-seats canvas")).to_have_count(1, timeout=SLOW)  # random actions
+    expect(page.locator(".rl-seats canvas")).to_have_count(1, timeout=SLOW)  # random actions, at their first step
+    expect(page.locator(".rl-seats p")).to_contain_text("0 steps", timeout=SLOW)
+    expect(page.get_by_role("button", name="Play the episodes")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Run")).click(timeout=SLOW)
     page.wait_for_function(f"() => ({DRAWN})() > 0", timeout=SLOW)
     page.wait_for_url(re.compile(r"[?&]run="), timeout=SLOW)

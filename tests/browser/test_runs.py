@@ -129,7 +129,10 @@ def test_from_home_one_chooses_a_theme_a_page_and_the_clip_s_run_live(moving: Pa
     step.fill("200")
     expect(page.get_by_text("and must write")).to_be_visible()
     expect(page.get_by_text("Accepted completions 99 % from 46 %")).to_be_visible()
-    page.get_by_role("button", name="Main menu").click()
+    menu, top = page.get_by_role("button", name="Main menu"), page.get_by_test_id("stTopNavLink")
+    ends = top.evaluate_all("links => links.map((link) => link.getBoundingClientRect().right)")
+    assert menu.evaluate("menu => menu.getBoundingClientRect().left") - max(ends) < 40, "Help stands beside the theme"
+    menu.click()
     for theme in ("Dark", "Light"):
         page.get_by_role("menuitemradio", name=theme).click()
         page.wait_for_function("scheme => getComputedStyle(document.querySelector('.stApp')).colorScheme === scheme",
@@ -144,7 +147,7 @@ def test_from_home_one_chooses_a_theme_a_page_and_the_clip_s_run_live(moving: Pa
     page.goto(server.url)
     page.get_by_role("button", name="Run it live").click(timeout=SLOW)
     page.wait_for_url(re.compile(r"/llm\?run=grpo-sort-"), timeout=SLOW)
-    page.get_by_role("button", name=re.compile("^Stop")).click(timeout=SLOW)
+    page.get_by_role("button", name=re.compile("^Stop Shortcut")).click(timeout=SLOW)  # Streamlit has a Stop too
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 

@@ -210,7 +210,7 @@ export function update({ data, parentElement }) {
   if (fresh || resting || moved) {
     if (fresh || moved) player.time = 0;
     take(player);
-    if (fresh) play(player, !calm.matches);
+    if (fresh) play(player, Boolean(data.run) && !calm.matches); // random actions wait at their first step
   }
   draw(player);
 }
