@@ -91,4 +91,5 @@ def test_a_verdict_is_a_marker_and_a_note_is_none():
     found.take([], [Event(place, change.step, doctor.EVENT, doctor.payload(change), 0.0)
                     for place, change in enumerate(changes, start=1)])
     assert payload({"a": found}, full=True, x="step", smooth=0, ended=False)["markers"] == [
-        {"run": "a", "step": 1, "update": None, "text": "Most groups <b>", "event": None, "verdict": True}]
+        {"run": "a", "step": 1, "update": None, "text": "Most groups <b>", "event": None, "verdict": True,
+         "beside": False}]

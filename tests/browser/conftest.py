@@ -99,17 +99,22 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 
 @pytest.fixture(autouse=True)
 def no_run_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs that a test started end with it, or they would keep a core from the tests that follow."""
+    """Runs that a test started end with it, or they would keep a core from the tests that follow, and a page without a
+    run in its address would open one of them."""
     if "server" not in request.fixturenames:
         yield
         return
     store = Store(f"sqlite:///{request.getfixturevalue('server').home / 'lab.db'}")
     before = {run.id for run in store.runs()}
     yield
-    for run in store.runs():
-        if run.state in ACTIVE and run.id not in before:
+    until = time.monotonic() + START_SECONDS
+    asked: set[str] = set()
+    while (own := [run.id for run in store.runs(*ACTIVE) if run.id not in before]) and time.monotonic() < until:
+        for run_id in {*own} - asked:
             with suppress(LabError):  # it has just ended by itself
-                store.ask(run.id, "stop")
+                store.ask(run_id, "stop")
+        asked |= {*own}
+        time.sleep(0.1)
     store.dispose()
 
 
