@@ -16,6 +16,7 @@ try:
 except ImportError:  # one process needs no schedule
     LoadFileScheduling = object
 
+MAIN = sys.modules["__main__"]
 gc.disable()  # some seven thousand tests are collected, and torch and Streamlit imported, of which nothing is garbage
 
 
@@ -103,5 +104,7 @@ def lab_home(labs, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     if torch := sys.modules.get("torch"):  # a run that was made before may have set another number
         torch.set_num_threads(1)
+    # A page that is tested takes the name of the main module, which a spawned process would run again.
+    monkeypatch.setitem(sys.modules, "__main__", MAIN)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
     return home
