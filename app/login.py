@@ -85,7 +85,7 @@ def above_the_page() -> None:
 def allowed(user: Mapping[str, Any], addresses: list[str]) -> bool:
     """Return True if the e-mail address of a user is one of `addresses` or of a domain in them.
 
-    With "*" anybody is let in.
+    An entry "*" authorises every user.
 
     >>> allowed({"email": "Ada@Example.org"}, ["@example.org"]), allowed({"email": "ada@example.com"}, ["@example.org"])
     (True, False)

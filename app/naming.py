@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.lab import titled
-from labcore.analysis.compare.table import CHANGED, changes_text
+from labcore.analysis.compare.groups import CHANGED, changes_text
 from labcore.catalog import choices
 from labcore.catalog.knob import Knob, shown
 from labcore.runs.presets import preset_of

@@ -14,7 +14,7 @@ from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
 from app.compare.place import change
 from app.components.compare_chart import compare_chart
 from labcore.analysis.compare.best import Standing
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog import panels
 from labcore.catalog.metrics import METRICS

@@ -16,8 +16,8 @@ from app.session import missing
 from app.theme import DARK, LIGHT
 from labcore.analysis.compare import curves
 from labcore.analysis.compare.budget import EQUAL
+from labcore.analysis.compare.groups import Group, apart, forked, groups
 from labcore.analysis.compare.loading import Reader
-from labcore.analysis.compare.table import Group, apart, forked, groups
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, cut

@@ -10,8 +10,9 @@ from app.compare.lines import Line, Look, ends, gap_of, lines_of
 from app.compare.verdict import stand_of
 from app.lab import lab
 from labcore.analysis.compare.budget import FINAL
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.statistics import Mean
-from labcore.analysis.compare.table import Table, groups
+from labcore.analysis.compare.table import Table
 from labcore.runs.files import tables
 from labcore.runs.imports import imported
 from labcore.runs.store.rows import RunRow

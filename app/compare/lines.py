@@ -14,7 +14,7 @@ import numpy as np
 
 from labcore.analysis.compare import curves, statistics
 from labcore.analysis.compare.curves import MOST, interpolate, places_of, smoothed, thin
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.estimate import contrast
 from labcore.catalog.knob import shown
 from labcore.runs.spec.run_spec import knobs_of

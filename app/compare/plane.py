@@ -21,8 +21,8 @@ from app.components.compare_chart import compare_chart
 from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.statistics import LAST
-from labcore.analysis.compare.table import Group
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.runs.traces import AXES
 

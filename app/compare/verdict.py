@@ -19,7 +19,7 @@ from app.theme import number
 from app.widget_state import widget_state
 from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
-from labcore.analysis.compare.table import apart
+from labcore.analysis.compare.groups import apart
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric

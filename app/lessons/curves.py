@@ -13,7 +13,7 @@ from app.compare.data import reader
 from app.compare.lines import Lines, Look, lines_of
 from app.components.draw_curve import draw_curve
 from app.lab import lab
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.lessons.course import Course, logged
 from labcore.analysis.lessons.lesson import Lesson
 from labcore.analysis.lessons.progress import Attempt

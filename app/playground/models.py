@@ -14,7 +14,7 @@ from app.session import missing, page_of, runs_of
 from app.theme import ground, on, palette
 from app.tokens import literal
 from app.widget_state import widget_state
-from labcore.analysis.compare.table import groups
+from labcore.analysis.compare.groups import groups
 from labcore.catalog import kinds
 from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import checkpoints as checkpoint

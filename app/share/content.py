@@ -32,9 +32,10 @@ from app.training import clock, equation, feed, files, goal_line, status_line, t
 from app.training.feed import Feed
 from labcore.analysis.compare.best import BEST, criteria, standing
 from labcore.analysis.compare.budget import EQUAL
+from labcore.analysis.compare.groups import Group, apart, groups
 from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.statistics import Mean
-from labcore.analysis.compare.table import Group, Table, apart, compare, groups
+from labcore.analysis.compare.table import Table, compare
 from labcore.analysis.doctor import doctor
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check

@@ -12,9 +12,10 @@ from typing import Any
 
 from labcore.analysis.compare import budget, frontier
 from labcore.analysis.compare.budget import FINAL
+from labcore.analysis.compare.groups import CHANGED, changes_text, groups
 from labcore.analysis.compare.loading import load
 from labcore.analysis.compare.statistics import LAST, Comparison, Mean
-from labcore.analysis.compare.table import CHANGED, Row, Table, changes_text, compare, groups
+from labcore.analysis.compare.table import Row, Table, compare
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import is_file, load
-from labcore.analysis.compare.table import groups
 from labcore.analysis.doctor.doctor import Doctor, course, payload
 from labcore.analysis.doctor.finding import Change, Finding, few_seeds
 from labcore.analysis.doctor.rules import ordered

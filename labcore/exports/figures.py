@@ -22,8 +22,8 @@ from matplotlib.ticker import EngFormatter
 
 from labcore.analysis.compare import statistics
 from labcore.analysis.compare.curves import aligned, smoothed
+from labcore.analysis.compare.groups import Group, groups
 from labcore.analysis.compare.loading import Reader
-from labcore.analysis.compare.table import Group, groups
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.knob import shown
 from labcore.catalog.metric import Metric

@@ -165,7 +165,8 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 class _Mlp(torch.autograd.Function):
-    """Keeps the products of the gate and of what it opens to, and computes silu once more."""
+    """SwiGLU and its output projection. The forward pass saves the gate and up projections; the backward pass computes
+    silu again instead of saving it."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:

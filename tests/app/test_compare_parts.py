@@ -9,8 +9,8 @@ from app.compare.curves import Sent
 from app.compare.lines import Look, gap_of, lines_of, marks_of
 from app.compare.place import Place
 from labcore.analysis.compare import curves
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.table import groups
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools

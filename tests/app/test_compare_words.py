@@ -13,8 +13,9 @@ from app.compare.lines import Look, lines_of
 from app.compare.place import Place
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import standing
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.table import compare, groups
+from labcore.analysis.compare.table import compare
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools

@@ -16,9 +16,9 @@ from app.compare.sweep import figures
 from app.compare.sweep.grid import grid_of, multiples, title, words
 from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import standing
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
 from labcore.analysis.compare.statistics import LAST
-from labcore.analysis.compare.table import groups
 from labcore.catalog.metrics import METRICS
 from labcore.runs import sweep
 from labcore.runs.spec.run_spec import make

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labcore.analysis.compare.table import groups
+from labcore.analysis.compare.groups import groups
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.exports import figures

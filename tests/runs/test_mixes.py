@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labcore.analysis.compare.table import groups
+from labcore.analysis.compare.groups import groups
 from labcore.catalog.kinds import task
 from labcore.errors import LabError
 from labcore.runs import fork, mixes, sweep

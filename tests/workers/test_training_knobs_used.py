@@ -20,8 +20,8 @@ import pytest
 
 from app.compare.lines import marks_of
 from app.training.feed import Feed, payload
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader, load
-from labcore.analysis.compare.table import groups
 from labcore.catalog.kinds import KINDS
 from labcore.classic.tabular import loops
 from labcore.classic.tabular.td_learner import TDLearner

@@ -16,8 +16,8 @@ from app.compare.lines import outline
 from app.compare.sweep.grid import Grid, Look, title
 from app.status import STATES
 from labcore.analysis.compare.best import Standing
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.statistics import Mean
-from labcore.analysis.compare.table import Group
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import Metric
 from labcore.runs.spec.run_spec import RunSpec

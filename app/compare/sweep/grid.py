@@ -12,7 +12,7 @@ from typing import Any
 
 from app import theme
 from app.compare.lines import Line, Lines
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.groups import Group
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.metric import Metric
 from labcore.runs.spec.run_spec import knobs_of

@@ -25,7 +25,7 @@ from app.status import name_of as state_of
 from labcore.analysis.compare import frontier
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.groups import Group
 from labcore.catalog.amounts import percent
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow

@@ -137,7 +137,7 @@ def _kl(one: Token, knobs: Knobs) -> list[Line]:
 
 
 def _kl_use(chosen: KL, value: float, knobs: Knobs) -> str:
-    """The use that the run makes of its KL estimate."""
+    """Say where the KL estimate enters: in the loss, in the reward, or nowhere."""
     beta, where = float(knobs.get("beta", 0.0)), knobs.get("kl_placement", "off")
     if not beta or where == "off":
         return "measured, not in the loss"

@@ -14,8 +14,9 @@ import numpy as np
 
 from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.budget import EQUAL, FINAL
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.statistics import Mean, Verdict
-from labcore.analysis.compare.table import Group, equal_places, values_of
+from labcore.analysis.compare.table import equal_places, values_of
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs.traces import AXES, Trace

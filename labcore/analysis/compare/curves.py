@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from tsdownsample import M4Downsampler
 
-from labcore.analysis.compare.table import Group
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.estimate import contrast
 from labcore.errors import LabError
 from labcore.runs.traces import Trace

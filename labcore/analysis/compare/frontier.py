@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from labcore.analysis.compare.curves import smoothed, thin
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.statistics import last_mean
-from labcore.analysis.compare.table import Group
 from labcore.runs.traces import Trace
 
 

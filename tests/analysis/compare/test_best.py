@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from labcore.analysis.compare.best import criteria, shares, standing
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.table import compare, groups
+from labcore.analysis.compare.table import compare
 from labcore.errors import LabError
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools

@@ -9,8 +9,9 @@ import pytest
 
 from labcore.analysis.compare import budget, frontier
 from labcore.analysis.compare.best import criteria, spent, standing
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.table import compare, groups
+from labcore.analysis.compare.table import compare
 from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import make

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from labcore.analysis.compare import curves
+from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
-from labcore.analysis.compare.table import groups
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools

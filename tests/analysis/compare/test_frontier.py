@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labcore.analysis.compare import frontier
-from labcore.analysis.compare.table import groups
+from labcore.analysis.compare.groups import groups
 from tests.analysis.compare import tools
 
 

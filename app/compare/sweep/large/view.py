@@ -22,8 +22,8 @@ from app.components.figure_chart import figure_chart
 from app.lab import errors_shown, in_words, lab
 from app.tokens import literal
 from app.widget_state import widget_state
+from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
-from labcore.analysis.compare.table import Group
 from labcore.catalog.amounts import percent
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
