@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 import app.lab
 import app.training.bar
 from labcore.runs import jobs
+from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
 
@@ -97,3 +98,11 @@ def grpo(lab):
 def asked(lab):
     """A launcher that answers at once, and what it was asked."""
     return Answering(lab.launcher)
+
+
+@pytest.fixture
+def pair(lab):
+    """Three seeds of GRPO, clearly above three of RLOO."""
+    return [tools.stored(lab.store, [level + 0.01 * number] * 8, seed=number, algorithm=key,
+                         kl=[0.01 * number + 0.1] * 8)
+            for key, level in (("grpo", 0.9), ("rloo", 0.4)) for number in range(3)]
