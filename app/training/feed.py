@@ -201,7 +201,8 @@ def _check(feeds: Iterable[Feed]) -> str:
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
     """The charts of a run, most telling first, each with the lines that have values of their own.
 
-    A chart without any keeps all its lines while the run goes, and is left out once it has ended.
+    A chart without any keeps all its lines while the run goes, and is left out once it has ended; of a run that is
+    trained elsewhere at once.
     """
     feeds = list(feeds)
     logged, own = (set().union(*(getattr(feed, name) for feed in feeds)) for name in ("logged", "own"))
@@ -211,7 +212,7 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     drawn = {key: [name for name in (*PANELS[key].lines(logged), *_held_out(key, keys)) if name in there]
              for key in keys}
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
-             if names or not (ended and begun)]
+             if names or not ((ended or spec.kind_row.elsewhere) and begun)]
     return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
             for place, (panel, names) in enumerate(shown)]
 

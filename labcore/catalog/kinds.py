@@ -1,4 +1,5 @@
-"""The kinds of run: language models, the same beside exact values, mazes, and Gymnasium environments.
+"""The kinds of run: language models, the same beside exact values, mazes, and Gymnasium environments; and runs that
+another program trains, which the lab only watches.
 
 Each has its tables and what trains it.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from labcore.catalog import cartpole, exact, maze
+from labcore.catalog import cartpole, exact, maze, watch
 from labcore.catalog import exact as enumerable
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Value, suggestion
@@ -34,6 +35,7 @@ class Kind:
     `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
     `pretrained`: its models may be pretrained ones, for which there are other defaults.
     `short`: its runs mostly take seconds and little memory, so that one of them need not wait for a sweep.
+    `elsewhere`: another program trains its runs, so that nothing of them can be started or changed here.
     """
 
     key: str
@@ -59,6 +61,7 @@ class Kind:
     speed_unit: str = ""
     short: bool = False
     pretrained: bool = False
+    elsewhere: bool = False
 
     @property
     def model(self) -> str:
@@ -92,8 +95,12 @@ _ROWS = (
          replay="labcore.classic.deep.evaluation:replay",
          any_task=True),
 )
+WATCH = Kind("watch", "Watched runs", "labcore.watching.elsewhere:Elsewhere", watch.ALGORITHMS, watch.TASKS, watch.OTHER,
+             watch.TASK, ("elsewhere",), "Name", {"step": "Steps", "tokens": "Tokens", "seconds": "Seconds"},
+             "tokens_per_second", "labcore.watching.elsewhere:goal", any_task=True, elsewhere=True)
 
-KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}
+KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}  # that the lab trains
+EVERY: dict[str, Kind] = {**KINDS, WATCH.key: WATCH}  # that it shows
 
 
 def built_in() -> frozenset[str]:
@@ -107,9 +114,9 @@ def kind(key: str) -> Kind:
     Raises:
         LabError: there is none.
     """
-    if key not in KINDS:
+    if key not in EVERY:
         raise LabError(f"There is no kind of run {quoted(key)}: {suggestion(key, list(KINDS))}")
-    return KINDS[key]
+    return EVERY[key]
 
 
 def algorithm(key: str, of: str = "llm") -> Algorithm:
@@ -141,6 +148,7 @@ def task(key: str, of: str = "llm") -> Task:
     if key in row.tasks:
         return row.tasks[key]
     if row.any_task and key:
-        return replace(row.tasks[row.task], key=key, label=key, help="A Gymnasium environment.", goal={})
+        return replace(row.tasks[row.task], key=key, label=key, goal={},
+                       help=row.tasks[row.task].help if row.elsewhere else "A Gymnasium environment.")
     _elsewhere("task", key, of, [other.key for other in KINDS.values() if key in other.tasks])
     raise LabError(f"There is no task {quoted(key)}: {suggestion(key, list(row.tasks))}")

@@ -269,11 +269,12 @@ _ALL = (
 
 # What a reward is made of is named by its source, which may be the user's own.
 _PART, _UNSCORED = "reward/", "unscored/"
+OWN = "own/"  # before the names of another tool's numbers that the lab does not know
 
 
 class _Metrics(Mapping[str, Metric]):
-    """The declared metrics by their keys, and `reward/<part>` and `unscored/<part>` for any part of a reward that is
-    not declared itself."""
+    """The declared metrics by their keys, `reward/<part>` and `unscored/<part>` for any part of a reward that is not
+    declared itself, and `own/<name>` for any number of another tool."""
 
     def __init__(self, declared: Iterable[Metric]):
         self._declared = {metric.key: metric for metric in declared}
@@ -287,6 +288,9 @@ class _Metrics(Mapping[str, Metric]):
         if key not in self._declared and silent != key and silent:
             return Metric(key, f"Not scored: {silent}", "share", f"Share of completions that the part {silent!r} of "
                           "the reward did not score.", scale="rate", better="lower", short=silent)
+        if key.startswith(OWN) and (name := key.removeprefix(OWN)):
+            return Metric(key, name, "", "A number of the tool that trains this run, under the tool's own name.",
+                          short=name)
         return self._declared[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -11,6 +11,7 @@ from labcore.catalog.choices import REWARD, SURROGATE, chosen
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import ChartFamily
 from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import OWN as FOREIGN
 
 FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
@@ -117,7 +118,27 @@ _PANELS = (
 # The charts of single metrics, which are declared with these.
 OWN = tuple(Panel(metric.key.replace("/", "_"), metric.label, (metric.key,), metric.chart)
             for metric in METRICS.values() if metric.chart)
-PANELS: dict[str, Panel] = {panel.key: panel for panel in (*_PANELS, *OWN)}
+
+
+class _Panels(Mapping[str, Panel]):
+    """The charts by their keys, and one for each `own/<name>` of another tool's numbers."""
+
+    def __init__(self, declared: Mapping[str, Panel]):
+        self._declared = declared
+
+    def __getitem__(self, key: str) -> Panel:
+        if key not in self._declared and key.startswith(FOREIGN) and key in METRICS:
+            return Panel(key, METRICS[key].label, (key,), "system")
+        return self._declared[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+
+PANELS: Mapping[str, Panel] = _Panels({panel.key: panel for panel in (*_PANELS, *OWN)})
 NAMED = frozenset(metric for panel in PANELS.values() for metric in panel.metrics)
 SMALL = frozenset(metric for panel in _PANELS if panel.small for metric in panel.metrics)
 
@@ -160,10 +181,11 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
 def with_switched(panels: tuple[str, ...], knobs: Mapping[str, Value],
                   logged: Collection[str] = ()) -> tuple[str, ...]:
     """`panels` of a row, and those of the switches that a run which began with these knobs has on, or had: metrics of
-    theirs are `logged`.
+    theirs are `logged`. Last another tool's own numbers.
 
     >>> with_switched(("reward",), {"adaptive_kl_target": 0.1}), with_switched(("reward",), {}, {"beta"})
     (('reward', 'kl_coefficient'), ('reward', 'kl_coefficient'))
     """
     return (*panels, *(key for key, on in SWITCHED.items() if key not in panels and (
-        on(knobs) or not set(PANELS[key].lines(logged)).isdisjoint(logged))))
+        on(knobs) or not set(PANELS[key].lines(logged)).isdisjoint(logged))),
+        *sorted(key for key in logged if key.startswith(FOREIGN)))

@@ -20,7 +20,7 @@ from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files import storage
 from labcore.runs.files.paths import START, run_folder
 from labcore.runs.knob_history import KnobHistory
-from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
+from labcore.runs.spec.run_spec import RunSpec, check_ours, knobs_of, make
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 
@@ -52,6 +52,7 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
         LabError: there is no such run or checkpoint, the two algorithms share nothing, or a value cannot be.
     """
     row = store.run(run_id)
+    check_ours(row.spec)
     parent, at = row.spec, _checkpointed(run_id, step)
     key = algorithm or parent.algorithm
     values = KnobHistory(parent, store.events_after(run_id)).at(at)

@@ -23,11 +23,13 @@ _NAMED = re.compile(r"python -m labcore[^,;()\n]*|\bid [\w.-]+|"
 
 
 def title(run: RunRow) -> str:
-    """The algorithm, or the mix by the name that its owner gave it, the task, and the number of the run.
+    """The algorithm, or the mix by the name that its owner gave it, the task, and the number of the run. Of a watched
+    run the name that its program gave it.
 
     So no two runs have one title, and none ever changes.
     """
-    return f"{run.spec.row.label} {run.spec.task} {number(run)}"
+    spec = run.spec
+    return f"{spec.task if spec.kind_row.elsewhere else f'{spec.row.label} {spec.task}'} {number(run)}"
 
 
 def number(run: RunRow) -> str:

@@ -18,6 +18,7 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.store import Store
 from labcore.workers import process
 from labcore.workers.executors import choice
+from labcore.workers.watcher import Watching
 
 CLOSE_SECONDS = 14.0  # a little more than the supervisor gives its workers
 _QUICK_SECONDS = 10.0  # a supervisor that dies sooner than this, three times in a row, is not started again
@@ -44,6 +45,7 @@ class Launcher:
         with self._lock:
             self._spawn()
         self._publishing.open()
+        self._watching = None if sweep else Watching(store)
         atexit.register(self.close)
 
     def start(self, spec: RunSpec, warm_up: bool = False) -> str:
@@ -109,6 +111,8 @@ class Launcher:
             supervisor = self._process
             _close_quietly(supervisor)
         atexit.unregister(self.close)
+        if self._watching:
+            self._watching.close()
         try:
             supervisor.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:

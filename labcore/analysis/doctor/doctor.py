@@ -23,10 +23,11 @@ EVENT = "doctor"  # kind of event
 
 
 class Doctor:
-    """The findings of one run, step after step. Without a spec the run is one of another tool, whose knobs are not
-    known."""
+    """The findings of one run, step after step. Without a spec, or where it was trained elsewhere, the run is one of
+    another tool, whose knobs are not known."""
 
     def __init__(self, spec: RunSpec | None = None):
+        spec = ours(spec)
         self._memory = Memory(READS)
         self._view = RunView(self._memory) if spec is None else RunView(
             self._memory, spec.knobs, {knob.key: knob for knob in spec.declared})
@@ -107,9 +108,14 @@ def _easing(rule: Rule, view: RunView) -> dict[str, float]:
     return {key: float(view.knobs[key]) for key in rule.eased_by if key in view.declared}
 
 
+def ours(spec: RunSpec | None) -> RunSpec | None:
+    """The spec of a run that the lab trains; None of any other."""
+    return None if spec is None or spec.kind_row.elsewhere else spec
+
+
 def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] = ()) -> tuple[Doctor, list[Change]]:
     """The doctor after all of a run's steps, and what it said on the way."""
-    doctor, history = Doctor(spec), KnobHistory(spec, events) if spec else None
+    doctor, history = Doctor(spec), KnobHistory(trained, events) if (trained := ours(spec)) else None
     said = [change for step in steps
             for change in doctor.take(step.step, step.metrics, history.at(step.step) if history else None)]
     return doctor, said

@@ -49,7 +49,9 @@ class RunSpec:
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
     whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
     of the user's own, which began from the row `algorithm`, and empty where that row itself is run;
-    `threads` are torch's, part of the spec so that a result does not depend on what else runs.
+    `threads` are torch's, part of the spec so that a result does not depend on what else runs. Of a run that is trained
+    elsewhere `tool` is the program, `task` the run's name, `knobs` what the program has said of its settings, and
+    `steps` is 0 where it has not said how many there will be.
     """
 
     kind: str
@@ -65,6 +67,7 @@ class RunSpec:
     parent: tuple[str, int] | None = None
     twin: bool = True
     mix: str = ""
+    tool: str = ""
 
     @property
     def kind_row(self) -> Kind:
@@ -88,7 +91,8 @@ class RunSpec:
     @property
     def declared(self) -> tuple[Knob, ...]:
         """The run's knobs, with the defaults of its algorithm on its task and its weights."""
-        return pretrained.of_length(knobs_of(self.row, self.task_row, self.weights), self.knobs)
+        known = pretrained.of_length(knobs_of(self.row, self.task_row, self.weights), self.knobs)
+        return tuple(knob for knob in known if knob.key in self.knobs) if self.kind_row.elsewhere else known
 
     @property
     def of_task(self) -> dict[str, Value]:
@@ -118,8 +122,9 @@ class RunSpec:
         fields = asdict(self)
         if not self.parent:
             del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
-        if not self.mix:
-            del fields["mix"]  # the same of what is no mix
+        for name in ("mix", "tool"):
+            if not fields[name]:
+                del fields[name]  # the same of what is no mix, and of what the lab trains
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @staticmethod
@@ -153,6 +158,13 @@ class RunSpec:
         return hashlib.sha256(_as_named(self).to_json().encode() + content).hexdigest()[:12]
 
 
+def check_ours(spec: RunSpec) -> None:
+    """Raise LabError where another program trains the run: it cannot be started, changed or forked here."""
+    if spec.kind_row.elsewhere:
+        raise LabError(f"{spec.tool or 'Another program'} trains this run and the lab only shows it, so it cannot be "
+                       f"started, changed or forked here: do that in {spec.tool or 'that program'}.")
+
+
 def _parent(said: object) -> tuple[str, int] | None:
     """The run and the step that a fork began from. Raises ValueError where `said` is neither such a pair nor empty."""
     if not said:
@@ -176,6 +188,8 @@ def _as_named(spec: RunSpec) -> RunSpec:
 
 def _filled(spec: RunSpec) -> RunSpec:
     """`spec` with the knobs that came after it was written, so that a run does what it did without them."""
+    if spec.kind == kinds.WATCH.key:  # it has what its program has named
+        return spec
     before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
     if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default
         before = {**before, **{knob.key: knob.default for knob in PROMPT if knob.key in before}}

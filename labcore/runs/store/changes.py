@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from labcore.errors import LabError, NoSuchRun, NotOwner, quoted
 from labcore.runs.files import uploads
 from labcore.runs.files.paths import is_import, run_folder
+from labcore.runs.spec import run_spec
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store import cells, dialects
 from labcore.runs.store.process import Owner
@@ -136,9 +137,20 @@ def markable(connection: sa.Connection, name: str, in_trash: bool = False) -> st
     return None
 
 
+def is_in_the_trash(connection: sa.Connection, name: str) -> bool:
+    return connection.scalar(sa.select(marks.c.deleted).where(marks.c.id == name)) is not None
+
+
 def check_not_in_trash(connection: sa.Connection, name: str) -> None:
-    if connection.scalar(sa.select(marks.c.deleted).where(marks.c.id == name)) is not None:
+    if is_in_the_trash(connection, name):
         raise in_the_trash(name)
+
+
+def check_ours(connection: sa.Connection, run_id: str) -> None:
+    """Raise LabError where another program trains the run."""
+    text = connection.scalar(sa.select(runs.c.spec).where(runs.c.id == run_id))
+    if text:
+        run_spec.check_ours(RunSpec.from_json(text))
 
 
 def in_the_trash(name: str) -> NoSuchRun:

@@ -74,6 +74,7 @@ class Controls(Database):
             raise LabError("The command set needs a knob and its value: for example set beta=0.1.")
         with self._writing() as connection:
             state = changes.known(connection, run_id)
+            changes.check_ours(connection, run_id)
             if state in ENDED:
                 advice = "resume it or start a new one" if state in RESUMABLE else "start a new one"
                 asked = "a changed knob" if command == "set" else command

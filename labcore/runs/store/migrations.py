@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from labcore.errors import LabError
 from labcore.runs.store import faults, old_imports
 from labcore.runs.store.dialects import shown
-from labcore.runs.store.schema import VERSION, marks, meta, metadata, sweeps
+from labcore.runs.store.schema import VERSION, marks, meta, metadata, sweeps, watched
 
 if TYPE_CHECKING:
     from alembic.script import Script
@@ -55,7 +55,7 @@ def _version(connection: sa.Connection, url: str) -> str | None:
         return None
     found: str | None = (connection.execute(sa.select(meta.c.value).where(meta.c.key == "version")).scalar()
                          if meta.name in there else None)
-    since = {marks.name: 4, sweeps.name: 7}
+    since = {marks.name: 4, sweeps.name: 7, watched.name: 11}
     of_version = {name for name in metadata.tables if found not in VERSIONS or int(found) >= since.get(name, 1)}
     if (missing := of_version - there) and found in (None, *VERSIONS):
         raise faults.damaged(url, f"it has no table {min(missing)}")

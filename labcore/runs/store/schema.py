@@ -1,8 +1,8 @@
 """The store's tables.
 
-Six tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
-what became of it), marks (stars, tags, projects, notes and the trash, of runs and of imported metrics) and sweeps
-(those with a name or with early stopping). A change of them raises the version and is a script in `revisions`;
+Seven tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
+what became of it), marks (stars, tags, projects, notes and the trash, of runs and of imported metrics), sweeps
+(those with a name or with early stopping) and watched (how far the files of runs that other programs train were read). A change of them raises the version and is a script in `revisions`;
 `migrations` brings a store of an earlier version up to this one.
 """
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from labcore.runs.store.cells import Name, Number, Process, Seconds, State, Whole, Words
 
-VERSION = "10"
+VERSION = "11"
 MOST_NAME = 100  # letters of a run's name
 
 
@@ -87,4 +87,10 @@ controls = sa.Table(
     sa.Column("asked", Seconds, nullable=False), sa.Column("settled", Seconds),
     sa.Column("step", Whole), sa.Column("refused", Words),
     sa.Index("lab_controls_open", "run_id", "state", "id"),
+)
+
+watched = sa.Table(  # since version 11
+    "lab_watched", metadata,
+    sa.Column("id", Name(MOST_NAME), primary_key=True),  # of the folder that the program writes
+    sa.Column("place", Words, nullable=False),  # how far it was read, and into which runs
 )

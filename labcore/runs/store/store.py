@@ -42,13 +42,14 @@ from labcore.runs.store.rows import (
 )
 from labcore.runs.store.schema import marks, runs, sweeps
 from labcore.runs.store.steps import Steps
+from labcore.runs.store.watched import Watched
 
 __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow", "Step", "Store", "home"]
 
 _LISTED = RUNS.where(marks.c.deleted.is_(None))
 
 
-class Store(Steps, Events, Controls, Keeping, EarlyStopping):
+class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
     """See the module."""
 
     def create(self, spec: RunSpec, mine: bool = False, sweep: str | None = None, warm_up: bool = False,
@@ -196,6 +197,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping):
         """
         with self._writing() as connection:
             state = changes.known(connection, run_id)
+            changes.check_ours(connection, run_id)
             if state not in RESUMABLE:
                 advice = "start a new run" if state == "finished" else "wait until it has ended"
                 raise LabError(f"The run {run_id} is {state}, so there is nothing to resume: {advice}.")

@@ -1,0 +1,55 @@
+"""The tables of watched runs, which another program trains: the rows of language models by the names that tools share
+with the lab, and two for everything else.
+
+A row here says what a run is called and in which order its charts are drawn; any chart whose numbers the tool sends is
+drawn. The knobs are those of the lab's row: of a watched run only those count that the tool has named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.llm import algorithms
+from labcore.catalog.panels import PANELS
+from labcore.catalog.task import Task
+
+OTHER, CONTROL = "other", "control"  # rows of runs whose algorithm the tool has not named
+TASK = "run"
+_CONTROL = ("episode_return", "eval_return", "episode_length", "loss", "env_speed")
+
+
+def _panels(first: tuple[str, ...]) -> tuple[str, ...]:
+    return (*first, *(key for key in PANELS if key not in first))
+
+
+def _generic(key: str, label: str, first: tuple[str, ...]) -> Algorithm:
+    return Algorithm(key, label, "elsewhere", summary="Trained by another program, which has not said how.", latex="",
+                     watch="The charts show what the program sends.", paper="", knobs=(), models=("policy",),
+                     panels=_panels(first))
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    OTHER: _generic(OTHER, "Other", ("reward", "loss", "kl", "entropy")),
+    CONTROL: _generic(CONTROL, "Reinforcement learning", _CONTROL),
+    **{row.key: replace(row, panels=_panels(row.panels)) for row in algorithms.ALGORITHMS.values()},
+}
+TASKS: dict[str, Task] = {TASK: Task(TASK, "Run", "Trained by another program.", "", (
+    "elsewhere", "online", "preference", "reward_model", "sft"), goal={})}
+
+
+def row_of(name: str, tool: str = "") -> str:
+    """The key of the row of an algorithm by the name that a tool has for it, or for its trainer.
+
+    >>> row_of("GRPOTrainer"), row_of("reinforce_plus_plus", "verl"), row_of("PPO", "Stable-Baselines3"), row_of("mine")
+    ('grpo', 'reinforce_pp', 'control', 'other')
+    """
+    if tool.lower().startswith(("stable-baselines", "sb3", "cleanrl")):
+        return CONTROL
+    plain = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("config").removesuffix("trainer")
+    return next((key for key, row in ALGORITHMS.items()
+                 if plain and plain in (key.replace("_", ""), row.label.lower().replace(" ", ""))),
+                _ALIASES.get(plain, OTHER))
+
+
+_ALIASES = {"reinforceplusplus": "reinforce_pp", "reinforcepp": "reinforce_pp", "reward": "reward_model", "gae": "ppo"}

@@ -1,0 +1,130 @@
+"""The names of a tool's numbers and settings, as the lab's metrics, counters and knobs.
+
+Metrics follow `labcore.runs.imports.layouts`. A number that it does not know becomes the metric `own/NAME`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from labcore.catalog.knob import Value
+from labcore.catalog.metrics import OWN
+from labcore.runs.imports.layouts import is_axis, known, layout_of
+from labcore.runs.store.cells import EXACT
+from labcore.runs.store.rows import COUNTERS
+
+LONGEST = 120  # letters of a name
+MOST_SETTINGS = 500
+_UNSAFE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\ud800-\udfff]')  # what no key of the store's JSON may hold
+_WORDS = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf, "inf": math.inf, "-inf": -math.inf}
+
+# Our knob -> what tools call it, with the same meaning. The last part of a nested name counts where it says enough.
+KNOBS: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("lr", "actor_rollout_ref.actor.optim.lr", "actor_learning_rate"),
+    "beta": ("kl_coef", "init_kl_coef", "kl_loss_coef", "algorithm.kl_ctrl.kl_coef",
+             "actor_rollout_ref.actor.kl_loss_coef"),
+    "group_size": ("num_generations", "n_samples_per_prompt", "actor_rollout_ref.rollout.n"),
+    "clip_low": ("epsilon", "cliprange", "clip_ratio", "eps_clip", "actor_rollout_ref.actor.clip_ratio"),
+    "clip_high": ("epsilon_high", "clip_ratio_high", "eps_clip_high"),
+    "updates_per_batch": ("num_iterations", "ppo_epochs", "actor_rollout_ref.actor.ppo_epochs"),
+    "temperature": ("actor_rollout_ref.rollout.temperature",),
+    "max_new_tokens": ("max_completion_length", "response_length", "generate_max_len", "data.max_response_length"),
+    "max_grad_norm": ("max_norm", "actor_rollout_ref.actor.grad_clip"),
+    "gamma": (), "lam": ("gae_lambda", "lambd"),
+}
+STEPS = ("max_steps", "steps", "total_training_steps", "trainer.total_training_steps", "total_steps")
+ALGORITHM = ("algorithm", "trainer", "algo", "algorithm.adv_estimator", "advantage_estimator")
+_KNOB_OF = {name: key for key, names in KNOBS.items() for name in (key, *names)}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A line's numbers under the lab's names. `metrics` may be NaN or infinite; `strange` are names without a number.
+    """
+
+    metrics: dict[str, float]
+    counters: dict[str, float]
+    strange: tuple[str, ...]
+
+
+def numbers_of(said: Mapping[str, Any]) -> Numbers:
+    """The numbers of a line by the names of the tool."""
+    metrics: dict[str, float] = {}
+    counters: dict[str, float] = {}
+    strange = []
+    for column, keys in _keys(tuple(map(str, said))):
+        value = number(said[column])
+        if value is None:
+            strange += [] if said[column] is None else [column]
+            continue
+        for key in keys:
+            (counters if key in COUNTERS else metrics)[key] = value
+    return Numbers(metrics, counters, tuple(strange))
+
+
+@lru_cache(maxsize=256)  # a tool logs the same few sets of names
+def _keys(columns: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What each column stands for: of columns that mean the same metric the one that is called so first."""
+    layout = layout_of(columns)
+    best: dict[str, tuple[int, str]] = {}
+    for column in columns:
+        for key, rank in known(layout, column):
+            if key not in best or rank < best[key][0]:
+                best[key] = rank, column
+    found = {column: tuple(key for key, (_, of) in best.items() if of == column) for column in columns}
+    return tuple((column, keys or (foreign(column),)) for column, keys in found.items()
+                 if keys or not any(is_axis(axis, column) for axis in layout.axes))
+
+
+def foreign(name: str) -> str:
+    """The metric of a number that only the tool knows."""
+    return OWN + (_UNSAFE.sub("_", name).strip() or "_")[:LONGEST]
+
+
+def number(value: Any) -> float | None:
+    """A number, NaN and infinities included, also as the words in which lines have these; None where it is none."""
+    if isinstance(value, str):
+        return _WORDS.get(value.strip().lower())
+    if not isinstance(value, bool | int | float):
+        return None
+    return float(value) if abs(value) <= EXACT or isinstance(value, float) else None
+
+
+# ---------------------------------------------------------------- settings
+
+def settings(said: Mapping[str, Any]) -> dict[str, Value]:
+    """A tool's settings under the names of our knobs where they mean the same, else under the tool's own."""
+    found: dict[str, Value] = {}
+    for name, value in list(_flat(said, ""))[:MOST_SETTINGS]:
+        key = _KNOB_OF.get(name) or _UNSAFE.sub("_", name)[:LONGEST]
+        plain = value if isinstance(value, bool | str) else number(value)
+        if isinstance(plain, float):
+            plain = None if not math.isfinite(plain) else value
+        if plain is not None:
+            found[key] = plain[:1000] if isinstance(plain, str) else plain
+    return found
+
+
+def _flat(said: Mapping[str, Any], before: str) -> Any:
+    for name, value in said.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", json.dumps(value)[:1000] if isinstance(value, list) else value
+
+
+def steps_of(values: Mapping[str, Value]) -> int:
+    """How many steps the run is to have; 0 where the tool has not said so."""
+    found = next((values[name] for name in STEPS if name in values), 0)
+    return found if type(found) is int and 0 < found <= 10**9 else 0
+
+
+def algorithm_of(values: Mapping[str, Value]) -> str:
+    """The tool's name of its algorithm; empty where it has not said it."""
+    return next((str(values[name]) for name in ALGORITHM if values.get(name)), "")

@@ -1,0 +1,304 @@
+"""Turn the lines of a watched run into rows, events and pictures of runs in the store.
+
+A line is taken in one transaction with the place up to which the files were read. A step is written once: numbers that
+come later for it are added where it lacks them. Where a step comes again with other numbers, the program went back, to
+a checkpoint say, and a fork begins. Each writer of a run (a process that sends to it) goes on in the run in which it
+wrote last, so that two of them do not fork at every line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.doctor import Doctor
+from labcore.catalog import watch
+from labcore.catalog.kinds import WATCH
+from labcore.catalog.knob import Value
+from labcore.runs.files import atomic
+from labcore.runs.files.paths import made, run_folder
+from labcore.runs.knob_history import Change, KnobHistory, Place
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
+from labcore.runs.spec.session import Record
+from labcore.runs.store.store import Store
+from labcore.runs.store.watched import Taking
+from labcore.watching import names
+from labcore.watching.samples import samples_of
+from labcore.watching.spool import Line
+from labcore.workers.pictures import Pictures
+
+MOST_STEP = 2**31 - 1
+MOST_FORKS = 20
+MOST_NAMES = 1000  # metrics of one run
+MOST_SAID = 100  # faults
+LONGEST = 500  # letters of a note
+ENDS = ("finished", "stopped", "failed")
+
+
+@dataclass
+class Course:
+    """One run of the store while its lines are read."""
+
+    id: str
+    spec: RunSpec
+    folder: Path
+    doctor: Doctor
+    samples: Pictures
+    step: int = 0
+    tokens: int = 0
+    env_steps: int = 0
+    seconds: float = 0.0
+    knobs: dict[str, Value] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    over: bool = False  # it was ended, and may be taken up again
+
+
+class WatchedRun:
+    """The runs of one watched folder, called `name`. It is made anew where a transaction failed."""
+
+    def __init__(self, store: Store, name: str):
+        self.name = name
+        self._store = store
+        self._courses: dict[str, Course] = {}
+        self._taking: Taking
+
+    def take(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Take some lines, all of them or none. Returns the place after them."""
+        with self._store.taking(self.name) as self._taking:
+            place = self._taking.place
+            for line in lines:
+                if not place.get("deleted"):
+                    self._line(line)
+                place.setdefault("at", {})[line.file] = line.end
+            return dict(place)
+
+    def end(self, state: str, text: str) -> None:
+        """End the runs of the folder that are going."""
+        with self._store.taking(self.name) as self._taking:
+            for run_id in {*self._taking.place.get("runs", {}).values()}:
+                self._taking.end(run_id, state, text)
+        for course in self._courses.values():
+            course.over = True
+
+    def keep(self, at: Mapping[str, int]) -> None:
+        """Note that only these files are there still."""
+        with self._store.taking(self.name) as taking:
+            taking.place["at"] = dict(at)
+
+    # ---------------------------------------------------------------- lines
+
+    def _line(self, line: Line) -> None:
+        reads: dict[str, Callable[[Line], None]] = {
+            "run": self._begin, "numbers": self._numbers, "rollouts": self._rollouts, "config": self._config,
+            "event": self._event, "dropped": self._dropped, "end": self._end}
+        if line.fault:
+            return self._say(line, line.fault, "fault")
+        if (kind := line.said["kind"]) not in reads:
+            return self._say(line, f"lines of the kind {kind[:40]!r} are not known and were left out", f"kind {kind}")
+        reads[kind](line)
+
+    def _course(self, line: Line) -> Course | None:
+        """The run that the writer of a line goes on in; None where it was deleted."""
+        place = self._taking.place
+        of = place.setdefault("runs", {})
+        run_id = of.get(line.writer) or place.get("newest") or self._create(line)
+        of[line.writer] = place["newest"] = run_id
+        course = self._courses.get(run_id)
+        if course is None or course.over:
+            if not self._taking.mine(run_id):
+                place["deleted"] = True
+                return None
+            course = self._courses[run_id] = course or self._opened(run_id)
+            course.over = False
+        return course
+
+    def _create(self, line: Line, parent: Course | None = None, step: int = 0) -> str:
+        """A new run: by the line that begins it, or the fork of a parent after `step`."""
+        if parent:
+            spec = replace(parent.spec, parent=(parent.id, step), knobs=parent.knobs)
+        else:
+            spec = spec_of(line.said if line.said["kind"] == "run" else {}, self.name)
+        run_id = self._taking.create(spec)
+        folder = made(run_folder(run_id))
+        atomic.write_text(folder / "spec.json", spec.to_json())
+        self._courses[run_id] = Course(run_id, spec, folder, Doctor(spec), Pictures(folder / "samples"), step,
+                                       *((parent.tokens, parent.env_steps, parent.seconds) if parent else ()),
+                                       knobs=dict(spec.knobs))
+        return run_id
+
+    def _opened(self, run_id: str) -> Course:
+        """A run that was begun before."""
+        row, steps, events = self._store.run(run_id), self._store.steps_after(run_id), self._store.events_after(run_id)
+        examined, _ = doctor.course(row.spec, steps, events)
+        last = steps[-1] if steps else None
+        at = row.spec.parent[1] if row.spec.parent else 0
+        folder = run_folder(run_id)
+        return Course(run_id, row.spec, folder, examined, Pictures(folder / "samples"), last.step if last else at,
+                      last.tokens if last else 0, last.env_steps if last else 0, last.seconds if last else 0.0,
+                      KnobHistory(row.spec, events).at(), set().union(*(step.metrics for step in steps)))
+
+    def _begin(self, line: Line) -> None:
+        begun = bool(self._taking.place.get("newest"))
+        course = self._course(line)
+        if course and begun:  # the program was started again, maybe with other settings
+            self._set(course, names.settings(_mapping(line.said.get("config"))), course.step + 1)
+
+    def _config(self, line: Line) -> None:
+        if course := self._course(line):
+            step = self._step(line) if line.said.get("step") is not None else course.step + 1
+            if step is not None:
+                self._set(course, names.settings(_mapping(line.said.get("values"))), step)
+
+    def _set(self, course: Course, values: Mapping[str, Value], step: int) -> None:
+        """Log the settings that are others from `step` on."""
+        titles = {knob.key: knob.name for knob in knobs_of(course.spec.row, course.spec.task_row)}
+        for key, value in values.items():
+            if course.knobs.get(key) != value:
+                change = Change(key, course.knobs.get(key), value, Place(max(1, step), course.step, 1),
+                                titles.get(key, key))
+                self._taking.log(course.id, "knob", change.payload, max(1, step))
+                course.knobs[key] = value
+
+    def _event(self, line: Line) -> None:
+        if course := self._course(line):
+            self._taking.log(course.id, "note", {"text": str(line.said.get("text", ""))[:LONGEST]}, course.step)
+
+    def _dropped(self, line: Line) -> None:
+        if course := self._course(line):
+            counts = " and ".join(f"{count:,} {kind}" for kind, count in _mapping(line.said.get("counts")).items())
+            self._taking.log(course.id, "note", {"text": f"The program dropped {counts}: "
+                                                 f"{line.said.get('why', '')}"[:LONGEST]}, course.step)
+
+    def _end(self, line: Line) -> None:
+        if course := self._course(line):
+            state = line.said.get("state")
+            self._taking.end(course.id, state if state in ENDS else "stopped",
+                             str(line.said.get("message") or "")[:LONGEST])
+            course.over = True
+
+    def _rollouts(self, line: Line) -> None:
+        if (course := self._course(line)) and (step := self._step(line)) is not None:
+            found = samples_of(line.said, max(1, step))
+            if found is None:
+                return self._say(line, "a line of rollouts has no groups with completions, and was left out", "rollouts")
+            course.samples.write(max(1, step), found)
+
+    # ---------------------------------------------------------------- numbers
+
+    def _numbers(self, line: Line) -> None:
+        course, step = self._course(line), self._step(line)
+        if course is None or step is None:
+            return
+        found = names.numbers_of(_mapping(line.said.get("numbers")))
+        if found.strange:
+            self._say(line, f"{found.strange[0]} is no number, and was left out", f"strange {found.strange[0]}")
+        metrics = self._known(line, course, found.metrics)
+        if step == 0:  # the lab counts from 1: what came before the first step is drawn with it
+            self._taking.place.setdefault("zero", {}).update(_finite(metrics))
+            return
+        finite = _finite(metrics)
+        for key in metrics.keys() - finite.keys():
+            self._say(line, f"{key.removeprefix('own/')} is {metrics[key]} at step {step:,}", f"finite {key}")
+        if step > course.step:
+            return self._append(course, step, metrics, found.counters, line.said)
+        there = self._taking.metrics(course.id, step)
+        if there is None and self._taking.place.get("writer") == line.writer:  # it came late
+            self._append(course, step, metrics, found.counters, line.said, newest=False)
+        elif there is None or any(there.get(key, value) != value for key, value in finite.items()):
+            self._fork(line, course, step)
+        else:
+            self._taking.amend(course.id, step, finite)
+
+    def _append(self, course: Course, step: int, metrics: Mapping[str, float], counters: Mapping[str, float],
+                said: Mapping[str, Any], newest: bool = True) -> None:
+        """Add a row. Counters never go back: a clock may."""
+        zero = self._taking.place.pop("zero", {})
+        finite = {**zero, **_finite(metrics)}
+        self._taking.place["writer"] = next(key for key, of in self._taking.place["runs"].items() if of == course.id)
+        counted = {"tokens": _counted(said.get("tokens"), counters.get("tokens"), course.tokens),
+                   "env_steps": _counted(None, counters.get("env_steps"), course.env_steps)}
+        seconds = max(course.seconds, next((value for value in (counters.get("seconds"), names.number(
+            said.get("seconds"))) if value is not None and math.isfinite(value)), course.seconds))
+        record = Record(step, metrics=finite, **counted)
+        self._taking.append(course.id, record, seconds, newest)
+        if newest:
+            course.step, course.seconds = step, seconds
+            course.tokens, course.env_steps = record.tokens, record.env_steps
+            for change in course.doctor.take(step, {**finite, **metrics}):
+                self._taking.log(course.id, doctor.EVENT, doctor.payload(change), change.step)
+
+    def _fork(self, line: Line, course: Course, step: int) -> None:
+        """The program went back to before `step`, which the run has: its lines go on in a fork of it."""
+        place = self._taking.place
+        place["forks"] = place.get("forks", 0) + 1
+        if place["forks"] > MOST_FORKS:
+            return self._say(line, f"steps came again more than {MOST_FORKS} times, so steps that a run has are left "
+                             "out from here on: count the steps of the program upwards", "forks")
+        parent, at = course, self._taking.before(course.id, step)
+        while not at and parent.spec.parent:  # before its own beginning
+            run_id, left = parent.spec.parent
+            parent, at = self._courses.get(run_id) or self._opened(run_id), min(left, step - 1)
+            at = self._taking.before(run_id, at + 1)
+        run_id = self._create(line, parent, at)
+        place["runs"][line.writer] = place["newest"] = run_id
+        text = f"The program went back to step {step:,}, so it goes on in the fork {run_id}."
+        self._taking.log(course.id, "note", {"text": text}, course.step)
+        if course.id not in place["runs"].values():
+            self._taking.end(course.id, "stopped", text)
+            course.over = True
+        self._numbers(line)
+
+    def _known(self, line: Line, course: Course, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The metrics of a line, of which a run has at most MOST_NAMES."""
+        new = [key for key in metrics if key not in course.names]
+        room = MOST_NAMES - len(course.names)
+        if len(new) > room:
+            self._say(line, f"the run has more than {MOST_NAMES:,} metrics: {new[room]} and later ones are left out",
+                      "names")
+        course.names.update(new[:room])
+        return {key: value for key, value in metrics.items() if key in course.names}
+
+    def _step(self, line: Line) -> int | None:
+        """The step of a line; None where it has none, which is said."""
+        step = line.said.get("step")
+        if isinstance(step, float) and step.is_integer():
+            step = int(step)
+        if type(step) is not int or not 0 <= step <= MOST_STEP:
+            self._say(line, f"a line of {line.said['kind']} has the step {str(step)[:40]}, which is no whole number "
+                      "from 0: it was left out", "step")
+            return None
+        return step
+
+    def _say(self, line: Line, text: str, key: str) -> None:
+        """Note what is wrong with a line: once for each run and fault."""
+        said = self._taking.place.setdefault("said", [])
+        if key not in said and len(said) < MOST_SAID and (course := self._course(line)):
+            said.append(key)
+            self._taking.log(course.id, "note", {"text": f"{text[:1].upper()}{text[1:LONGEST]}."}, course.step)
+
+
+def spec_of(about: Mapping[str, Any], name: str) -> RunSpec:
+    """The spec of a watched run by the line that began it."""
+    tool = str(about.get("tool") or "")[:60]
+    settings = names.settings(_mapping(about.get("config")))
+    return RunSpec(WATCH.key, watch.row_of(names.algorithm_of(settings), tool), str(about.get("name") or name)[:100],
+                   WATCH.model, settings, steps=names.steps_of(settings), device="auto", tool=tool)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if math.isfinite(value)}
+
+
+def _counted(said: Any, counter: float | None, before: int) -> int:
+    """A count that only grows."""
+    value = names.number(said)
+    value = counter if value is None else value
+    return max(before, int(value)) if value is not None and math.isfinite(value) else before
