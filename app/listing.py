@@ -126,8 +126,9 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     said = (f' · <span title="{plain}">{places.waiting_sentence(html.escape(message), holders, linked)}</span>'
             if message and run.state != "finished" else "")
     spec = run.spec
+    of = f" of {spec.steps:,}" if spec.steps else ""
     details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
-               f"seed {spec.seed} · step {run.step:,}{f' of {spec.steps:,}' if spec.steps else ''}{shown} · {begun} {since} ago{said}")
+               f"seed {spec.seed} · step {run.step:,}{of}{shown} · {begun} {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f'<div class="rl-listed-goal">{goal_line.html(spec)}</div>'

@@ -91,12 +91,12 @@ class Watch:
         self._put({"kind": "numbers", "step": step, "seconds": seconds, "tokens": tokens, "numbers": numbers})
 
     def rollouts(self, step: int, prompts: Sequence[Any] = (), completions: Sequence[Any] = (),
-                 rewards: Optional[Mapping[str, Sequence[Any]]] = None, advantages: Any = None, tokens: Any = None,
+                 rewards: Mapping[str, Sequence[Any]] | None = None, advantages: Any = None, tokens: Any = None,
                  logprobs: Any = None, old_logprobs: Any = None, ref_logprobs: Any = None, entropy: Any = None,
                  group: int | None = None) -> None:
-        """Completions of a step. All lists are flat: one item per completion, and those by token a list in it. `rewards`
-        has a list for each reward function. `group` is the number of completions per prompt; `prompts` has one per
-        completion, or one per group. `tokens` are texts; `advantages` may be per completion or per token."""
+        """Completions of a step. All lists are flat: one item per completion, and those by token a list in it.
+        `rewards` has a list for each reward function. `group` is the number of completions per prompt; `prompts` has
+        one per completion, or one per group. `tokens` are texts; `advantages` may be per completion or per token."""
         self._put({"kind": "rollouts", "step": step, "prompts": prompts, "completions": completions,
                    "rewards": rewards or {}, "advantages": advantages, "tokens": tokens, "logprobs": logprobs,
                    "old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs, "entropy": entropy, "group": group})
@@ -136,9 +136,10 @@ class Watch:
         """Queue a line. Where there is no room, it is counted and dropped, completions long before numbers."""
         if not self.active or os.getpid() != self._pid:  # a forked child of the trainer, such as a data loader
             return
+        if self._ended:
+            self._fault(f"the run {self.id} has ended: what is sent later is not shown")
+            return
         try:
-            if self._ended:
-                return self._fault(f"the run {self.id} has ended: what is sent later is not shown")
             large = line["kind"] == "rollouts"
             line["time"] = time.time()
             if line.get("seconds") is None:
@@ -220,20 +221,27 @@ class Watch:
 
 
 def _texts(line: dict[str, Any], fault: Any) -> Iterator[bytes]:
-    """The line as JSON. Completions are packed one by one, so that the trainer's thread is not kept waiting, and of
-    many the first whole groups are sent; the line says how many there were."""
+    """The line as JSON; none where it cannot be one."""
     if line["kind"] != "rollouts":
         text = _packed({key: value for key, value in line.items() if value is not None})
         if len(text) > LINE_BYTES:
-            return fault(f"a line of {line['kind']} has {len(text):,} bytes, more than {LINE_BYTES:,}, and is left out")
-        yield text
-        return
+            fault(f"a line of {line['kind']} has {len(text):,} bytes, more than {LINE_BYTES:,}, and is left out")
+        else:
+            yield text
+    elif not len(line["completions"]):
+        fault("a call of rollouts has no completions")
+    else:
+        yield _rollouts(line, fault)
+
+
+def _rollouts(line: dict[str, Any], fault: Any) -> bytes:
+    """A line of completions, packed one by one so that the trainer's thread is not kept waiting. Of many the first
+    whole groups are sent; the line says how many there were."""
     count = len(line["completions"])
-    if not count:
-        return fault("a call of rollouts has no completions")
     group = line["group"] or _run_length(line["prompts"], count)
     if not isinstance(group, int) or group < 1:
-        return fault(f"group is {group!r}, not the number of completions per prompt")
+        fault(f"group is {group!r}, not the number of completions per prompt")
+        group = 1
     prompts = line["prompts"] if len(line["prompts"]) != count else line["prompts"][::group]
     columns = {**{name: line[name] for name in PER_COMPLETION}, **{f"reward:{name}": each for name, each in
                                                                   line["rewards"].items()}}
@@ -251,7 +259,7 @@ def _texts(line: dict[str, Any], fault: Any) -> Iterator[bytes]:
             packed.pop()
             break
     head = _packed({"kind": "rollouts", "step": line["step"], "time": line["time"], "of": count})[:-2]
-    yield b'%s,"groups":[%s]}\n' % (head, b",".join(packed))
+    return b'%s,"groups":[%s]}\n' % (head, b",".join(packed))
 
 
 def _row(columns: Mapping[str, Any], at: int) -> dict[str, Any]:

@@ -95,9 +95,10 @@ _ROWS = (
          replay="labcore.classic.deep.evaluation:replay",
          any_task=True),
 )
-WATCH = Kind("watch", "Watched runs", "labcore.watching.elsewhere:Elsewhere", watch.ALGORITHMS, watch.TASKS, watch.OTHER,
-             watch.TASK, ("elsewhere",), "Name", {"step": "Steps", "tokens": "Tokens", "seconds": "Seconds"},
-             "tokens_per_second", "labcore.watching.elsewhere:goal", any_task=True, elsewhere=True)
+WATCH = Kind("watch", "Watched runs", "labcore.watching.elsewhere:Elsewhere", watch.ALGORITHMS, watch.TASKS,
+             watch.OTHER, watch.TASK, ("elsewhere",), "Name",
+             {"step": "Steps", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
+             "labcore.watching.elsewhere:goal", any_task=True, elsewhere=True)
 
 KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}  # that the lab trains
 EVERY: dict[str, Kind] = {**KINDS, WATCH.key: WATCH}  # that it shows

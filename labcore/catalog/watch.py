@@ -46,7 +46,8 @@ def row_of(name: str, tool: str = "") -> str:
     """
     if tool.lower().startswith(("stable-baselines", "sb3", "cleanrl")):
         return CONTROL
-    plain = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("config").removesuffix("trainer")
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    plain = plain.removesuffix("config").removesuffix("trainer")
     return next((key for key, row in ALGORITHMS.items()
                  if plain and plain in (key.replace("_", ""), row.label.lower().replace(" ", ""))),
                 _ALIASES.get(plain, OTHER))

@@ -1,4 +1,5 @@
-"""The completions of a line, as the samples files that the pages read (`labcore.llm.probes.view.groups` writes them)."""
+"""The completions of a line, as the samples files that the pages read (`labcore.llm.probes.view.groups` writes those of
+the lab's own runs)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def samples_of(line: Mapping[str, Any], step: int) -> dict[str, Any] | None:
     if not groups:
         return None
     count = sum(len(each["completions"]) for each in groups)
-    of = line.get("of") if type(line.get("of")) is int else count
+    said = line.get("of")
+    of = said if isinstance(said, int) else count
     size = len(groups[0]["completions"])
     return {"step": step, "groups": groups, "batch_groups": max(len(groups), -(-of // size)), "wrong_lengths": []}
 
@@ -53,7 +55,8 @@ def _completion(said: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: [_finite(each) for each in said[name]] for name in BY_TOKEN if isinstance(said.get(name), list)}
     length = len(tokens) or max(map(len, columns.values()), default=0)
     columns = {name: each[:length] for name, each in columns.items() if len(each) >= length}
-    found["advantage"] = _finite(said.get("advantages")) if "advantages" not in columns else _mean(columns["advantages"])
+    by_token = columns.get("advantages")
+    found["advantage"] = _mean(by_token) if by_token else _finite(said.get("advantages"))
     if found["advantage"] is not None and length:
         columns.setdefault("advantages", [found["advantage"]] * length)
     return {**found, **({"tokens": tokens} if tokens else {}), **columns, **_ratios(columns)}

@@ -1,4 +1,4 @@
-"""Read the files of a watched run: `RL_LAB_HOME/watched/ID/spool/TIME-WRITER-NUMBER.jsonl`, in the order of their names.
+"""Read the files of a watched run, `RL_LAB_HOME/watched/ID/spool/TIME-WRITER-NUMBER.jsonl`, by the order of names.
 
 Each process that writes to a run has files of its own, a new one after some megabytes. A line counts when its end is
 there. A file that was read to its end is deleted once its writer has begun the next one.

@@ -96,10 +96,11 @@ class WatchedRun:
             "run": self._begin, "numbers": self._numbers, "rollouts": self._rollouts, "config": self._config,
             "event": self._event, "dropped": self._dropped, "end": self._end}
         if line.fault:
-            return self._say(line, line.fault, "fault")
-        if (kind := line.said["kind"]) not in reads:
-            return self._say(line, f"lines of the kind {kind[:40]!r} are not known and were left out", f"kind {kind}")
-        reads[kind](line)
+            self._say(line, line.fault, "fault")
+        elif (kind := line.said["kind"]) in reads:
+            reads[kind](line)
+        else:
+            self._say(line, f"lines of the kind {kind[:40]!r} are not known and were left out", f"kind {kind}")
 
     def _course(self, line: Line) -> Course | None:
         """The run that the writer of a line goes on in; None where it was deleted."""
@@ -125,9 +126,10 @@ class WatchedRun:
         run_id = self._taking.create(spec)
         folder = made(run_folder(run_id))
         atomic.write_text(folder / "spec.json", spec.to_json())
-        self._courses[run_id] = Course(run_id, spec, folder, Doctor(spec), Pictures(folder / "samples"), step,
-                                       *((parent.tokens, parent.env_steps, parent.seconds) if parent else ()),
-                                       knobs=dict(spec.knobs))
+        course = Course(run_id, spec, folder, Doctor(spec), Pictures(folder / "samples"), step, knobs=dict(spec.knobs))
+        if parent:
+            course.tokens, course.env_steps, course.seconds = parent.tokens, parent.env_steps, parent.seconds
+        self._courses[run_id] = course
         return run_id
 
     def _opened(self, run_id: str) -> Course:
@@ -183,9 +185,10 @@ class WatchedRun:
     def _rollouts(self, line: Line) -> None:
         if (course := self._course(line)) and (step := self._step(line)) is not None:
             found = samples_of(line.said, max(1, step))
-            if found is None:
-                return self._say(line, "a line of rollouts has no groups with completions, and was left out", "rollouts")
-            course.samples.write(max(1, step), found)
+            if found:
+                course.samples.write(max(1, step), found)
+            else:
+                self._say(line, "a line of rollouts has no groups with completions, and was left out", "rollouts")
 
     # ---------------------------------------------------------------- numbers
 
@@ -203,10 +206,10 @@ class WatchedRun:
         finite = _finite(metrics)
         for key in metrics.keys() - finite.keys():
             self._say(line, f"{key.removeprefix('own/')} is {metrics[key]} at step {step:,}", f"finite {key}")
+        there = None if step > course.step else self._taking.metrics(course.id, step)
         if step > course.step:
-            return self._append(course, step, metrics, found.counters, line.said)
-        there = self._taking.metrics(course.id, step)
-        if there is None and self._taking.place.get("writer") == line.writer:  # it came late
+            self._append(course, step, metrics, found.counters, line.said)
+        elif there is None and self._taking.place.get("writer") == line.writer:  # it came late
             self._append(course, step, metrics, found.counters, line.said, newest=False)
         elif there is None or any(there.get(key, value) != value for key, value in finite.items()):
             self._fork(line, course, step)
@@ -219,15 +222,15 @@ class WatchedRun:
         zero = self._taking.place.pop("zero", {})
         finite = {**zero, **_finite(metrics)}
         self._taking.place["writer"] = next(key for key, of in self._taking.place["runs"].items() if of == course.id)
-        counted = {"tokens": _counted(said.get("tokens"), counters.get("tokens"), course.tokens),
-                   "env_steps": _counted(None, counters.get("env_steps"), course.env_steps)}
+        tokens = _counted(said.get("tokens"), counters.get("tokens"), course.tokens)
+        env_steps = _counted(None, counters.get("env_steps"), course.env_steps)
         seconds = max(course.seconds, next((value for value in (counters.get("seconds"), names.number(
             said.get("seconds"))) if value is not None and math.isfinite(value)), course.seconds))
-        record = Record(step, metrics=finite, **counted)
+        record = Record(step, tokens, finite, env_steps)
         self._taking.append(course.id, record, seconds, newest)
         if newest:
             course.step, course.seconds = step, seconds
-            course.tokens, course.env_steps = record.tokens, record.env_steps
+            course.tokens, course.env_steps = tokens, env_steps
             for change in course.doctor.take(step, {**finite, **metrics}):
                 self._taking.log(course.id, doctor.EVENT, doctor.payload(change), change.step)
 
@@ -236,8 +239,9 @@ class WatchedRun:
         place = self._taking.place
         place["forks"] = place.get("forks", 0) + 1
         if place["forks"] > MOST_FORKS:
-            return self._say(line, f"steps came again more than {MOST_FORKS} times, so steps that a run has are left "
-                             "out from here on: count the steps of the program upwards", "forks")
+            self._say(line, f"steps came again more than {MOST_FORKS} times, so steps that a run has are left out from "
+                      "here on: count the steps of the program upwards", "forks")
+            return
         parent, at = course, self._taking.before(course.id, step)
         while not at and parent.spec.parent:  # before its own beginning
             run_id, left = parent.spec.parent

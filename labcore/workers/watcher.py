@@ -123,10 +123,11 @@ class Watcher:
 
 def _sign(path: Path) -> tuple[Any, ...]:
     """What changes whenever the program of a folder writes or gives a sign of life."""
-    found = [each for each in (path / spool.ABOUT, *spool.files(path)[-3:])]
-    with suppress(FileNotFoundError):
-        return tuple((each.name, (stat := each.stat()).st_size, stat.st_mtime_ns) for each in found if each.exists())
-    return ()
+    found = []
+    for each in (path / spool.ABOUT, *spool.files(path)[-3:]):
+        with suppress(FileNotFoundError):
+            found.append((each.name, (stat := each.stat()).st_size, stat.st_mtime_ns))
+    return tuple(found)
 
 
 def lock() -> FileLock:

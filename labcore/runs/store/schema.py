@@ -2,8 +2,9 @@
 
 Seven tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
 what became of it), marks (stars, tags, projects, notes and the trash, of runs and of imported metrics), sweeps
-(those with a name or with early stopping) and watched (how far the files of runs that other programs train were read). A change of them raises the version and is a script in `revisions`;
-`migrations` brings a store of an earlier version up to this one.
+(those with a name or with early stopping) and watched (how far the files of runs that other programs train were read).
+A change of them raises the version and is a script in `revisions`; `migrations` brings a store of an earlier version
+up to this one.
 """
 
 from __future__ import annotations
