@@ -35,7 +35,8 @@ GHOST = Param("ghost", "")  # the id of a run; empty: the usual one; NONE
 def look(run: RunRow) -> None:
     """Look for the runs that could be the ghost of a run, once for every run of the page's script. Those of lessons and
     studies are none of one's own runs."""
-    newest = lab().store.runs(limit=RECENT, kind=run.spec.kind, apart=run.project in APART, begun=True)
+    newest = lab().store.runs(limit=RECENT, kind=run.spec.kind, apart=run.project in APART, begun=True,
+                              of_sweep=None if run.sweep else 0)
     others = [each for each in newest if each.id != run.id
               and (each.spec.task, each.spec.model) == (run.spec.task, run.spec.model)]
     st.session_state[f"ghosts:{run.id}"] = [(each.id, title(each), each.created) for each in others]
