@@ -10,7 +10,7 @@ from app.training import ghost
 from app.training.feed import GHOST, Feed, payload
 from labcore.runs import fork
 from labcore.runs.files.paths import run_folder
-from labcore.runs.knob_history import KnobHistory
+from labcore.runs.knob_history import KnobHistory, Place
 from labcore.runs.store.rows import STUDIES, Step
 from tests.app.seeding import seed
 
@@ -89,7 +89,7 @@ def test_the_twin_is_a_fork_with_the_same_random_numbers_and_the_old_value(lab, 
 def test_the_help_names_the_changes_that_the_twin_keeps(lab):
     run, history = turned(lab)
     first = history.moves[-1]
-    later = replace(first, knob="clip_low", step=5, before=0.2, value=0.1)
+    later = replace(first, knob="clip_low", place=Place(5, 8, 1), before=0.2, value=0.1)
     assert "any difference is due to the change" in ghost._twin_help(run, first, [])
     said = ghost._twin_help(run, later, [first])
     assert "of step 2: later changes (β 0.04 → 0.2) are kept" in said and "any difference" not in said
