@@ -76,9 +76,14 @@ def open_run(kind: str) -> RunRow | None:
     return run
 
 
-def runs_of(kind: str, *states: str) -> list[RunRow]:
-    """The newest runs of a kind."""
-    return lab().store.runs(*states, limit=RECENT, kind=kind)
+def runs_of(kind: str, *states: str, beside: RunRow | None = None, of_sweep: int = 0) -> list[RunRow]:
+    """The newest of one's own runs of a kind: none of lessons and studies, and of each sweep at most `of_sweep`. A run
+    of any of these that is open has the others of its sweep `beside` it."""
+    sweep = lab().store.sweep_runs(beside.sweep)[::-1] if beside and beside.sweep else []
+    same = [each for each in sweep if each.spec.kind == kind and (not states or each.state in states)][:RECENT]
+    there = {each.id for each in same}
+    own = lab().store.runs(*states, limit=RECENT, kind=kind, apart=False, of_sweep=of_sweep)
+    return [*same, *(each for each in own if each.id not in there)][:RECENT]
 
 
 def show_run(run_id: str, kind: str) -> None:

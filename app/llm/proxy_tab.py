@@ -107,7 +107,7 @@ def _other_rewards(run: RunRow, start: int) -> None:
     """Ways to change the reward itself: pairs of this policy, and an ensemble."""
     st.button("Label fresh pairs", key="cure:pairs", icon=":material/thumbs_up_down:", on_click=labelling.open_,
               help="Train the reward model on pairs of this policy, where its scores are wrong; then start RL again")
-    members = chain.ensemble(run.spec, runs_of(run.spec.kind, "finished"))
+    members = chain.ensemble(run.spec, runs_of(run.spec.kind, "finished", beside=run))
     several = len(members) > 1
     if run.spec.knobs["reward_source"] != WORST_CASE:
         st.button(f"Lowest of {len(members)} reward models" if several else "Train a second reward model",

@@ -54,7 +54,7 @@ def show(run: RunRow | None, draft: Draft | None) -> None:
 
 def _recent(spec: RunSpec, run: RunRow | None) -> list[RunRow]:
     """The newest runs, then those that the open one names, however old."""
-    newest_runs = runs_of(spec.kind)
+    newest_runs = runs_of(spec.kind, beside=run)
     named = {run.base if run else None, *chain.scorers(spec)} - {each.id for each in newest_runs}
     return [*newest_runs, *filter(None, map(lab().find, filter(None, named)))]
 

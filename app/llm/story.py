@@ -28,6 +28,8 @@ from labcore.runs.store.rows import RunRow
 
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
+# The group of the step's batch that the microscope shows; another prompt in the strip leads it there.
+ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
 ROWS = 6  # of single answers
 LOOKED_BACK = 5  # files of samples
 LINE = 90  # characters of a prompt where it is chosen
@@ -52,6 +54,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     pinned = link.get(PROMPT)
     chosen = pinned if pinned in groups else telling(groups, kept.get(run.id), goal_line.prompt(run.spec))
     kept[run.id] = chosen
+    st.session_state[f"story:prompt:{run.id}"] = groups[chosen]["prompt"]
     columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
     story_strip(payload(groups, chosen, columns, at, step) | {
         "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
@@ -68,6 +71,14 @@ def _newest(run_id: str, steps: Sequence[int]) -> int:
 def _choose(prompt: str) -> None:
     """The user's prompt; an empty one is the telling one again."""
     link.put(PROMPT, prompt)
+    for each in (ITEM, COMPLETION):
+        link.put(each, each.default)
+
+
+def prompt_of(run_id: str) -> str:
+    """The prompt that the strip of a run shows; empty where it shows none."""
+    found: str = st.session_state.get(f"story:prompt:{run_id}", "")
+    return found
 
 
 def _nothing(run: RunRow, has_samples: bool) -> str:

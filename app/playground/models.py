@@ -27,13 +27,13 @@ from labcore.runs.titles import parent_title
 from labcore.runs.titles import title as title_of
 from labcore.runs.traces import trace
 
-OFFERED = 60  # newest runs to choose among
+OF_SWEEP = 12  # newest runs of each sweep to choose among
 LETTERS = "ABC"
 
 
 def able() -> list[RunRow]:
     """The newest language-model runs that have a checkpoint."""
-    runs = {run.id: run for run in runs_of("llm")[:OFFERED]}
+    runs = {run.id: run for run in runs_of("llm", of_sweep=OF_SWEEP)}
     return [runs[run_id] for run_id in with_checkpoint(list(runs))]
 
 

@@ -237,11 +237,21 @@ def _events(of: Feed) -> list[list[Any]]:
 def mathml(latex: str) -> str:
     """An equation as MathML, which browsers draw without a script.
 
+    A browser breaks no line within a formula, so each line of the equation is a box, and so is each part of a line.
+
+    >>> mathml(r"a \\\\ b,\\quad c").count("<div>"), mathml(r"a \\\\ b,\\quad c").count("<math")
+    (2, 3)
     >>> "arg max" in mathml(r"\\arg\\max_a Q")
     True
     """
-    found = convert(latex.replace(r"\arg\max", r"\operatorname{argmax}").replace(r"\arg", r"\operatorname{arg}"),
-                    display="block")
+    lines = re.sub(r"\\(begin|end)\{gathered\}", "", latex).split(r"\\")
+    parts = [re.split(r"(?<=,)\s*\\quad", line) for line in lines]
+    return "".join(f"<div>{''.join(map(_formula, line))}</div>" for line in parts)
+
+
+def _formula(latex: str) -> str:
+    names = latex.replace(r"\arg\max", r"\operatorname{argmax}").replace(r"\arg", r"\operatorname{arg}")
+    found = convert(re.sub(r"_\{([a-z]{2,})\}", r"_{\\text{\1}}", names), display="block")
     return str(found).replace(">argmax<", ">arg max<")  # the library leaves out the spaces of names
 
 

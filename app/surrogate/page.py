@@ -25,7 +25,7 @@ from labcore.runs.store.rows import RunRow
 
 WHY = "why_clip"  # the lesson in which a run without the clip collapses
 UNCLIPPED = preset("no_clip")
-RECENT = 60  # runs to choose from
+RECENT, OF_SWEEP = 60, 12  # newest runs to choose from, and how many of each sweep
 NONE = ""
 _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
 # Where the page begins without a run.
@@ -89,7 +89,7 @@ def _of_tokens(shown: Tokens) -> dict[str, Any]:
 def _of_run(place: Place) -> Tokens | None:
     """The choice of a run and of its step, and the tokens of it; a sentence where it has none."""
     found = lab().find(place.run)
-    known = {run.id: run for run in (*([found] if found else ()), *lab().store.runs(limit=RECENT))
+    known = {run.id: run for run in (*([found] if found else ()), *_recent())
              if tokens.has_ratio(run)}
     if place.run and found is None:
         st.warning(literal(session.missing(place.run)), icon=":material/error:")
@@ -98,6 +98,10 @@ def _of_run(place: Place) -> Tokens | None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="surrogate_top"):
         _run_of(place, known)
         return _step_of(place, found) if found else None
+
+
+def _recent() -> list[RunRow]:
+    return lab().store.runs(limit=RECENT, apart=False, of_sweep=OF_SWEEP)
 
 
 def _run_of(place: Place, known: dict[str, RunRow]) -> None:

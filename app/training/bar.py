@@ -173,7 +173,7 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
 
 
 def _picker(run: RunRow | None, kind: str) -> None:
-    runs = runs_of(kind)
+    runs = runs_of(kind, beside=run)
     words = {"": "New run"} | {each.id: to_choose(each, name_of(each).lower()) for each in runs}
     if run and run.id not in words:
         words[run.id] = to_choose(run, name_of(run).lower())

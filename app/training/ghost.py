@@ -35,7 +35,8 @@ GHOST = Param("ghost", "")  # the id of a run; empty: the usual one; NONE
 def look(run: RunRow) -> None:
     """Look for the runs that could be the ghost of a run, once for every run of the page's script. Those of lessons and
     studies are none of one's own runs."""
-    newest = lab().store.runs(limit=RECENT, kind=run.spec.kind, apart=run.project in APART, begun=True)
+    newest = lab().store.runs(limit=RECENT, kind=run.spec.kind, apart=run.project in APART, begun=True,
+                              of_sweep=None if run.sweep else 0)
     others = [each for each in newest if each.id != run.id
               and (each.spec.task, each.spec.model) == (run.spec.task, run.spec.model)]
     st.session_state[f"ghosts:{run.id}"] = [(each.id, title(each), each.created) for each in others]
@@ -107,12 +108,28 @@ def start_twin(run: RunRow, change: Change, moves: Sequence[Change]) -> None:
         if at is None:
             raise LabError(f"{title(run)} has no checkpoint from before step {change.step}, so it cannot be forked "
                            "there.")
-        others = {each.knob: each.value for each in moves if each.step > at}
+        others = {each.knob: each.value for each in _since(at, moves)}
         spec = fork.fork_spec(lab().store, run.id, at, knobs=others | {change.knob: change.before},
                               steps=max(run.spec.steps, change.step))
         link.put(GHOST, lab().launcher.start(spec))
     except LabError as error:
         show_error(str(error))
+
+
+def _since(at: int, moves: Sequence[Change]) -> list[Change]:
+    """The changes that a fork from the checkpoint of step `at` has to repeat."""
+    return [each for each in moves if each.step > at]
+
+
+def _twin_help(run: RunRow, change: Change, moves: Sequence[Change]) -> str:
+    """How the run without a change is made, and which of the changes before it apply earlier in it."""
+    at = fork.newest_before(fork.steps_to_fork(run.id), change.step) if moves else None
+    kept = [] if at is None else [each.text for each in _since(at, moves)]
+    how = "Forks from the checkpoint before the change, in the background and with the same random numbers"
+    if not kept:
+        return f"{how}, so any difference is due to the change"
+    return (f"{how}. The checkpoint is of step {at:,}: later changes ({literal(', '.join(kept))}) are kept, and apply "
+            "from there on, so they may cause a part of the difference")
 
 
 def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
@@ -133,8 +150,7 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
             elif not read_only():
                 st.button("Same run without this change", key="effect:twin", icon=":material/call_split:",
                           on_click=start_twin, args=(run, change, moves[:-1]),
-                          help="Forks from the checkpoint before the change, in the background and with the same "
-                               "random numbers, so that any difference is due to the change")
+                          help=_twin_help(run, change, moves[:-1]))
 
 
 def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:

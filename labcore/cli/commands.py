@@ -167,10 +167,20 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
 
 
 def _take_preset(options: argparse.Namespace) -> None:
-    """Put the settings of `--preset` into the options; explicit options take precedence."""
+    """Put the settings of `--preset` into the options; explicit options take precedence. Without both a preset and a
+    kind, the run is one of a language model.
+
+    Raises:
+        LabError: the preset is of another kind than `--kind`.
+    """
     if options.preset is None:
+        options.kind = options.kind or "llm"
         return
     chosen = preset(options.preset)
+    if options.kind not in (None, chosen.kind):
+        raise LabError(f"The preset {chosen.key} is of the kind {chosen.kind}, not {options.kind}: remove --kind "
+                       f"{options.kind}, or choose a preset of that kind (python -m labcore list --kind "
+                       f"{options.kind}).")
     options.kind, options.algorithm = chosen.kind, chosen.algorithm
     options.task, options.steps = (chosen.task if options.task is None else options.task,
                                    chosen.steps if options.steps is None else options.steps)

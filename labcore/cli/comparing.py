@@ -82,13 +82,16 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 
 def of_project(store: Store, project: str) -> list[str]:
-    """The runs of a project that have made a step, oldest first. Raises LabError where it has none."""
-    found = [row.id for row in store.runs() if row.project.casefold() == project.casefold() and row.step]
+    """The runs of a project that have made a step and its imported metrics, oldest first. Raises LabError where it has
+    none."""
+    rows = [(row.created, row.id, row.project) for row in store.runs(begun=True)]
+    rows += [(each.created, each.id, each.project) for each in imported.listed(store)]
+    found = [name for _, name, theirs in sorted(rows) if theirs.casefold() == project.casefold()]
     if not found:
         known = f" (known: {listed([*store.projects()])})" if store.projects() else ""
         raise LabError(f"The project {quoted(project)} has no run that made a step{known}: python -m labcore mark RUN "
                        f"--project NAME puts runs into a project.")
-    return found[::-1]
+    return found
 
 
 def import_files(options: argparse.Namespace) -> int:

@@ -167,7 +167,7 @@ def _add_controls(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _add_run(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--kind", default="llm", choices=list(KINDS), help="llm (a language model), exact (one with exact "
+    sub.add_argument("--kind", choices=list(KINDS), help="llm (the default: a language model), exact (one with exact "
                      "reference values, on a small problem), maze, "
                      "or cartpole (any Gymnasium environment with "
                      "discrete "

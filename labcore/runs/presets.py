@@ -23,11 +23,14 @@ def unwatched(spec: RunSpec) -> RunSpec:
 
 
 def preset_of(spec: RunSpec) -> Preset | None:
-    """The preset with the settings of a run, whatever its seed, steps, pace and probes; None where there is none."""
+    """The preset whose settings a run has; None where there is none.
+
+    Its seed, pace and probes do not matter. Its number of steps does: what a preset shows is true of so many.
+    """
     if spec.mix or spec.data or spec.parent or spec.model != spec.kind_row.model:
         return None
-    return next((each for each in PRESETS.values() if (each.kind, each.algorithm, each.task) == (
-        spec.kind, spec.algorithm, spec.task) and _settings(each.key) == _compared(spec)), None)
+    return next((each for each in PRESETS.values() if (each.kind, each.algorithm, each.task, each.steps) == (
+        spec.kind, spec.algorithm, spec.task, spec.steps) and _settings(each.key) == _compared(spec)), None)
 
 
 @cache

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.training import ghost
 from app.training.feed import GHOST, Feed, payload
 from labcore.runs import fork
 from labcore.runs.files.paths import run_folder
-from labcore.runs.knob_history import KnobHistory
+from labcore.runs.knob_history import KnobHistory, Place
 from labcore.runs.store.rows import STUDIES, Step
 from tests.app.seeding import seed
 
@@ -82,6 +84,15 @@ def test_the_twin_is_a_fork_with_the_same_random_numbers_and_the_old_value(lab, 
     other = fork.fork_spec(lab.store, run.id, 2, knobs={"beta": 1.0})
     lab.store.create(other, mine=True)
     assert ghost.twin_of(run, change, history.at(None)).id == twin, "another fork is no twin"
+
+
+def test_the_help_names_the_changes_that_the_twin_keeps(lab):
+    run, history = turned(lab)
+    first = history.moves[-1]
+    later = replace(first, knob="clip_low", place=Place(5, 8, 1), before=0.2, value=0.1)
+    assert "any difference is due to the change" in ghost._twin_help(run, first, [])
+    said = ghost._twin_help(run, later, [first])
+    assert "of step 2: later changes (β 0.04 → 0.2) are kept" in said and "any difference" not in said
 
 
 def test_a_button_starts_the_twin_in_the_background_and_draws_it(page, lab, monkeypatch):

@@ -6,14 +6,14 @@ from math import exp
 
 import pytest
 
-from app.llm.microscope import arithmetic, cards, credit, payload, scatter, words
+from app.llm.microscope import arithmetic, cards, credit, payload, scatter, view, words
 from app.llm.microscope.arithmetic import AFTER, MET
 from app.llm.microscope.lines import Line
 from labcore.catalog import choices
 from labcore.catalog.choice import KL
 from labcore.catalog.worked import Worked
 from labcore.runs.spec.run_spec import make
-from tests.app.seeding import samples, seed
+from tests.app.seeding import mounted, samples, seed
 
 
 def completion(text="ab", reward=1.0, advantage=0.7, moved=0.0, **more):
@@ -236,6 +236,16 @@ def test_a_link_opens_the_same_completion_and_nonsense_in_it_does_no_harm(page, 
     run_id = seed(lab.store, "finished")
     for place in ("1", "9", "-1", "x", "9" * 5000):
         page("llm", run=run_id, prompt=place, completion=place, colour=place, sort=place, filter=place, moment=place)
+
+
+def test_the_microscope_opens_the_prompt_that_the_strip_shows(page, lab):
+    items = [{**group(1.0, 0.0), "prompt": prompt} for prompt in ("a=", "b=", "c=")]
+    assert [view._chosen("groups", items, each["prompt"])[0] for each in items] == [0, 1, 2]
+    assert view._chosen("groups", items, "watched=") == cards.telling("groups", items)
+    assert [view._elsewhere(items, prompt) for prompt in ("b=", "", "watched=")] == [False, False, True]
+    run_id = seed(lab.store, "finished")
+    shown = mounted(page("llm", run=run_id, story="b1"), "kinds")
+    assert shown["chosen"][0] == 0, "the strip's prompt, of which there are two groups"
 
 
 def test_of_very_many_tokens_some_are_drawn_and_the_widest_gaps_always():

@@ -17,7 +17,8 @@ from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.files.paths import log_file, run_folder
-from labcore.runs.store.rows import ACTIVE, RESUMABLE
+from labcore.runs.spec.run_spec import make
+from labcore.runs.store.rows import ACTIVE, RESUMABLE, STUDIES
 from tests.app.seeding import html, link, ran, seed, unfolded
 
 MOVABLE = [state for state in STATES if state not in ("queued", "starting")]
@@ -50,6 +51,17 @@ def test_a_page_opens_on_ones_own_live_run_and_on_none_of_a_sweep_a_lesson_or_a_
     assert "run" not in link(page("llm"))
     last = html(page("home")).partition("Your last run: ")[2]
     assert last.startswith("<b>GRPO sort #1</b>") and swept not in last
+
+
+def test_a_large_study_or_sweep_leaves_ones_own_runs_in_the_lists(page, lab):
+    own, spec = seed(lab.store, "finished"), make(algorithm_key="grpo", task_key="sort")
+    study = lab.store.create_all([spec] * 50, sweep="study", project=STUDIES)
+    swept = lab.store.create_all([spec] * 50, sweep="swept")
+    assert [run.id for run in session.runs_of("llm")] == [own]
+    assert [run.id for run in session.runs_of("llm", of_sweep=2)] == [*swept[:-3:-1], own]
+    assert len(next(each for each in page("llm").selectbox if each.label == "Run").options) == 2  # "New run" and it
+    beside = [run.id for run in session.runs_of("llm", beside=lab.store.run(study[0]))]
+    assert beside == study[:-session.RECENT - 1:-1]
 
 
 def test_run_needs_no_touch_and_puts_the_run_into_the_link(page, lab):

@@ -70,6 +70,7 @@ def test_a_run_is_known_by_its_settings_whatever_its_seed(each: Preset) -> None:
 def test_other_settings_are_no_preset() -> None:
     assert preset_of(make(algorithm_key="grpo", task_key="sort", knobs={"beta": 0.07})) is None
     assert preset_of(make(algorithm_key="grpo", task_key="sort", model="small")) is None
+    assert preset_of(make(algorithm_key="grpo", task_key="sort", knobs={"sft_steps": 0}, steps=60)) is None
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest_name() -> None:

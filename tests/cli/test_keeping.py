@@ -63,6 +63,10 @@ def test_projects_group_runs_in_lists_and_comparisons(store, capsys):
     assert "No sweeps yet" in printed(capsys, "sweeps") and "sweep-a" in printed(capsys, "sweeps", "--all")
     table = json.loads(printed(capsys, "compare", "--project", "My Paper", "--json"))
     assert sorted(run for row in table["rows"] for run in row["runs"]) == sorted([one, two])
+    other_tool = imported.keep(store, "trl.csv", CSV)[0].id
+    printed(capsys, "mark", other_tool, "--project", "my paper")
+    table = json.loads(printed(capsys, "compare", "--project", "my paper", "--json"))
+    assert sorted(run for row in table["rows"] for run in row["runs"]) == sorted([one, two, other_tool])
     assert main(["compare", "--project", "none"]) == 1 and "my paper)" in capsys.readouterr().err
     assert main(["compare"]) == 1 and "name some runs" in capsys.readouterr().err
     assert main(["mark", other, "--project", "Lessons"]) == 1 and "belongs to the lab" in capsys.readouterr().err

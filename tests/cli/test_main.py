@@ -13,6 +13,7 @@ from labcore import machine
 from labcore.catalog.presets import PRESETS
 from labcore.cli import commands, sweeping
 from labcore.cli.main import main, parser
+from labcore.errors import LabError
 from labcore.runs.files import jsonl
 from labcore.runs.files.paths import home
 from labcore.runs.store import schema
@@ -186,6 +187,9 @@ def test_a_preset_is_run_with_what_is_given_on_top(capsys):
     assert spec.knobs["epsilon"] == 0.1
     spec = commands.spec_of(parser().parse_args(["run", "--preset", "clip", "--steps", "2", "--set", "clip_low=0.1"]))
     assert (spec.steps, spec.knobs["clip_low"], spec.knobs["updates_per_batch"]) == (2, 0.1, 8)
+    with pytest.raises(LabError, match="is of the kind maze, not llm: remove --kind llm"):
+        commands.spec_of(parser().parse_args(["run", "--preset", "cliff_safe", "--kind", "llm"]))
+    assert commands.spec_of(parser().parse_args(["run", "--preset", "clip", "--kind", "llm"])).kind == "llm"
     for wrong in (["run"], ["run", "--preset", "clipp"], ["run", "--preset", "clip", "--algorithm", "grpo"]):
         with pytest.raises(SystemExit):
             parser().parse_args(wrong)

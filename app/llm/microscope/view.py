@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -15,6 +15,7 @@ from app.link import Param
 from app.llm import probes
 from app.llm.microscope import cards, payload, scatter
 from app.llm.microscope.arithmetic import AFTER, MET
+from app.llm.story import COMPLETION, ITEM, prompt_of
 from app.training import equation, files, terms
 from app.training.feed import Feed
 from labcore.catalog.knob import Value
@@ -23,7 +24,6 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
 PART, SORT, FILTER = Param("part", ""), Param("sort", ""), Param("filter", "")
-ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
 WHEN, COLOUR = Param("moment", MET, link.one_of((MET, AFTER))), Param("colour", "")
 SAMPLER = Param("sampler", False, link.switch)
 CHOICES: dict[str, Param[Any]] = {each.key: each for each in (PART, SORT, FILTER, ITEM, COMPLETION, WHEN, COLOUR)}
@@ -48,7 +48,11 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     knobs = feed.knobs(samples["step"])
     with st.container(key=EQUATION):
         st.latex(terms.coloured(run.spec.row))
-    microscope(_payload(run, samples, found, knobs) | {
+    shown = _payload(run, samples, found, knobs)
+    if _elsewhere(found[shown["kind"]], prompt_of(run.id)):
+        st.caption("The prompt above is watched and not part of this step's batch. These are completions to other "
+                   "prompts, from which the step learnt.")
+    microscope(shown | {
         "run": run.id, "check": check(run.spec.task_row, knobs), "step": samples["step"],
         "part": files.of_groups(samples), "of": files.of_step(samples["step"], step)},
         key="microscope", on_choice=_choose)
@@ -59,7 +63,7 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
              ) -> dict[str, Any]:
     kind = part if (part := link.get(PART)) in found else next(iter(found))
     items, of = found[kind], cards.KINDS[kind]
-    item, completion = _chosen(kind, items)
+    item, completion = _chosen(kind, items, prompt_of(run.id))
     sort = chosen if (chosen := link.get(SORT)) in of.sorts else next(iter(of.sorts))
     kept = chosen if (chosen := link.get(FILTER)) in of.filters else next(iter(of.filters))
     row = run.spec.row
@@ -72,6 +76,11 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
         "sources": {family: vars(source) for family, source in equation.named_sources(row, knobs).items()}}
 
 
+def _elsewhere(items: Sequence[cards.Item], prompt: str) -> bool:
+    """True if a prompt is looked at above that no item has."""
+    return bool(prompt) and not any(each.get("prompt") == prompt for each in items)
+
+
 @st.cache_data(max_entries=64, show_spinner=False)
 def _inside(of: tuple[Any, ...], completion: int, when: str, knobs: tuple[tuple[str, Value], ...], _item: cards.Item,
             ) -> dict[str, Any]:
@@ -79,11 +88,14 @@ def _inside(of: tuple[Any, ...], completion: int, when: str, knobs: tuple[tuple[
     return payload.inside(of[-2], _item, completion, when, dict(knobs))
 
 
-def _chosen(kind: str, items: Any) -> tuple[int, int]:
-    """The item and its completion that the link names; the telling ones where it names none that is there."""
+def _chosen(kind: str, items: Sequence[cards.Item], prompt: str) -> tuple[int, int]:
+    """The item and its completion that the link names. Where it names none that is there: of the items with the
+    `prompt` that is looked at above, or where the batch has none, of all, the telling ones."""
     item, completion = link.get(ITEM), link.get(COMPLETION) or 0
     if item is None or item >= len(items):
-        return cards.telling(kind, items)
+        same = [place for place, each in enumerate(items) if each.get("prompt") == prompt]
+        within, completion = cards.telling(kind, [items[place] for place in same] or items)
+        return same[within] if same else within, completion
     return item, completion if completion < len(items[item].get("completions", [0])) else 0
 
 

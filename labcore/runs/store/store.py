@@ -49,6 +49,13 @@ __all__ = ["ACTIVE", "ENDED", "GOING", "RESUMABLE", "Control", "Event", "RunRow"
 _LISTED = RUNS.where(marks.c.deleted.is_(None))
 
 
+def _newest_of_sweeps(most: int) -> sa.Select[tuple[str]]:
+    """The ids of at most so many runs of each sweep, its newest ones."""
+    place = sa.func.row_number().over(partition_by=runs.c.sweep, order_by=(runs.c.created.desc(), runs.c.id))
+    ranked = sa.select(runs.c.id, place.label("place")).where(runs.c.sweep.is_not(None)).subquery()
+    return sa.select(ranked.c.id).where(ranked.c.place <= most)
+
+
 class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
     """See the module."""
 
@@ -108,10 +115,12 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
         return found
 
     def runs(self, *states: str, limit: int | None = None, kind: str | None = None, own: bool = False,
-             project: str | None = None, apart: bool = True, begun: bool = False) -> list[RunRow]:
+             project: str | None = None, apart: bool = True, begun: bool = False,
+             of_sweep: int | None = None) -> list[RunRow]:
         """The runs in any of `states` (all by default), newest first; with `kind` only those of that kind, and `own`
         ones were started one by one: no run of a sweep, a lesson or a study, and no SFT of another's base model.
-        `project`: of this project alone; without `apart` none of lessons and studies; `begun` ones have made a step."""
+        `project`: of this project alone; without `apart` none of lessons and studies; `begun` ones have made a step;
+        `of_sweep`: of each sweep at most so many, its newest ones."""
         query = _LISTED.order_by(runs.c.created.desc(), runs.c.id).limit(limit)
         if states:
             query = query.where(runs.c.state.in_(states))
@@ -126,6 +135,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
             query = query.where(sa.func.coalesce(marks.c.project, "").not_in(APART))
         if begun:
             query = query.where(runs.c.step > 0)
+        if of_sweep is not None:
+            query = query.where(runs.c.sweep.is_(None) | runs.c.id.in_(_newest_of_sweeps(of_sweep)))
         with self._reading() as connection:
             return [run_row(row) for row in connection.execute(query)]
 

@@ -93,6 +93,14 @@ def test_runs_are_found_by_their_project_and_without_those_of_the_lab_itself(sto
     assert [row.id for row in store.runs(project=STUDIES)] == [study]
 
 
+def test_a_sweep_gives_lists_at_most_its_newest_runs(store):
+    alone = store.create(grpo())
+    first, second = (store.create_all([grpo()] * 3, sweep=name) for name in ("a", "b"))
+    assert [row.id for row in store.runs(of_sweep=1)] == [second[-1], first[-1], alone]
+    assert [row.id for row in store.runs(of_sweep=0)] == [alone]
+    assert len(store.runs(of_sweep=3)) == len(store.runs()) == 7
+
+
 def test_steps_come_back_exactly_and_as_deltas(store):
     one, two = store.create(grpo()), store.create(grpo())
     for step in range(1, 6):
