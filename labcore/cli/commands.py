@@ -140,13 +140,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
         task_key = next(iter(files), usual.task if options.maze is None else "own")
     if files and not task(task_key, options.kind).data:
         raise LabError(f"The task {quoted(task_key)} reads no {next(iter(files))} file: leave --task out.")
-    knobs = assignments(options.knobs)
-    if options.verifier:
-        knobs["verifier"] = options.verifier
-    if options.map:
-        knobs["fields"] = options.map
-    if options.rollouts:
-        knobs["rollouts"] = options.rollouts
+    own = {"verifier": options.verifier, "fields": options.map, "rollouts": options.rollouts}
+    knobs = assignments(options.knobs) | {key: value for key, value in own.items() if value}
     if options.maze is not None:
         knobs = knobs_of_maze(path_of(options.maze)) | knobs
     algorithm, mix, chosen = algorithm_of(options)

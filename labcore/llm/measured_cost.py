@@ -32,9 +32,9 @@ from labcore.llm.nets.model import build
 from labcore.llm.nets.scorer import CONFIG
 from labcore.llm.nets.text_scorer import empty_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import NETWORKS, POLICY, SCORER, learning, needed, needs_scorer
+from labcore.llm.networks import NETWORKS, POLICY, SCORER, learning, learnt, needed, needs_scorer
 from labcore.llm.optimizers import tensors_of
-from labcore.llm.session import LlmSession, learnt
+from labcore.llm.session import LlmSession
 from labcore.llm.sizing.pace import base_folder
 from labcore.runs.files.adapters import base_of, is_adapter
 from labcore.runs.spec.model_names import is_published, members, reward_model_of

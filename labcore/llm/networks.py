@@ -1,4 +1,5 @@
-"""The networks of a language model's run, one row each: how it is built, and the knob of its learning rate.
+"""The networks of a language model's run, one row each: how it is built, and the knob of its learning rate; and the
+networks and optimizers that a run holds.
 
 Starting, saving, loading and forking read this table; a new network is a new row. With LoRA (`nets.lora`) all of them
 share the frozen weights of the policy.
@@ -8,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from labcore.catalog import choices
+from labcore.llm import optimizers
+from labcore.llm.nets import compiled, lora, recompute
 from labcore.llm.nets.critic import Critic
-from labcore.llm.nets.lora import share
+from labcore.llm.nets.lora import Lora, share
 from labcore.runs.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
@@ -72,3 +76,37 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
     """True if a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
     return choices.needs_reward_model(knobs)
+
+
+def built(spec: RunSpec, knobs: Mapping[str, Any], kept: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """The networks that a run needs: those of `kept` go on, and what is missing is built from its policy."""
+    policy = cast(PreTrainedModel, kept[POLICY])
+    if Lora.of(knobs, spec.seed) and not lora.adapted(policy):
+        policy.requires_grad_(False)  # so that all networks share its weights
+    return {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(spec, knobs)}
+
+
+def prepare(spec: RunSpec, knobs: Mapping[str, Any], models: Mapping[str, nn.Module]) -> None:
+    """Put adapters on the networks that learn, where the run has such, and mark how each is computed."""
+    moved = learning(spec, knobs)
+    if adapter := Lora.of(knobs, spec.seed):
+        for name in (POLICY, *moved):
+            adapter.put_on(models[name])
+    for name, model in models.items():
+        model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
+        # Also off: a fork's reference is a copy of what was marked.
+        recompute.mark(model, name in moved and bool(knobs.get("gradient_checkpointing")))
+        compiled.mark(model, name in moved and bool(knobs.get("compile")))
+
+
+def optimizers_for(spec: RunSpec, knobs: Mapping[str, Any], models: Mapping[str, nn.Module],
+                   kept: Mapping[str, Optimizer]) -> dict[str, Optimizer]:
+    """The optimizers of the networks that learn; those of `kept` go on with their moments."""
+    kind = str(knobs.get("optimizer", optimizers.ADAMW))
+    return {name: kept.get(name) or optimizers.make(kind, learnt(models[name]), float(knobs[rate]))
+            for name, rate in learning(spec, knobs).items()}
+
+
+def learnt(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a network that an optimizer moves: all of them, or with LoRA its adapter's and its head's."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -26,21 +26,20 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
 from labcore.errors import Diverged
-from labcore.llm import checkpoint, memory, optimizers
+from labcore.llm import checkpoint, memory, networks, optimizers
 from labcore.llm.batch import Completions
 from labcore.llm.checkpoint import SmallState
 from labcore.llm.context_room import check_room
 from labcore.llm.copied_checkpoint import copied_checkpoint
 from labcore.llm.drawing import ROWS, UNDRAWN, Position, epochs_done
 from labcore.llm.graphs import Graphs, of_device
-from labcore.llm.nets import compiled, lora, recompute
+from labcore.llm.nets import compiled, lora
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import layers_of
-from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.micro_batches import Cut, Room
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, learning, needed, needs_scorer
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needs_scorer
 from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering
 from labcore.llm.reward_models import check_rewards, reward_models
@@ -214,29 +213,17 @@ class LlmSession:
 
     def _equip(self, resume: Path | None = None) -> None:
         """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
-        kept, policy, adapter = self.models, self.policy, Lora.of(self.knobs, self.spec.seed)
-        if adapter and not lora.adapted(policy):
-            policy.requires_grad_(False)  # so that all networks share its weights
-        self.models = {name: kept.get(name) or NETWORKS[name].build(policy) for name in needed(self.spec, self.knobs)}
+        kept = self.models
+        self.models = networks.built(self.spec, self.knobs, kept)
         if needs_scorer(self.knobs):
             self.models[SCORER] = kept.get(SCORER) or reward_models(self.knobs, self.tokenizer, resume).to(self.device)
-        moved = learning(self.spec, self.knobs)
-        if adapter:
-            for name in (POLICY, *moved):
-                adapter.put_on(self.models[name])
-        for model in self.models.values():
-            model.eval()  # no dropout: the sampler and the trainer must see one and the same distribution
-        for name, model in self.models.items():  # also off: a fork's reference is a copy of what was marked
-            recompute.mark(model, name in moved and bool(self.knobs.get("gradient_checkpointing")))
-            compiled.mark(model, name in moved and bool(self.knobs.get("compile")))
+        networks.prepare(self.spec, self.knobs, self.models)
+        self.optimizers = networks.optimizers_for(self.spec, self.knobs, self.models, self.optimizers)
         if self.knobs.get("compile"):
             compiled.check(self.device)
             if not layers_of(self.policy).plain_head:
                 self.say_once(f"Only the computations on the logits are compiled: a {self.policy.config.model_type} "
                               "model's own passes are not.")
-        kind = str(self.knobs.get("optimizer", optimizers.ADAMW))
-        self.optimizers = {name: self.optimizers.get(name) or optimizers.make(
-            kind, learnt(self.models[name]), float(self.knobs[rate])) for name, rate in moved.items()}
 
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
@@ -386,11 +373,6 @@ class LlmSession:
         """The networks beside the policy and the reward models that a checkpoint holds."""
         return {name: model for name, model in self.models.items()
                 if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)}
-
-
-def learnt(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of a network that an optimizer moves: all of them, or with LoRA its adapter's and its head's."""
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,14 @@ class Server:
         self.process.wait(30)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses among the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of this folder, so that none without the mark runs where there is no browser."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("browser")
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("lab"))

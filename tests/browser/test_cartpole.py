@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import DRAWN, SLOW
-
-pytestmark = pytest.mark.browser
 
 # What the first player shows, as pixels: two moments differ while it plays.
 PIXELS = "() => document.querySelector('.rl-seats canvas').toDataURL()"

@@ -15,8 +15,6 @@ from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000
 STEPS = 30
 SHOWN = "[...document.querySelectorAll('.rl-live-chart figure')].filter(figure => !figure.hidden)"

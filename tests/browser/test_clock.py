@@ -5,15 +5,11 @@ from __future__ import annotations
 import io
 import re
 
-import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import SLOW
-
-pytestmark = pytest.mark.browser
-
 
 # The height of what stays at its place while the page is scrolled: the header, and what is fixed or sticky.
 STAYING = """() => [...document.querySelectorAll('.stAppHeader, .stMainBlockContainer *')].filter(each =>

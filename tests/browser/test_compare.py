@@ -15,8 +15,6 @@ from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.browser.conftest import Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 # The names of the visible traces of every chart, each once, as Plotly has them.
 SHOWN = """() => [...document.querySelectorAll('.rl-compare-chart .rl-plot')].map(plot =>

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import SLOW, fits
-
-pytestmark = pytest.mark.browser
 
 
 def test_a_run_stands_beside_its_truth(page: Page, server: Server) -> None:

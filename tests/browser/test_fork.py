@@ -17,8 +17,6 @@ from labcore.runs.titles import title
 from labcore.workers.worker import drive
 from tests.browser.conftest import Server, wait_for
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000
 SMALL = {"sft_steps": 0, "prompts_per_step": 8, "group_size": 8, "max_new_tokens": 4, "reward_shape": "shaped"}
 KL = "KL to the reference"

@@ -12,8 +12,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000
 SCRIPTS = ROOT / "app" / "components" / "foundations"
 P, Q = np.array([0.4, 0.25, 0.2, 0.1, 0.05]), np.array([0.15, 0.2, 0.25, 0.25, 0.15])

@@ -14,8 +14,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 PICTURES = ROOT / "app" / "components" / "foundations"
 SHARED = ("random.js", "distribution.js")

@@ -9,8 +9,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms
 SIZES = ((1024, 768), (1280, 720), (1366, 768), (1600, 900), (390, 667))
 TASK = {"llm": "Task", "maze": "Maze", "cartpole": "World"}

@@ -10,8 +10,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import ROOT, Server
 from tests.browser.test_llm_lab import SLOW, fits
 
-pytestmark = pytest.mark.browser
-
 
 def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/lessons")

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pytest
 import streamlit
 from playwright.sync_api import Page, expect
 
@@ -18,8 +17,6 @@ from labcore.runs.store.rows import GOING
 from labcore.runs.store.store import Store
 from tests.browser.conftest import Server, wait_for
 from tests.browser.test_llm_lab import SLOW
-
-pytestmark = pytest.mark.browser
 
 
 def family(server: Server) -> list[psutil.Process]:

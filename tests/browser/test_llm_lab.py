@@ -15,8 +15,6 @@ from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 # The drawn lines of all charts that have a path of more than one point.
 DRAWN = """() => [...document.querySelectorAll('.scatterlayer path.js-line')]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from labcore.classic.envs.maze_text import from_json, unfinished
@@ -13,8 +12,6 @@ from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import SLOW
-
-pytestmark = pytest.mark.browser
 
 RETURNS = """() => (document.querySelector('.rl-live-chart .rl-plot')?.data ?? [])
     .find(trace => trace.name === 'Return')?.y ?? []"""

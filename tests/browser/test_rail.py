@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
-
-pytestmark = pytest.mark.browser
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 

@@ -15,8 +15,6 @@ from labcore.runs.store.store import Store
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 TOKENS = 500
 PROMPT = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is 3 + 4?<|im_end|>\n<|im_start|>assistant\n"

@@ -18,8 +18,6 @@ from labcore.runs.titles import title
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import SLOW
 
-pytestmark = pytest.mark.browser
-
 ITS_BETA = 0.0123  # no other test's runs have it
 HEAD, ROW, BOX = 34, 35, 18  # pixels of the table: its head, a row, the middle of the boxes
 

@@ -29,8 +29,6 @@ from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server, wait_for
 from tests.browser.test_runs import table, tick
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 BAD = ("<b class=bad>1</b><img src=bad onerror=alert(1)><script>alert(2)</script>[bad](javascript:alert(3))"
        "![bad](bad.png)$bad$ :material/bug_report: :red[bad] *bad*")

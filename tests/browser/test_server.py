@@ -10,7 +10,6 @@ from playwright.sync_api import Page
 
 from tests.browser.conftest import Server
 
-pytestmark = pytest.mark.browser
 PATHS = ["/", "/_stcore/health", "/llm", "/no-such-file.js"]
 
 

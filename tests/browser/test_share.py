@@ -14,8 +14,6 @@ from labcore.runs.store.store import Store
 from tests.app.seeding import seed
 from tests.app.test_share import ATTACK, put_samples
 
-pytestmark = pytest.mark.browser
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:

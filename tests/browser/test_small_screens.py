@@ -11,8 +11,6 @@ from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
 from tests.browser.test_charts import SLOW, run_of
 
-pytestmark = pytest.mark.browser
-
 VERDICT = "The chosen answers become less likely as well"  # the longest there is
 FINDING = {"rule": "kl_runaway", "severity": "warning", "verdict": VERDICT, "text": VERDICT, "holds": True,
            "evidence": "the KL is 0.9 nats a token and has grown by a half within the last ten steps",

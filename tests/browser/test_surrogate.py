@@ -20,8 +20,6 @@ from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
 from tests.browser.test_llm_lab import fits
 
-pytestmark = pytest.mark.browser
-
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 COMPONENTS = Path(__file__).parents[2] / "app" / "components"
 SCRIPTS = ["foundations/grab.js", "foundations/distribution.js", "surrogate_explorer/surrogate_maths.js",

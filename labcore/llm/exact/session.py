@@ -24,8 +24,8 @@ from labcore.llm.nets.forward import precision
 from labcore.llm.nets.model import build, load
 from labcore.llm.nets.table import TABLE, build_table
 from labcore.llm.nets.tokenizer import letter_tokenizer
-from labcore.llm.networks import NETWORKS, POLICY, REFERENCE
-from labcore.llm.session import LlmSession, learnt
+from labcore.llm.networks import NETWORKS, POLICY, REFERENCE, learnt
+from labcore.llm.session import LlmSession
 from labcore.runs.spec.run_spec import BASE_SEED, RunSpec
 from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.enumerable import Enumerable

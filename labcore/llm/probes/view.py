@@ -20,12 +20,13 @@ from labcore.catalog import choices
 from labcore.llm.evaluation import signal_first
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
+from labcore.llm.networks import learnt
 from labcore.llm.objective import cut, kl_of, ratio_of
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
 from labcore.llm.probes.token_records import StepTokens
 from labcore.llm.rewards import Rewards
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
-from labcore.llm.session import LlmSession, learnt
+from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import token_texts
 from labcore.maths.call import call, member
 from labcore.maths.call import parameters as arguments

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -269,14 +269,12 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     given = dict(knobs or {})
     learnt = weights_of(kind_row, model, {key: row.knob(key).check(given[key]) for key in {LORA_RANK} & given.keys()})
     known = {knob.key: knob for knob in knobs_of(row, task_row, learnt)}
-    for key in (key for key in given if key not in known):
-        raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: {suggestion(key, list(known))}")
+    _check_known(row, task_key, given, known)
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
     steps = steps_of(row, learnt) if steps is None else steps
-    for name, number in (("seed", seed), ("steps", steps), ("threads", threads)):
-        _check_whole(name, number)
+    _check_whole(seed=seed, steps=steps, threads=threads)
     if device not in DEVICES:
         raise LabError(f"There is no device {quoted(device)}: {suggestion(device, DEVICES)}")
     _check_data(task_row, data)
@@ -321,10 +319,18 @@ def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[
     return filled
 
 
-def _check_whole(name: str, value: object) -> None:
-    low, high = WHOLE[name]
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise LabError(f"{name} must be a whole number from {low} to {high}, not {quoted(value)}.")
+def _check_known(row: Algorithm, task_key: str, keys: Iterable[str], known: Collection[str]) -> None:
+    for key in keys:
+        if key not in known:
+            raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
+                           f"{suggestion(key, list(known))}")
+
+
+def _check_whole(**numbers: object) -> None:
+    for name, value in numbers.items():
+        low, high = WHOLE[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise LabError(f"{name} must be a whole number from {low} to {high}, not {quoted(value)}.")
 
 
 def _check_data(task_row: Task, data: str | None) -> None:
@@ -394,9 +400,7 @@ def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:
-        if key not in known:
-            raise LabError(f"{spec.row.label} on {spec.task!r} has no knob {quoted(key)}: "
-                           f"{suggestion(key, list(known))}")
+        _check_known(spec.row, spec.task, [key], known)
         if known[key].effect == "restart":
             raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
         knobs[key] = known[key].check(value)
