@@ -221,7 +221,8 @@ class Surrogate(Choice):
     which, where that is not the run's choice (the chosen ratio is then the KL's alone). `weighs`: the ratio is a fixed
     weight of the log-probability. `whole`: it is one number for all tokens of a completion. `log_bounds`: its clip
     bounds are those of the ratio's logarithm. `cut` is the function beside it that says which tokens it cuts off.
-    `metric` describes its mean, which every run with it logs."""
+    `absorbs` are the weights of tokens (`labcore.maths.weights`) that it takes in itself, in place of being multiplied
+    by them, each with the LaTeX of where it enters. `metric` describes its mean, which every run with it logs."""
 
     needs_ratio: bool = False
     own_ratio: str = ""
@@ -229,6 +230,7 @@ class Surrogate(Choice):
     whole: bool = False
     log_bounds: bool = False
     cut: str = ""
+    absorbs: Mapping[str, str] = field(default_factory=dict)
     metric: Metric | None = None
 
     @property

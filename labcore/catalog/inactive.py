@@ -37,7 +37,11 @@ def _all_but(*readers: str) -> tuple[Value, ...]:
 RULES = (
     # Language models: those of single choices, then those of many.
     *(rule for family in choices.FAMILIES for member in family for rule in member.rules),
-    Rule(("off_policy_threshold",), {}, ONE_UPDATE, one_update),
+    Rule(("off_policy_threshold",), {}, ONE_UPDATE, lambda values: one_update(values) and not (
+        values.get("importance_cap") or values.get("recompute_logprobs"))),
+    Rule(("importance_floor", "importance_mode"), {"importance_cap": (0,)}, "importance sampling is off"),
+    Rule(("recompute_logprobs",), {}, "importance sampling recomputes them already",
+         lambda values: bool(values.get("importance_cap"))),
     Rule(("ratio",), {"surrogate": _keys(each for each in _SURROGATES if not each.needs_ratio)},
          "the surrogate uses no ratio", lambda values: not _ratio_in_kl(values)),
     Rule(("ratio",), {"surrogate": _keys(each for each in _SURROGATES if each.own_ratio)},

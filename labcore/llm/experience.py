@@ -125,7 +125,7 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
 def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     """The sampled completions, with the reference's log-probs and the critic's values: ready for `credit`."""
     prompts, completions = sampled.prompts, sampled.completions
-    corrected = bool(session.knobs["importance_cap"])
+    corrected = bool(session.knobs["importance_cap"] or session.knobs["recompute_logprobs"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.sampled_logprobs
     reference = reference_logprobs(session, prompts, completions, old)
     parts = sampled.rewards.weights

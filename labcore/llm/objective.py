@@ -52,8 +52,9 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
                "completion_mask": rollout.completion_mask, "advantages": rollout.credited}
     ratio = tensors["ratio"] = ratio_of(knobs, tensors)
-    token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors)
-    for weight in token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor}):
+    found = token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor})
+    token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors | found)
+    for weight in multiplied(knobs, found):
         token_losses = token_losses * weight
     if knobs["kl_placement"] == "loss":
         token_losses = token_losses + knobs["beta"] * kl_of(knobs, tensors)
@@ -77,14 +78,21 @@ def kl_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
     return found
 
 
-def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> list[Tensor]:
-    """The weights of the policy's term of each token, (B, T) each: none where all switches are off."""
+def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights of the policy's term of each token, (B, T) each, by the names of their functions: none where all
+    switches are off."""
     given = {**tensors, "completion_mask": rollout.counted, "sampler_logprobs": rollout.sampler_logprobs}
     wanted: list[tuple[Callable[..., Tensor], bool]] = [
         (weights.high_entropy, tensors["entropy_floor"] is not None),
         (weights.near_policy, knobs["off_policy_threshold"] > 0),
-        (weights.truncated_importance, rollout.sampler_logprobs is not None)]
-    return [call(weigh, knobs, given) for weigh, on in wanted if on]
+        (weights.sampler_correction, bool(knobs["importance_cap"]) and rollout.sampler_logprobs is not None)]
+    return {weigh.__name__: call(weigh, knobs, given) for weigh, on in wanted if on}
+
+
+def multiplied(knobs: Mapping[str, Any], found: Mapping[str, Tensor]) -> list[Tensor]:
+    """The weights that the surrogate is multiplied by: those that it does not take in itself."""
+    own = choices.SURROGATE[knobs["surrogate"]].absorbs
+    return [weight for name, weight in found.items() if name not in own]
 
 
 @torch.no_grad()
@@ -98,7 +106,7 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
     tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
                "entropy": entropy, "completion_mask": mask}
     if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
-        measured["token_weight"] = masked_mean(torch.stack(found).prod(0), mask)
+        measured["token_weight"] = masked_mean(torch.stack([*found.values()]).prod(0), mask)
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
         kl_from_old = k3(rollout.old_logprobs, logprobs)
@@ -106,7 +114,7 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
             **{f"clip_frac/{side}": share for side, share in _cut_shares_of_level(knobs, tensors, mask).items()},
             "surrogate/cpi": masked_mean(cpi(ratio, advantages), mask),
             f"surrogate/{surrogate.key}": masked_mean(
-                call(member(choices.SURROGATE, surrogate.key), knobs, tensors), mask),
+                call(member(choices.SURROGATE, surrogate.key), knobs, tensors | found), mask),
             "surrogate/kl_penalised": masked_mean(kl_penalised(ratio, advantages, kl_from_old, knobs["beta"]), mask),
             "ratio/max": ratio.masked_fill(~mask, 0).max(),
         }

@@ -67,17 +67,19 @@ def bounded_clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: 
 
 
 def geometric_clip(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,
-                   clip_high: float) -> Tensor:
+                   clip_high: float, high_entropy: Tensor | None = None) -> Tensor:
     """S = A (Π_t ρ'_t)^(1/T), the same for all t. (B, T), (B, T), bool (B, T) -> (B, T)
 
     In the unit of the advantages; log ρ' = min(log ρ, ε_high) where A > 0, max(log ρ, −ε_low) where A < 0. The ratios
-    are those of tokens; the bounds are those of their logarithms, in nats.
+    are those of tokens; the bounds are those of their logarithms, in nats. Tokens whose weight `high_entropy` (B, T)
+    is 0 are left out of the mean, and of T.
 
     Source: Zhao et al. 2025, arXiv:2507.20673, algorithm 1 (GMPO).
     """
     log_ratio = ratio.clamp(min=torch.finfo(ratio.dtype).tiny).log()
     bounded = torch.where(advantages > 0, log_ratio.clamp(max=clip_high), log_ratio.clamp(min=-clip_low))
-    return masked_mean(bounded, completion_mask, dim=1, keepdim=True).exp() * advantages
+    counted = completion_mask if high_entropy is None else completion_mask & (high_entropy > 0)
+    return masked_mean(bounded, counted, dim=1, keepdim=True).exp() * advantages
 
 
 def detached_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, ratio_cap: float) -> Tensor:
@@ -104,25 +106,32 @@ def soft_gate(ratio: Tensor, advantages: Tensor, gate_positive: float, gate_nega
 
 
 def gamma_weight(ratio: Tensor, logprobs: Tensor, advantages: Tensor, gamma_power_positive: float,
-                 gamma_rate_positive: float, gamma_power_negative: float, gamma_rate_negative: float) -> Tensor:
+                 gamma_rate_positive: float, gamma_power_negative: float, gamma_rate_negative: float,
+                 sampler_correction: Tensor | None = None) -> Tensor:
     """S = sg(φ(ρ)) A log π, sg: no gradient. (B, T), (B, T), (B, T) -> (B, T)
 
-    In reward · nat: only its gradient means something. For φ see `gamma_of`; ρ is that of the whole sequence.
+    In reward · nat: only its gradient means something. For φ see `gamma_of`; ρ is that of the whole sequence, times
+    the product of the tokens' weights for another sampler, `sampler_correction` (B, T), where there are any.
 
     Source: Shen et al. 2026, arXiv:2602.10693 (VESPO).
     """
     weight = gamma_of(ratio, advantages, gamma_power_positive, gamma_rate_positive, gamma_power_negative,
-                      gamma_rate_negative)
+                      gamma_rate_negative, sampler_correction)
     return weight * advantages * logprobs
 
 
 def gamma_of(ratio: Tensor, advantages: Tensor, gamma_power_positive: float, gamma_rate_positive: float,
-             gamma_power_negative: float, gamma_rate_negative: float) -> Tensor:
+             gamma_power_negative: float, gamma_rate_negative: float,
+             sampler_correction: Tensor | None = None) -> Tensor:
     """φ(ρ) = ρ^k e^(λ(1 − ρ)), with its own k and λ where A ≥ 0 and where A < 0; no gradient. (B, T), (B, T) -> (B, T)
 
-    Without a unit: 1 at ρ = 1, largest at ρ = k/λ, 0 at both ends. ρ is kept within 1e-8 and e^20.
+    Without a unit: 1 at ρ = 1, largest at ρ = k/λ, 0 at both ends. ρ is kept within 1e-8 and e^20; so is each weight
+    of `sampler_correction` (B, T), 1 where the mask is False, by whose product over the tokens it is multiplied.
     """
-    log_ratio = ratio.detach().log().clamp(math.log(1e-8), 20)
+    log_ratio = ratio.detach().log()
+    if sampler_correction is not None:
+        log_ratio = log_ratio + sampler_correction.log().clamp(math.log(1e-8), 20).sum(1, keepdim=True)
+    log_ratio = log_ratio.clamp(math.log(1e-8), 20)
     good, bad = (power * log_ratio + rate * (1 - log_ratio.exp()) for power, rate in (
         (gamma_power_positive, gamma_rate_positive), (gamma_power_negative, gamma_rate_negative)))
     return torch.where(advantages >= 0, good, bad).exp()

@@ -41,13 +41,21 @@ def near_policy(logprobs: Tensor, old_logprobs: Tensor, sampler_logprobs: Tensor
     return ((advantages >= 0) | (distance <= off_policy_threshold)).to(logprobs.dtype)
 
 
-def truncated_importance(old_logprobs: Tensor, sampler_logprobs: Tensor, completion_mask: Tensor,
-                         importance_cap: float) -> Tensor:
-    """w = min(π_old/π_sampler, C), 1 where the mask is False. (B, T), (B, T), bool (B, T) -> (B, T)
+def sampler_correction(old_logprobs: Tensor, sampler_logprobs: Tensor, completion_mask: Tensor, importance_cap: float,
+                       importance_floor: float = 0.0, importance_mode: str = "token_truncate") -> Tensor:
+    """w = π_old/π_sampler, kept within c … C; 1 where the mask is False. (B, T), (B, T), bool (B, T) -> (B, T)
 
-    π_old is the trainer's own before the updates. Where sampler and trainer compute the same, w is 1.
+    π_old is the trainer's own before the updates; where both compute the same, w is 1. `importance_mode` says whose
+    ratio it is, that of each "token" or the product of a "sequence", and what becomes of one outside c =
+    `importance_floor` … C = `importance_cap`: "truncate" takes the bound itself, "mask" takes 0.
 
-    Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training" (TIS).
+    Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training" (token_truncate);
+    Ling Team 2025, arXiv:2510.18855, section 3.3.2 (IcePop: token_mask); Liu et al. 2025, "When speed kills stability"
+    (sequences).
     """
     log_ratio = (old_logprobs - sampler_logprobs).masked_fill(~completion_mask, 0)
-    return log_ratio.exp().clamp(max=importance_cap)
+    level, outside = importance_mode.split("_")
+    ratio = (log_ratio if level == "token" else log_ratio.sum(1, keepdim=True).expand_as(log_ratio)).exp()
+    if outside == "truncate":
+        return ratio.clamp(min=importance_floor, max=importance_cap)
+    return ratio.masked_fill((ratio < importance_floor) | (ratio > importance_cap), 0)

@@ -25,6 +25,7 @@ ASKED = {key for rule in RULES for key in rule.knobs} | {
 ELSEWHERE = {"reward_model", "reward_function", "reward_weights", "judge_url", "judge_model", "judge_instruction",
              "uncertainty_weight", "stop_gold_fall", "lora_alpha", "sft_target",
              "format_weight",
+             "recompute_logprobs",  # in fp32 by the rounding of the first update alone
              "max_new_tokens"}
 PER_PLACE = {"beta", "kl_estimator"}
 SIZE: dict[str, Value] = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12, "learning_rate": 0.01}

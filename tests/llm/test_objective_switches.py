@@ -110,6 +110,54 @@ def test_truncated_importance_weighs_by_trainer_over_sampler():
     torch.testing.assert_close(capped, plain * 2, rtol=1e-3, atol=1e-7)
 
 
+def test_recomputed_log_probs_weigh_nothing_and_the_mask_still_compares_with_the_sampler():
+    """A sampler that was 0.5 nats per token surer than the trainer: bad completions are far from what sampled them."""
+    started = session("grpo", recompute_logprobs=True, off_policy_threshold=0.25, beta=0.0)
+    rollout = credit(started.knobs, collect(started).rollout)
+    assert rollout.sampler_logprobs is not None
+    near, far = (replace(rollout, sampler_logprobs=rollout.old_logprobs + apart) for apart in (0.0, 0.5))
+    metrics = [objective.measures(started.knobs, each, each.old_logprobs, torch.ones_like(each.old_logprobs),
+                                  torch.zeros_like(each.old_logprobs)) for each in (near, far)]
+    bad = float((rollout.advantages < 0)[rollout.counted].float().mean())
+    assert metrics[0]["token_weight"] == 1 and metrics[1]["token_weight"] == pytest.approx(1 - bad) and bad > 0
+    assert "token_weight" not in trained(recompute_logprobs=True)[1][0].metrics
+
+
+@pytest.mark.parametrize("mode, expected", [("token_truncate", 0.5), ("token_mask", 0.0), ("sequence_truncate", 0.5),
+                                            ("sequence_mask", 0.0)])
+def test_a_sampler_below_the_lower_bound_is_raised_to_it_or_left_out(mode, expected):
+    started = session("grpo", importance_cap=2.0, importance_floor=0.5, importance_mode=mode, beta=0.0)
+    rollout = credit(started.knobs, collect(started).rollout)
+    plain = gradient_of(started, rollout)
+    surer = gradient_of(started, replace(rollout, sampler_logprobs=rollout.old_logprobs + math.log(3)))
+    torch.testing.assert_close(surer, expected * plain, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("algorithm, knobs", [("gmpo", {"top_entropy_share": 0.5}),
+                                              ("vespo", {"importance_cap": 2.0})])
+def test_what_a_surrogate_takes_in_itself_does_not_multiply_it(algorithm, knobs, monkeypatch):
+    """Its loss changes if the weight multiplied it as well, or was not given to it."""
+    started = session(algorithm, prompts_per_step=6, **knobs)
+    shake(started.policy, by=0.3)
+    rollout = credit(started.knobs, ragged(collect(started).rollout))
+    if rollout.sampler_logprobs is not None:
+        rollout = replace(rollout, sampler_logprobs=rollout.old_logprobs - 0.05 * rollout.completion_mask)
+    right = gradient_of(started, rollout)
+    surrogate = choices.SURROGATE[started.knobs["surrogate"]]
+    monkeypatch.setattr(objective, "multiplied", lambda knobs, found: list(found.values()))
+    assert surrogate.absorbs and not torch.allclose(gradient_of(started, rollout), right, rtol=1e-3)
+    monkeypatch.setattr(objective, "multiplied", lambda knobs, found: [])
+    torch.testing.assert_close(gradient_of(started, rollout), right)
+
+
+@pytest.mark.parametrize("algorithm, knobs, said", [
+    ("grpo", {"importance_cap": 0.5, "importance_floor": 0.8}, "importance_floor 0.8 is above importance_cap 0.5"),
+    ("vespo", {"importance_cap": 2.0, "importance_mode": "sequence_mask"}, "set importance_mode to token_truncate")])
+def test_bounds_that_do_not_go_together_are_refused(algorithm, knobs, said):
+    with pytest.raises(LabError, match=said):
+        session(algorithm, **knobs)
+
+
 def test_bounds_for_bad_tokens_act_and_are_logged():
     hard = {"surrogate": "bounded_clip", "updates_per_batch": 6, "learning_rate": 0.05}
     bounded, free = (trained(**hard, dual_clip=c)[1][-1].metrics for c in (1.3, 0.0))

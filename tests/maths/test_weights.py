@@ -51,9 +51,9 @@ def test_an_advantage_of_0_and_a_distance_of_just_the_threshold_are_kept():
     assert weights.near_policy(logprobs, old, None, advantages, mask, 0.25)[:, 0].tolist() == [1, 1, 0]
 
 
-def test_truncated_importance_by_hand(close):
+def test_a_ratio_to_the_sampler_is_truncated(close):
     old = torch.tensor([[log(0.5), log(0.2), log(0.9), 3.0]], dtype=torch.float64)
     sampler = torch.tensor([[log(0.25), log(0.4), log(0.1), -3.0]], dtype=torch.float64)
     mask = torch.tensor([[True, True, True, False]])
-    close(weights.truncated_importance(old, sampler, mask, 5.0), [[2, 0.5, 5, 1]])
-    assert weights.truncated_importance(old, old, mask, 5.0).eq(1).all()
+    close(weights.sampler_correction(old, sampler, mask, 5.0), [[2, 0.5, 5, 1]])
+    assert weights.sampler_correction(old, old, mask, 5.0).eq(1).all()

@@ -129,7 +129,8 @@ _ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the sa
 _VESPO = "verl has no such weight of whole sequences: no equivalent of VESPO"
 
 SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
-                   ("ratio", "logprobs", "advantages", "completion_mask"), (
+                   ("ratio", "logprobs", "old_logprobs", "advantages", "completion_mask", "high_entropy",
+                    "sampler_correction"), (
     Surrogate("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta",
               elsewhere=(There("verl", {_VERL_MODE: "gpg"}), _ALWAYS),
               worked=lambda of: Worked("Â log π", "{advantage} × {logprobs:b}", "only its gradient matters")),
@@ -156,7 +157,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                             "At or below the unclipped one, but for the bound.")),
     Surrogate("geometric_clip", "geometric mean of token ratios, each clipped on the side of its advantage",
               r"\Big(\prod_t \rho'_t\Big)^{1/T}\hat A", needs_ratio=True, whole=True, log_bounds=True,
-              cut="geometric_cut", knobs=(CLIP_LOW, CLIP_HIGH), trainer="GMPOTrainer",
+              cut="geometric_cut", absorbs={"high_entropy": r"t\ \text{where}\ "}, knobs=(CLIP_LOW, CLIP_HIGH), trainer="GMPOTrainer",
               letters=(Letter(r"\rho'_t", r"\rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ \text{if}\ \hat A > 0\ "
                               r"\text{else}\ \max(\rho_t, e^{-\varepsilon_{low}})"),),
               elsewhere=(There("GMPOTrainer"),
@@ -195,6 +196,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Surrogate("gamma_weight", "Gamma-shaped function of the whole sequence's ratio as a fixed weight of the "
               "log-probability", r"\operatorname{sg}\big(\rho^k e^{\lambda(1-\rho)}\big)\hat A\,\log\pi_\theta",
               needs_ratio=True, own_ratio="sequence_sum", weighs=True, knobs=GAMMA_WEIGHT, trainer="GRPOTrainer",
+              absorbs={"sampler_correction": r"w_i\ \text{times}\ \textstyle\prod_t "},
               letters=(Letter(r"(k,\lambda)", r"(k,\lambda) = (k_{+},\lambda_{+})\ \text{if}\ \hat A \ge 0\ "
                               r"\text{else}\ (k_{-},\lambda_{-})"),),
               rules=at_one(*GAMMA_WEIGHT),

@@ -159,7 +159,21 @@ ONLINE = (
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
          "probability, at most this; the trainer's is computed anew. It matters where the two round differently, as in "
          "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
-         100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis"),
+         100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis vllm_importance_sampling_clip_max"),
+    Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Weights below this become this, or 0 where "
+         "importance_mode masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, or "
+         "more of them are left out. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,
+         group="clip", aliases="vllm_importance_sampling_clip_min"),
+    Knob("importance_mode", "Importance sampling mode", "token_truncate", "Whose ratio of trainer to sampler is "
+         "weighed, and what becomes of one outside its bounds. token: each token's own; sequence: the product over the "
+         "completion, so that a long one seldom stays within the bounds. truncate: the bound itself is the weight; "
+         "mask: 0, the tokens are left out.", "next batch",
+         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"), advanced=True, group="clip",
+         aliases="icepop mis vllm_importance_sampling_mode"),
+    Knob("recompute_logprobs", "Recompute old log-probs", False, "On: the trainer computes the old log-probs anew, so "
+         "ratios are those of the updates alone; the off-policy mask still compares with the sampler. Nothing is "
+         "weighed by it. It costs one more pass per batch. Off: the sampler's are used.", "next batch", advanced=True,
+         group="clip", aliases="old_log_prob"),
     Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
          "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,

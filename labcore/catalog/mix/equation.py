@@ -17,9 +17,7 @@ from labcore.catalog.panels import masked
 _JOIN = r",\quad "
 _SHORT = 120  # signs of LaTeX that fit beside each other
 _TOTAL = {False: "R", True: "R'"}
-_MASKS = {"top_entropy_share": r"1[H_t\ \text{among the highest}]",
-          "off_policy_threshold": r"1[\text{near}\ \pi_{old}]",
-          "importance_cap": r"\min\big(\tfrac{\pi_{old}}{\pi_{sampler}}, C\big)"}
+_SAMPLER = r"\tfrac{\pi_{old}}{\pi_{sampler}}"
 _CRITIC = (r"L^V = \frac1{2\sum_i T_i}\sum_{i,t}\max\big((V_t-\hat R_t)^2,\ (\operatorname{clip}(V_t, "
            r"V^{old}_t\pm\varepsilon_V)-\hat R_t)^2\big)")
 _CHOSEN, _REJECTED = (rf"\log\tfrac{{\pi_\theta({side})}}{{\pi_{{ref}}({side})}}" for side in ("y_w", "y_l"))
@@ -44,7 +42,7 @@ def _online(values: Mapping[str, Value]) -> list[str]:
     aggregation = aggregation.replace(r"\tfrac", r"\frac").replace(r"\sum_i\sum_t", r"\sum_{i,t}")
     surrogate, *letters = _surrogate(values)
     kl = rf" + \beta\,{_estimate(values)}" if values["kl_placement"] == "loss" else ""
-    mask = r"m_t\," if masked(values) else ""
+    mask = r"m_t\," if _weights(values)[0] else ""
     loss = rf"L = {aggregation}\Big[-{mask}{surrogate}{kl} - c_H H_t\Big]"
     advantage = choices.ADVANTAGE[str(values["advantage"])]
     means, whence = _JOIN.join([*_advantage(values), *letters]), _JOIN.join([*_reward(values), *_taken(values)])
@@ -62,7 +60,27 @@ def _surrogate(values: Mapping[str, Value]) -> list[str]:
     if choice.own_ratio and "s_" in _estimate(values):  # the KL's ratio is another one
         other = choices.RATIO[str(values["ratio"])]
         letters.append(f"{other.letter} = {other.latex}")
-    return [text, *letters, *(letter.means for letter in choice.letters if letter.means)]
+    return [text, *letters, *(letter.means for letter in choice.letters if letter.means), *_weights(values)[1]]
+
+
+def _weights(values: Mapping[str, Value]) -> tuple[list[str], list[str]]:
+    """The weights of tokens that are on: those that the surrogate is multiplied by, and those that it absorbs."""
+    found = {"top_entropy_share": ("high_entropy", r"1[H_t\ \text{among the highest}]"),
+             "off_policy_threshold": ("near_policy", r"1[\text{near}\ \pi_{old}]"),
+             "importance_cap": ("sampler_correction", _correction(values))}
+    own = choices.SURROGATE[str(values["surrogate"])].absorbs
+    on = [named for key, named in found.items() if key in values and masked({key: values[key]})]
+    return [text for name, text in on if name not in own], [own[name] + text for name, text in on if name in own]
+
+
+def _correction(values: Mapping[str, Value]) -> str:
+    """The weight for another sampler, within its bounds c and C."""
+    level, outside = str(values.get("importance_mode", "token_truncate")).split("_")
+    ratio = _SAMPLER if level == "token" else rf"\textstyle\prod_s{_SAMPLER}"
+    lower = bool(values.get("importance_floor"))
+    if outside == "mask":
+        return ratio + r"\,1[" + (r"c \le " if lower else "") + r"\cdot \le C]"
+    return (rf"\operatorname{{clip}}\big({ratio}, c, C\big)" if lower else rf"\min\big({ratio}, C\big)")
 
 
 def _estimate(values: Mapping[str, Value]) -> str:
@@ -124,7 +142,7 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
 
 def _taken(values: Mapping[str, Value]) -> list[str]:
     """The completions and tokens that count, and their numbers."""
-    masks = [text for key, text in _MASKS.items() if key in values and masked({key: values[key]})]
+    masks = _weights(values)[0]
     kept = [choices.SELECTION[str(values["selection"])].kept.replace("R(y_g)", _ranked(values))]
     kept += [choices.SELECTION["not_truncated"].kept] if values["overlong_filter"] else []
     compares = any(family[str(values[family.key])].group for family in (choices.ADVANTAGE, choices.SELECTION))

@@ -107,6 +107,24 @@ def _of_gspo(plan: Plan) -> str:
     return there.aggregates if there else ""
 
 
+def _sampler(plan: Plan, value: Any) -> dict[str, Any]:
+    """The correction for another sampler; one bound is the upper one. A sequence can only be left out there."""
+    level, outside = str(plan["importance_mode"]).split("_")
+    floor = plan["importance_floor"]
+    return {f"{_CORRECTION}_level": "seq" if level == "sequence" else level,
+            f"{_CORRECTION}_mode": "clip" if (level, outside) == ("token", "truncate") else "mask",
+            f"{_CORRECTION}_threshold": (floor, value) if floor else value}
+
+
+def _sampler_note(plan: Plan, value: Any) -> str:
+    if _of_gspo(plan):
+        return "its gspo takes the ratio to vLLM's own probabilities instead, without a cap"
+    if not str(plan["importance_mode"]).startswith("sequence"):
+        return ""
+    return ("a completion is left out by the geometric mean of its ratios, not by their product, and the others' tokens "
+            "are weighed by ratios of their own")
+
+
 _ONLINE: Rules = {
     "beta": given(lambda plan, value: {"--algo.kl.init_coef": 0.0 if plan["kl_placement"] == "off" else value}),
     "learning_rate": to("--actor.adam.lr"), "max_grad_norm": to("--actor.max_norm"),
@@ -122,10 +140,9 @@ _ONLINE: Rules = {
     "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
                                    0.0),
     "rollouts": choice({"vllm": ({}, "")}, BY_VLLM),
-    "importance_cap": switch(given(lambda plan, value: {
-        f"{_CORRECTION}_level": "token", f"{_CORRECTION}_mode": "clip", f"{_CORRECTION}_threshold": value},
-        lambda plan, value: "its gspo takes the ratio to vLLM's own probabilities instead, without a cap"
-        if _of_gspo(plan) else ""), 0.0),
+    "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
+    "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
+    "recompute_logprobs": built_in(),  # it always does
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),

@@ -130,16 +130,27 @@ _ROLLOUTS = choice({"engine": ({}, ""), "vllm": ({"use_vllm": True, "vllm_mode":
 def _sampler(plan: Plan, value: Any) -> Line:
     """What becomes of the correction for another sampler, which GRPOTrainer makes where vLLM samples, by itself."""
     if plan["rollouts"] == "vllm":
-        return Line("", value, {f"{_CORRECTION}_mode": "token_truncate", f"{_CORRECTION}_clip_max": value} if value else
-                    {f"{_CORRECTION}_correction": False})
+        return Line("", value, {f"{_CORRECTION}_mode": plan["importance_mode"], f"{_CORRECTION}_clip_max": value}
+                    if value else {f"{_CORRECTION}_correction": False})
     return switch(missing(f"TRL corrects so only where vLLM samples ({_CORRECTION}_correction)"), 0.0)(plan, value)
+
+
+def _by_vllm(settings: Any, off: Any) -> Any:
+    """A further knob of that correction, which acts where both are on."""
+    return lambda plan, value: Line("", value, settings(value), note="") if (
+        plan["rollouts"] == "vllm" and plan["importance_cap"] and value != off) else Line("", value, {}, built_in=True)
+
+
+_RECOMPUTED = ("GRPOTrainer recomputes them where vLLM samples and it corrects, and where a batch is used more than once")
 
 
 _NO_SHAPE = "write it into score() below"
 _ONLINE: Rules = {
     "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
         "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
-    "rollouts": _ROLLOUTS, "importance_cap": _sampler,
+    "rollouts": _ROLLOUTS, "importance_cap": _sampler, "importance_mode": built_in("with importance_cap"),
+    "importance_floor": _by_vllm(lambda value: {f"{_CORRECTION}_clip_min": value}, 0.0),
+    "recompute_logprobs": switch(missing(_RECOMPUTED), False),
     "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
     **TRL_REWARDS, **_SELECTED, "shaping": choices_of(choices.SHAPING, "GRPOTrainer", _NO_SHAPE),
     "group_size": _GROUPS, "prompts_per_step": given(_per_update), "updates_per_batch": to("num_iterations"),
@@ -186,7 +197,9 @@ _RLOO: Rules = {
     **_ONLINE,
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
     "entropy_coef": missing("RLOOTrainer has no entropy bonus: GRPOTrainer has (entropy_coef)"),
-    "importance_cap": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has where vLLM samples"), 0.0),
+    **dict.fromkeys(("importance_cap", "importance_floor"), switch(missing(
+        "RLOOTrainer has no such switch: GRPOTrainer has where vLLM samples"), 0.0)),
+    "recompute_logprobs": built_in(),  # it always does
     "advantage": choices_of(choices.ADVANTAGE, "RLOOTrainer", "RLOOTrainer compares with the mean of the others in the "
                             "group"),
     "normalisation": choices_of(choices.NORMALISATION, "RLOOTrainer", "see normalize_advantages"),
@@ -213,6 +226,7 @@ _GMPO: Rules = {
                                "gradient is that of KL(π_ref‖π)"),
     "top_entropy_share": switch(to("top_entropy_quantile", note="the geometric mean is that of the kept tokens alone"),
                                 1.0),
-    **dict.fromkeys(("entropy_coef", "off_policy_threshold", "importance_cap"), switch(missing(_IGNORED), 0.0)),
+    **dict.fromkeys(("entropy_coef", "off_policy_threshold", "importance_cap", "importance_floor"), switch(missing(
+        _IGNORED), 0.0)),
 }
 RULES: dict[str, Rules] = {"GRPOTrainer": _GRPO, "GMPOTrainer": _GMPO, "RLOOTrainer": _RLOO}

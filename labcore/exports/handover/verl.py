@@ -22,6 +22,7 @@ from labcore.exports.handover.plan import (
     Rules,
     adapter,
     bounds,
+    built_in,
     choice,
     choices_of,
     given,
@@ -110,6 +111,22 @@ def _aggregation(plan: Plan, value: Any) -> Line:
                    f"{choices.AGGREGATION[there.aggregates].label}")
 
 
+_SMALLEST = 1e-8  # verl's lower bound must be above 0
+
+
+def _sampler(plan: Plan, value: Any) -> dict[str, Any]:
+    """The correction for another sampler: one bound truncates there, two leave out what is outside of them."""
+    level, outside = str(plan["importance_mode"]).split("_")
+    bounds = f"{plan['importance_floor'] or _SMALLEST:g}_{value:g}" if outside == "mask" else value
+    return {"algorithm.rollout_correction.rollout_is": level,
+            "algorithm.rollout_correction.rollout_is_threshold": bounds}
+
+
+def _sampler_note(plan: Plan, value: Any) -> str:
+    truncated = str(plan["importance_mode"]).endswith("truncate")
+    return "verl truncates from above only" if truncated and plan["importance_floor"] else ""
+
+
 _ADVANTAGE = choices_of(choices.ADVANTAGE, "verl", "see algorithm.adv_estimator")
 _AGGREGATION = choices_of(choices.AGGREGATION, "verl", "see loss_agg_mode")
 _ONLINE: Rules = {
@@ -131,9 +148,9 @@ _ONLINE: Rules = {
                                            "see algorithm.rollout_correction.rollout_rs"), 0.0),
     "rollouts": given(lambda plan, value: {f"{_ROLLOUT}.name": "vllm"},
                       lambda plan, value: "" if value == "vllm" else BY_VLLM),
-    "importance_cap": switch(given(lambda plan, value: {
-        "algorithm.rollout_correction.rollout_is": "token",
-        "algorithm.rollout_correction.rollout_is_threshold": value}), 0.0),
+    "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
+    "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
+    "recompute_logprobs": built_in(),  # it always does
     "adaptive_kl_target": switch(given(lambda plan, value: {
         "algorithm.kl_ctrl.type": "adaptive", "algorithm.kl_ctrl.target_kl": value}, lambda plan, value:
         "" if plan["kl_placement"] == "reward" else "it moves the KL in the reward only"), 0.0),

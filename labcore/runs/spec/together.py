@@ -44,8 +44,22 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if surrogate.needs_ratio and choices.ratio_of(knobs).key == "none":
             raise LabError(f"The surrogate {surrogate.key!r} needs a ratio: set ratio to token, or surrogate to "
                            "score_function.")
+        _check_sampler(knobs)
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+
+
+def _check_sampler(knobs: Mapping[str, Value]) -> None:
+    """Check that the weights for another sampler have bounds in order, and are those of tokens where they enter a
+    surrogate's own ratio."""
+    cap, floor, mode = float(knobs["importance_cap"]), float(knobs["importance_floor"]), str(knobs["importance_mode"])
+    if cap and floor > cap:
+        raise LabError(f"importance_floor {floor:g} is above importance_cap {cap:g}, so no ratio is within them: set "
+                       f"importance_floor to {cap:g} or less.")
+    surrogate = choices.SURROGATE[str(knobs["surrogate"])]
+    if cap and "sampler_correction" in surrogate.absorbs and mode.startswith("sequence"):
+        raise LabError(f"The surrogate {surrogate.key!r} multiplies its own ratio by the weights of tokens: set "
+                       "importance_mode to token_truncate or token_mask.")
 
 
 def _check_advantage(knobs: Mapping[str, Value]) -> None:
