@@ -11,7 +11,7 @@ from labcore.runs.files import storage
 from labcore.runs.files.paths import home, read_only
 from labcore.runs.spec import judge_address
 from labcore.runs.store import dialects
-from labcore.workers import sinks
+from labcore.workers import alerts, sinks
 from labcore.workers.executors import choice
 
 NOT_SET = "not set"
@@ -51,6 +51,8 @@ SETTINGS = (
             _text("RL_LAB_FRAMED_BY")),
     Setting(sinks.SETTING, "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, "
                            "trackio", _text(sinks.SETTING)),
+    Setting(alerts.SETTING, "Programs, addresses or files that are told what the doctor finds in a run",
+            lambda: alerts.shown() or NOT_SET),
     Setting(folders.VARIABLE, "A folder with your own lessons", _text(folders.VARIABLE)),
     Setting(judge_address.URL, "Address of a judge that runs may use", _address(judge_address.URL)),
     Setting(judge_address.KEY, "API key of the judge; it is never shown",
