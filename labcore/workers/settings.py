@@ -11,7 +11,7 @@ from labcore.runs.files import storage
 from labcore.runs.files.paths import home, read_only
 from labcore.runs.spec import judge_address
 from labcore.runs.store import dialects
-from labcore.workers import alerts, sinks
+from labcore.workers import alerts, pictures, sinks
 from labcore.workers.executors import choice
 
 NOT_SET = "not set"
@@ -43,6 +43,8 @@ SETTINGS = (
             _address(storage.VARIABLE)),
     Setting(storage.CACHE_VARIABLE, "With shared storage: the GB of RL_LAB_HOME above which published, unused files "
                                     "are deleted there", _text(storage.CACHE_VARIABLE, f"{storage.CACHE_GB:g}")),
+    Setting(pictures.SETTING, "GB of completions that a run keeps; beyond, every second step of them is deleted",
+            _text(pictures.SETTING, f"{pictures.USUAL_GB:g}")),
     *(Setting(*row) for row in choice.SETTINGS),
     Setting("RL_LAB_READ_ONLY", "1: the lab is shared for reading; it shows everything and changes nothing",
             lambda: "1" if read_only() else NOT_SET),

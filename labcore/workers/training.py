@@ -82,6 +82,7 @@ class Training:
         history = KnobHistory(row.spec, events)
         before = store.steps_after(row.id) if row.step else []
         self._noted = {(event.step, event.payload["text"]) for event in events if event.kind == "note"}
+        self._full = {text for _, text in self._noted}  # said once in a run, at whichever step
         self._doctor, _ = doctor.course(row.spec, before, events)
         self._best = best.best_of((each.step, each.metrics) for each in before if each.step <= step)
         self._alerts, since = Alerts(store, row, events), {found.rule: at for at, found in doctor.holding(events)}
@@ -264,8 +265,9 @@ class Training:
 
     def _draw(self, step: int, samples: dict[str, Any] | None, line: dict[str, Any] | None) -> None:
         for pictures, content in ((self._samples, samples), (self._lines, line)):
-            if content is not None:
-                pictures.write(step, content)
+            if content is not None and (text := pictures.write(step, content)) and (text not in self._full):
+                self._full.add(text)
+                self._store.log(self._row.id, "note", {"text": text}, step)
 
     def _draw_newest(self) -> None:
         """Draw the pictures of the newest step that were not due: somebody is looking at it, because the run waits or
