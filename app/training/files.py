@@ -10,16 +10,11 @@ from typing import Any
 import streamlit as st
 
 from app.tokens import literal
-from labcore.runs.files import storage
-from labcore.runs.files.paths import run_folder
+from labcore.runs.files import step_files
+from labcore.runs.files.step_files import path_of, steps_of
 from labcore.runs.files.written import Damaged
-from labcore.runs.files.written import read as read_json
 
-
-def steps_of(run_id: str, kind: str) -> list[int]:
-    """The steps that have a file of `kind` ("samples" or "lines"), oldest first."""
-    names = {path.name for path in (run_folder(run_id) / kind).glob("step-*.json")} | {*storage.names(run_id, kind)}
-    return sorted(int(Path(name).stem.removeprefix("step-")) for name in names)
+__all__ = ["load", "newest", "of_groups", "of_step", "path_of", "read", "steps_of", "written"]
 
 
 def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
@@ -28,11 +23,6 @@ def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
         return _parsed(path_of(run_id, kind, step))
     except (FileNotFoundError, Damaged):
         return None
-
-
-def path_of(run_id: str, kind: str, step: int) -> Path:
-    """The path of a file; fetched, where another machine has written it."""
-    return storage.fetch(run_folder(run_id) / kind / f"step-{step:06d}.json")
 
 
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
@@ -63,11 +53,7 @@ def _read(path: str, changed: int) -> dict[str, Any]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     """The content of a file. Raises Damaged where it is not what a worker wrote."""
-    then = "the page skips this step"
-    found = read_json(path, dict, then)
-    if not isinstance(found.get("step"), int):
-        raise Damaged(f"{path} is damaged (it names no step): {then}.")
-    return found
+    return step_files.read(path, "the page skips this step")
 
 
 def of_step(found: int, step: int) -> str:

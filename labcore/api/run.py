@@ -17,8 +17,7 @@ from labcore.exports import cell
 from labcore.exports.folder import export_run
 from labcore.runs import fork as forks
 from labcore.runs import models, titles
-from labcore.runs.files import storage, written
-from labcore.runs.files.paths import run_folder
+from labcore.runs.files import step_files
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import ACTIVE, COUNTERS, ENDED, Control, RunRow
 
@@ -105,8 +104,7 @@ class Run:
 
     def steps_with_rollouts(self) -> list[int]:
         """The steps whose completions were kept."""
-        names = {path.name for path in _folder(self.id).glob("step-*.json")} | {*storage.names(self.id, "samples")}
-        return sorted(int(Path(name).stem.removeprefix("step-")) for name in names)
+        return step_files.steps_of(self.id, "samples")
 
     def set(self, **knobs: Any) -> Run:
         """Change knobs of a running run, and wait until its worker has done so.
@@ -198,8 +196,7 @@ class Run:
         return export_run(store(), self.id, folder, tensorboard=tensorboard, best=best)
 
     def _samples(self, step: int) -> dict[str, Any]:
-        path = storage.fetch(_folder(self.id) / f"step-{step:06d}.json")
-        return written.read(path, dict, "choose another step")
+        return step_files.read(step_files.path_of(self.id, "samples", step), "choose another step")
 
     def _ask(self, command: str) -> Run:
         store().ask(self.id, command)
@@ -213,10 +210,6 @@ def started(spec: RunSpec, background: bool, progress: bool) -> Run:
     run = Run(store().create(spec, mine=True))
     processes.drive(run, progress)
     return run
-
-
-def _folder(run_id: str) -> Path:
-    return run_folder(run_id) / "samples"
 
 
 def _completions(samples: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

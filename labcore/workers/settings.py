@@ -11,7 +11,7 @@ from labcore.runs.files import storage
 from labcore.runs.files.paths import home, read_only
 from labcore.runs.spec import judge_address
 from labcore.runs.store import dialects
-from labcore.workers import sinks
+from labcore.workers import alerts, pictures, sinks
 from labcore.workers.executors import choice
 
 NOT_SET = "not set"
@@ -43,6 +43,8 @@ SETTINGS = (
             _address(storage.VARIABLE)),
     Setting(storage.CACHE_VARIABLE, "With shared storage: the GB of RL_LAB_HOME above which published, unused files "
                                     "are deleted there", _text(storage.CACHE_VARIABLE, f"{storage.CACHE_GB:g}")),
+    Setting(pictures.SETTING, "GB of completions that a run keeps; beyond, every second step of them is deleted",
+            _text(pictures.SETTING, f"{pictures.USUAL_GB:g}")),
     *(Setting(*row) for row in choice.SETTINGS),
     Setting("RL_LAB_READ_ONLY", "1: the lab is shared for reading; it shows everything and changes nothing",
             lambda: "1" if read_only() else NOT_SET),
@@ -51,6 +53,8 @@ SETTINGS = (
             _text("RL_LAB_FRAMED_BY")),
     Setting(sinks.SETTING, "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, "
                            "trackio", _text(sinks.SETTING)),
+    Setting(alerts.SETTING, "Programs, addresses or files that are told what the doctor finds in a run",
+            lambda: alerts.shown() or NOT_SET),
     Setting(folders.VARIABLE, "A folder with your own lessons", _text(folders.VARIABLE)),
     Setting(judge_address.URL, "Address of a judge that runs may use", _address(judge_address.URL)),
     Setting(judge_address.KEY, "API key of the judge; it is never shown",

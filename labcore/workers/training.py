@@ -17,6 +17,7 @@ from typing import Any, cast
 import psutil
 
 from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor.finding import Change
 from labcore.errors import Diverged, LabError, NotOwner
 from labcore.runs import best
 from labcore.runs.faults import Ended
@@ -27,6 +28,7 @@ from labcore.runs.spec.session import Keeps, Record, Session, device_of, takes_b
 from labcore.runs.steering import Steering
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
+from labcore.workers.alerts import Alerts
 from labcore.workers.lifeline import Dropped, Lifeline
 from labcore.workers.long_step import LongStep, RunMessage, StopWatch
 from labcore.workers.pictures import Pictures
@@ -80,10 +82,14 @@ class Training:
         history = KnobHistory(row.spec, events)
         before = store.steps_after(row.id) if row.step else []
         self._noted = {(event.step, event.payload["text"]) for event in events if event.kind == "note"}
+        self._full = {text for _, text in self._noted}  # said once in a run, at whichever step
         self._doctor, _ = doctor.course(row.spec, before, events)
         self._best = best.best_of((each.step, each.metrics) for each in before if each.step <= step)
+        self._alerts, since = Alerts(store, row, events), {found.rule: at for at, found in doctor.holding(events)}
         for change in self._doctor.changed_since([found for _, found in doctor.holding(events)]):  # rules may be newer
-            store.log(row.id, doctor.EVENT, doctor.payload(change), change.step)
+            self._report(change)
+        for found in self._doctor.findings:  # it may not have been sent before the run ended
+            self._alerts.take(since.get(found.rule, self._doctor.step), found)
         self._steering = Steering(store, row.id, session, history.after(step), self._mark)
         self._clock = Clock(self._seconds_at(step))
         self._updates, self._to_mark = session.updates, False  # at the last step; whether the next one is to be saved
@@ -105,8 +111,7 @@ class Training:
             self._run()
         except Exception as error:
             if isinstance(error, Diverged):
-                found = self._doctor.diverged(error.step, str(error))
-                self._store.log(self._row.id, doctor.EVENT, doctor.payload(found), found.step)
+                self._report(self._doctor.diverged(error.step, str(error)))
             if not isinstance(error, NotOwner):  # the folder is another's by now
                 with suppress(OSError, LabError):  # it is the first fault that is said
                     self._save_best()
@@ -250,12 +255,19 @@ class Training:
     def _examine(self, record: Record) -> None:
         """Log what the doctor says of a step: every few steps it looks, and mostly it says nothing."""
         for change in self._doctor.take(record.step, record.metrics, self._session.knobs):
-            self._store.log(self._row.id, doctor.EVENT, doctor.payload(change), change.step)
+            self._report(change)
+
+    def _report(self, change: Change) -> None:
+        """Log that a finding begins or ends, and alert who wants to know."""
+        self._store.log(self._row.id, doctor.EVENT, doctor.payload(change), change.step)
+        if change.finding:
+            self._alerts.take(change.step, change.finding)
 
     def _draw(self, step: int, samples: dict[str, Any] | None, line: dict[str, Any] | None) -> None:
         for pictures, content in ((self._samples, samples), (self._lines, line)):
-            if content is not None:
-                pictures.write(step, content)
+            if content is not None and (text := pictures.write(step, content)) and (text not in self._full):
+                self._full.add(text)
+                self._store.log(self._row.id, "note", {"text": text}, step)
 
     def _draw_newest(self) -> None:
         """Draw the pictures of the newest step that were not due: somebody is looking at it, because the run waits or

@@ -29,7 +29,7 @@ from labcore.runs.spec.session import Record, Session, StartSession
 from labcore.runs.steering import stop_asked
 from labcore.runs.store import columns
 from labcore.runs.store.store import Store
-from labcore.workers import sinks
+from labcore.workers import alerts, sinks
 from labcore.workers.base import base_model
 from labcore.workers.lifeline import Dropped, Heartbeat, Lifeline
 from labcore.workers.long_step import OnActivity, RunMessage, StopWatch
@@ -68,7 +68,10 @@ def drive(store: Store, run_id: str, lifeline_fd: int | None = None, on_record: 
         store.lost(os.getpid(), platform.node(), "the lab stopped in the middle of a step")
 
     with Lifeline(lifeline_fd, too_late) as lifeline, publishing:
-        return _Drive(store, run_id, lifeline, publishing, on_record, start, on_activity).go()
+        state = _Drive(store, run_id, lifeline, publishing, on_record, start, on_activity).go()
+        if not lifeline.cut:
+            alerts.wait()
+        return state
 
 
 class _Drive:

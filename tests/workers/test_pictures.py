@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from labcore.errors import LabError
+from labcore.runs.files import step_files
 from labcore.workers import pictures
 from labcore.workers.pictures import Pictures
 
@@ -15,7 +17,7 @@ def few(monkeypatch):
 
 
 def steps(folder) -> list[int]:
-    return sorted(int(path.stem.removeprefix("step-")) for path in folder.iterdir())
+    return sorted(step_files.step_of(path.name) for path in folder.iterdir())
 
 
 def test_a_short_run_keeps_all(tmp_path, few):
@@ -62,3 +64,25 @@ def test_the_order_is_that_of_the_steps_however_many_digits_they_have(tmp_path, 
     for step in range(999_985, 1_000_010):
         kept.write(step, {"step": step})
     assert steps(tmp_path)[0] == 999_985 and steps(tmp_path)[-3:] == [1_000_007, 1_000_008, 1_000_009]
+
+
+
+def test_the_files_take_no_more_room_than_the_setting_allows_and_that_is_said(tmp_path, monkeypatch):
+    one = len(json.dumps({"step": 100, "text": "x" * 1000}))
+    monkeypatch.setenv("RL_LAB_ROLLOUTS_GB", str(10.5 * one / 1e9))
+    kept = Pictures(tmp_path)
+    said = {step: kept.write(step, {"step": step, "text": "x" * 1000}) for step in range(100, 200)}
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10.5 * one
+    there = steps(tmp_path)
+    assert there[0] == 100 and there[-1] == 199 and 5 <= len(there) <= 10
+    assert not any(said[step] for step in range(100, 110)) and "RL_LAB_ROLLOUTS_GB" in said[110]
+    assert len({*filter(None, said.values())}) == 1, "the same sentence, which a run logs once"
+    resumed = Pictures(tmp_path)
+    resumed.write(200, {"step": 200, "text": "x" * 5000})
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10.5 * one, "what was there counts"
+
+
+def test_a_limit_that_is_no_number_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("RL_LAB_ROLLOUTS_GB", "much")
+    with pytest.raises(LabError, match="set it to a number of GB above 0"):
+        Pictures(tmp_path).write(1, {"step": 1})

@@ -18,8 +18,7 @@ from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.sizing.cost import cost_asked
 from labcore.runs import jobs
-from labcore.runs.files import storage, written
-from labcore.runs.files.paths import run_folder
+from labcore.runs.files import step_files, storage
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.traces import Trace
@@ -107,9 +106,9 @@ def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
 
     Older samples hold the first groups of a batch in place of all its lengths: a part that was not chosen either."""
     storage.fetch_run(row.id)
-    lengths = [length for path in sorted((run_folder(row.id) / "samples").glob("step-*.json"))
-               if int(path.stem.removeprefix("step-")) > row.step - measure.rows
-               for length in _wrong_lengths(written.read(path, dict, "run the study's run again"))]
+    lengths = [length for step in step_files.steps_of(row.id, "samples") if step > row.step - measure.rows
+               for length in _wrong_lengths(step_files.read(step_files.path_of(row.id, "samples", step),
+                                                            "run the study's run again"))]
     return float(np.mean(lengths)) if lengths else np.nan
 
 

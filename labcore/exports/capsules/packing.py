@@ -22,7 +22,7 @@ from labcore.errors import LabError, os_reason
 from labcore.exports.folder import STORED, write_events, write_knobs, write_metrics, zipped
 from labcore.runs import versions
 from labcore.runs.faults import disk_full
-from labcore.runs.files import adapters, atomic, removal, sizes, storage, untrusted, uploads
+from labcore.runs.files import adapters, atomic, removal, sizes, step_files, storage, untrusted, uploads
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import home, made, path_of, run_folder
 from labcore.runs.knob_history import KnobHistory
@@ -155,7 +155,7 @@ def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, lar
         files[spec.data] = storage.fetch(row.spec.data)
     if second := held_out_file(spec.knobs):
         files[f"{DATA}/{second.parent.name}-{second.name}"] = second
-    files |= _seen(run_folder(row.id)) if largest else {}
+    files |= _seen(run_folder(row.id), folder) if largest else {}
     manifest = {"format": FORMAT, "version": VERSION, "run": row.id, "state": row.state, "message": tidy(row.message),
                 "created": row.created, "started": row.started, "ended": row.ended, "step": rows[-1].step,
                 "made_with": versions.noted(run_folder(row.id)), "exported_with": versions.here(),
@@ -216,19 +216,24 @@ def _without_base_places(files: Mapping[str, Path], folder: Path, tidy: Callable
     return found
 
 
-def _seen(folder: Path) -> dict[str, Path]:
+def _seen(source: Path, folder: Path) -> dict[str, Path]:
     """Path in the capsule -> file, of what there is to look at: the newest, as many as there is room for. One that a
-    reader would not take is left out."""
+    reader would not take is left out, and a compressed one is unpacked into `folder`, since the capsule compresses."""
     found: dict[str, Path] = {}
     room = MOST_SEEN
-    for path in sorted((path for name in SEEN for path in (folder / name).glob("step-*.json")),
-                       key=lambda path: path.stem, reverse=True):
-        if (size := path.stat().st_size) > LONGEST_SEEN or values(path.read_bytes()) > most_values(path.parent.name):
+    for path in sorted((path for name in SEEN for path in step_files.found(source / name)),
+                       key=lambda path: path.name.partition(".")[0], reverse=True):
+        content = step_files.content(path)
+        if len(content) > LONGEST_SEEN or values(content) > most_values(path.parent.name):
             continue
-        room -= size
+        room -= len(content)
         if room < 0:
             break
-        found[f"{path.parent.name}/{path.name}"] = path
+        name = f"{path.parent.name}/{path.name.removesuffix('.gz')}"
+        found[name] = path
+        if path.suffix == ".gz":
+            found[name] = folder / name.replace("/", "-")
+            found[name].write_bytes(content)
     return found
 
 

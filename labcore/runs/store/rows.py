@@ -41,7 +41,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
                "text"),
     "refused": ("knob", "value", "text", "update", "between"), "paused": (), "stepped": (),
     "log": ("to",), "note": ("text",), "unpublished": ("text",), "published": ("text",),
-    "rung": ("metric", "value", "kept", "text"),
+    "rung": ("metric", "value", "kept", "text"), "alert": ("to", "rule", "sent", "text"),
     **dict.fromkeys(ENDED, ("text",)),
 }
 

@@ -149,7 +149,7 @@ def _loose(store: ObjectStore, thing: str, paths: Callable[[str], Iterable[Path]
     Whether it has every file as it was here."""
     before = sent.loose[thing] if thing in sent.loose else _manifest(store, thing) or {}
     files: Manifest = {}
-    for path in paths("step-*.json"):
+    for path in paths("step-*.json*"):
         with suppress(FileNotFoundError):  # not made yet, or thinned since it was listed
             files[path.name] = _file(path, sent)
     after = {**before, **files} if sent.again else {**files, **before} if add else files

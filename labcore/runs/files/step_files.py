@@ -1,0 +1,94 @@
+"""The files of a run's steps in its folders `samples` and `lines`: `step-000005.json`, or where it is large
+`step-000005.json.gz`. A large one has mostly numbers as text, and takes a quarter of the disk when compressed."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+from labcore.errors import LabError
+from labcore.runs.files import atomic, storage, untrusted
+from labcore.runs.files.paths import run_folder
+from labcore.runs.files.untrusted import NotJSON, json_of
+from labcore.runs.files.written import Damaged
+
+LARGE = 2**19  # bytes of JSON from which a file is compressed
+LONGEST = 2**29  # bytes of JSON that are read: no step has as many
+_LEVEL = 3  # of gzip: level 6 takes twice as long for a tenth less
+_NAME = re.compile(r"step-([0-9]{6,})\.json(\.gz)?")
+
+
+def found(folder: Path) -> list[Path]:
+    """The files in a folder, by step."""
+    there = {path: step for path in folder.glob("step-*") if (step := step_of(path.name)) is not None}
+    return sorted(there, key=there.__getitem__)
+
+
+def step_of(name: str) -> int | None:
+    """The step of a file by its name; None of another file.
+
+    >>> step_of("step-000005.json"), step_of("step-1000000.json.gz"), step_of(".5.part")
+    (5, 1000000, None)
+    """
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def steps_of(run_id: str, kind: str) -> list[int]:
+    """The steps of a run that have a file of `kind` ("samples" or "lines"), oldest first, here or published."""
+    names = {path.name for path in found(run_folder(run_id) / kind)} | {*storage.names(run_id, kind)}
+    return sorted({step for name in names if (step := step_of(name)) is not None})
+
+
+def path_of(run_id: str, kind: str, step: int) -> Path:
+    """The path of a file; fetched, where another machine has written it. A missing path where there is none."""
+    plain = run_folder(run_id) / kind / f"step-{step:06d}.json"
+    packed = _packed(plain)
+    return storage.fetch(packed if not plain.exists() and storage.has(packed) else plain)
+
+
+def write(folder: Path, step: int, text: str) -> Path:
+    """Write the JSON of a step; return its path. One that is there is replaced."""
+    plain = folder / f"step-{step:06d}.json"
+    if len(text) < LARGE:
+        atomic.write_text(plain, text)
+        _packed(plain).unlink(missing_ok=True)
+        return plain
+    atomic.write_bytes(_packed(plain), gzip.compress(untrusted.whole(text).encode(), _LEVEL, mtime=0))
+    plain.unlink(missing_ok=True)
+    return _packed(plain)
+
+
+def content(path: Path) -> bytes:
+    """The JSON in a file.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        Damaged: it is not a whole compressed file.
+    """
+    try:
+        return untrusted.unzipped(path.name, path.read_bytes(), LONGEST)
+    except LabError as error:
+        raise Damaged(f"{path} is damaged ({str(error).partition(':')[0]}): delete it.") from error
+
+
+def read(path: Path, then: str) -> dict[str, Any]:
+    """What a worker wrote into a file; `then` ends the sentence where it is damaged.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        Damaged: it is none that a worker wrote.
+    """
+    try:
+        value = json_of(content(path), constants=True)
+    except NotJSON as error:
+        raise Damaged(f"{path} is damaged ({error}): {then}.") from error
+    if not isinstance(value, dict) or not isinstance(value.get("step"), int):
+        raise Damaged(f"{path} is damaged (it names no step): {then}.")
+    return value
+
+
+def _packed(plain: Path) -> Path:
+    return plain.with_name(f"{plain.name}.gz")
