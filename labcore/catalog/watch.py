@@ -19,13 +19,16 @@ TASK = "run"
 _CONTROL = ("episode_return", "eval_return", "episode_length", "loss", "env_speed")
 
 
+_KNOBS = tuple({knob.key: knob for row in algorithms.ALGORITHMS.values() for knob in row.knobs}.values())
+
+
 def _panels(first: tuple[str, ...]) -> tuple[str, ...]:
     return (*first, *(key for key in PANELS if key not in first))
 
 
 def _generic(key: str, label: str, first: tuple[str, ...]) -> Algorithm:
     return Algorithm(key, label, "elsewhere", summary="Trained by another program, which has not said how.", latex="",
-                     watch="The charts show what the program sends.", paper="", knobs=(), models=("policy",),
+                     watch="The charts show what the program sends.", paper="", knobs=_KNOBS, models=("policy",),
                      panels=_panels(first))
 
 

@@ -48,13 +48,18 @@ class Course:
     folder: Path
     doctor: Doctor
     samples: Pictures
-    step: int = 0
+    step: int = 0  # the newest
     tokens: int = 0
     env_steps: int = 0
     seconds: float = 0.0
     knobs: dict[str, Value] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     over: bool = False  # it was ended, and may be taken up again
+
+    @property
+    def begun(self) -> int:
+        """The step after which it begins: 0, or where a fork left its parent."""
+        return self.spec.parent[1] if self.spec.parent else 0
 
 
 class WatchedRun:
@@ -145,7 +150,7 @@ class WatchedRun:
         if parent:
             spec = replace(parent.spec, parent=(parent.id, step), knobs=parent.knobs)
         else:
-            spec = spec_of(line.said if line.said["kind"] == "run" else {}, self.name)
+            spec = spec_of(line.said if line.said.get("kind") == "run" else {}, self.name)
         run_id = self._taking.create(spec)
         folder = made(run_folder(run_id))
         atomic.write_text(folder / "spec.json", spec.to_json())
@@ -231,12 +236,12 @@ class WatchedRun:
         finite = _finite(metrics)
         for key in metrics.keys() - finite.keys():
             value = "NaN" if metrics[key] != metrics[key] else "infinite"
-            self._say(line, f"the metric {key.removeprefix('own/')} is {value} at step {step:,}, which no chart can draw",
-                      f"finite {key}")
+            self._say(line, f"the metric {key.removeprefix('own/')} is {value} at step {step:,}, which no chart can "
+                      "draw", f"finite {key}")
         there = None if step > course.step else self._taking.metrics(course.id, step)
         if step > course.step:
             self._append(line, course, step, metrics, found.counters)
-        elif there is None and self._taking.place.get("writer") == line.writer:  # it came late
+        elif there is None and self._taking.place.get("writer") == line.writer and step > course.begun:  # it came late
             self._append(line, course, step, metrics, found.counters, newest=False)
         elif there is None or any(there.get(key, value) != value for key, value in finite.items()):
             self._fork(line, course, step)
@@ -281,9 +286,8 @@ class WatchedRun:
         place["runs"][line.writer] = place["newest"] = run_id
         text = f"The program went back to step {step:,}, so it goes on in the fork {run_id}."
         self._taking.log(course.id, "note", {"text": text}, course.step)
-        if course.id not in place["runs"].values():
-            self._taking.end(course.id, "stopped", text)
-            course.over = True
+        self._taking.end(course.id, "stopped", text)
+        course.over = True  # another program that still writes to it takes it up again
         self._numbers(line)
 
     def _known(self, line: Line, course: Course, metrics: Mapping[str, float]) -> dict[str, float]:

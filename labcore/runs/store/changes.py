@@ -273,7 +273,8 @@ def logged(connection: sa.Connection, run_id: str, after: int = 0) -> set[str]:
     for text in connection.scalars(query):
         if not isinstance(text, str):
             raise Garbled("the metrics of a step cannot be read")
-        found.update(text.split('"')[1::2])  # all values are numbers, so names alone are quoted; faster than reading
+        # All values are numbers, so names alone are quoted; faster than reading. One with other letters is escaped.
+        found.update(cells.metrics_of([text])[0] if "\\" in text else text.split('"')[1::2])
     return found
 
 
