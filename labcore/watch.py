@@ -71,6 +71,7 @@ class Watch:
         self._pictures = 0  # in the queue
         self._lock = threading.Lock()
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(QUEUED)
+        self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
         if not self.active:
             return
         about = {"kind": "run", "format": FORMAT, "id": self.id, "name": str(name), "tool": str(tool),
@@ -82,7 +83,6 @@ class Watch:
             self._fault(f"this run is not sent to the lab: {error}")
             self.active = False
             return
-        self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
         self._thread.start()
         atexit.register(self._at_exit)
 
@@ -146,7 +146,8 @@ class Watch:
             self._fault(f"the run {self.id} has ended" if self._ended else "a forked process sends nothing")
             return
         try:
-            line = {key: _taken(value) for key, value in said.items() if value is not None}
+            line = {key: _taken(dict(value) if key in ("numbers", "values") else value) for key, value in said.items()
+                    if value is not None}
             line |= {"kind": kind, "time": time.time()}
             large = kind == "rollouts"
             with self._lock:
@@ -216,8 +217,12 @@ class Watch:
             return
         self._said.add(text[:40])
         _log.warning("RL Visual Lab: %s", text)
-        with suppress(queue.Full):
-            self._queue.put_nowait({"kind": "event", "time": time.time(), "text": text})
+        line = {"kind": "event", "time": time.time(), "text": text}
+        with suppress(Exception):
+            if threading.current_thread() is self._thread:
+                self._files.write(_packed(line), "event")
+            else:
+                self._queue.put_nowait(line)
 
 
 # ---------------------------------------------------------------- lines
@@ -260,6 +265,7 @@ def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
     """A line of completions, packed one by one so that the trainer's thread is not kept waiting. Of many the first
     whole groups are sent; the line says how many there were."""
     texts, prompts, rewards = line["completions"], line.get("prompts") or [], line.get("rewards") or {}
+    rewards = rewards if isinstance(rewards, Mapping) else {"reward": rewards}
     count = len(texts)
     group = line.get("group") or _run_length(prompts, count)
     columns = {name: line[name] for name in BY_COMPLETION if name in line}

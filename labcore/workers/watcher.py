@@ -125,7 +125,7 @@ class Watcher:
                 folder.place = folder.run.take(lines)
         if folder.place.get("deleted"):
             spool.forget(folder.path)
-        elif folder.run.going and not folder.waits:
+        elif not folder.waits:
             self._check(folder, now)
 
     def _settled(self, folder: Folder, lines: list[spool.Line], now: float) -> list[spool.Line]:
@@ -140,7 +140,7 @@ class Watcher:
     def _check(self, folder: Folder, now: float) -> None:
         """See whether the program of a run is gone, and delete files that were read."""
         silent = now - folder.noticed
-        if silent > SILENT_SECONDS or (silent > GONE_SECONDS and _gone(folder)):
+        if folder.run.going and (silent > SILENT_SECONDS or (silent > GONE_SECONDS and _gone(folder))):
             cut = " Its last line was cut in the middle, and is lost." if spool.unfinished(
                 folder.path, folder.at) else ""
             why = "The program's process is gone, and has not ended the run." if _gone(folder) else (
