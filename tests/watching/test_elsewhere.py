@@ -1,0 +1,29 @@
+"""A watched run can be neither started nor saved here."""
+
+from __future__ import annotations
+
+import pytest
+
+from labcore.catalog.kinds import EVERY, KINDS, kind
+from labcore.errors import LabError
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.watching.elsewhere import Elsewhere
+from labcore.workers.watched_run import spec_of
+
+
+def spec(**about: object) -> RunSpec:
+    return spec_of({"name": "mine", **about}, "id")
+
+
+@pytest.mark.parametrize("do", [Elsewhere.start, lambda each: next(Elsewhere(each).run()),
+                                lambda each: Elsewhere(each).fork(each), lambda each: Elsewhere(each).save(None)])
+def test_a_session_of_a_watched_run_is_refused(do):
+    with pytest.raises(LabError, match="TRL trains this run"):
+        do(spec(tool="TRL"))
+
+
+def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
+    found = spec(tool="TRL", config={"trainer": "DPOTrainer", "beta": 0.1, "own": "x"})
+    assert RunSpec.from_json(found.to_json()) == found and found.row.key == "dpo"
+    assert [knob.key for knob in found.declared] == ["beta"] and "TRL" in str(found.goal())
+    assert "watch" not in KINDS and kind("watch") is EVERY["watch"] and found.caution() == ""

@@ -1,0 +1,76 @@
+"""Files of a program that writes, is cut off, or writes what is no line: read once, in order, with little memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from labcore.errors import LabError
+from labcore.watching import spool
+from tests.watching.tools import numbers, write
+
+
+def said(name: str = "r", at: dict[str, int] | None = None) -> list[object]:
+    return [line.said.get("step") if not line.fault else line.fault for line in spool.lines(spool.folder_of(name),
+                                                                                           at or {})[0]]
+
+
+def test_a_line_counts_when_its_end_is_there():
+    path = write("r", numbers(1), numbers(2))
+    with path.open("ab") as file:
+        file.write(b'{"kind": "numbers", "st')
+    lines, _ = spool.lines(spool.folder_of("r"), {})
+    assert [line.said["step"] for line in lines] == [1, 2]
+    at = {lines[-1].file: lines[-1].end}
+    assert spool.unfinished(spool.folder_of("r"), at) == path.name
+    with path.open("ab") as file:
+        file.write(b'ep": 3}\n\n')
+    assert said(at=at) == [3]
+
+
+def test_files_are_read_by_the_order_of_their_names_and_others_not_at_all():
+    write("r", numbers(3), writer="bb")
+    write("r", numbers(2), number=1)
+    path = write("r", numbers(1))
+    for other in ("x.txt", ".1-a-1.jsonl", "1-a.jsonl", "1-a-1.jsonl.part"):
+        (path.parent / other).write_text('{"kind": "numbers", "step": 9}\n')
+    assert said() == [1, 2, 3]
+
+
+def test_a_line_that_is_too_long_is_passed_over(monkeypatch):
+    monkeypatch.setattr(spool, "LINE_BYTES", 100)
+    write("r", numbers(1), b"x" * 1000, numbers(2))
+    found = said()
+    assert found[0] == 1 and found[2] == 2 and "longer than" in str(found[1])
+    path = write("q", numbers(1))
+    with path.open("ab") as file:
+        file.write(b"x" * 5000)  # it is being written
+    assert said("q") == [1]
+
+
+def test_little_is_read_at_once(monkeypatch):
+    monkeypatch.setattr(spool, "AT_ONCE", 200)
+    write("r", *(numbers(step) for step in range(1, 101)))
+    at: dict[str, int] = {}
+    steps, more = [], True
+    while more:
+        lines, more = spool.lines(spool.folder_of("r"), at)
+        assert sum(len(str(line.said)) for line in lines) < 400
+        steps += [line.said["step"] for line in lines]
+        at = {line.file: line.end for line in lines}
+    assert steps == [*range(1, 101)]
+
+
+def test_files_that_were_read_are_deleted_but_the_newest_of_each_writer():
+    for number in range(3):
+        write("r", numbers(number + 1), number=number)
+    write("r", numbers(9), writer="bb")
+    lines, _ = spool.lines(spool.folder_of("r"), {})
+    at = {line.file: line.end for line in lines[1:]}
+    left = spool.forget_read(spool.folder_of("r"), at)
+    assert [path.name[14:22] for path in spool.files(spool.folder_of("r"))] == ["aa-00000", "aa-00002", "bb-00000"]
+    assert len(left) == 2
+
+
+def test_a_name_that_is_no_id_is_no_folder():
+    with pytest.raises(LabError, match="cannot be an id"):
+        spool.folder_of("../x")
