@@ -81,7 +81,7 @@ class WatchedRun:
 
         Raises:
             NoSuchRun: the run is in the trash.
-            LabError: the store cannot be written, or another process reads this run.
+            LabError: the store cannot be written.
         """
         with self._store.taking(self.name) as self._taking:
             place = self._taking.place

@@ -41,24 +41,23 @@ class Taking:
         return run_id
 
     def mine(self, run_id: str) -> bool:
-        """Take up a run: after it ended, or after the process that read it did. False where it was deleted for good.
+        """Take up a run, after it ended or from a process that read it before: one process at a time reads a home.
+        False where it was deleted for good.
 
         Raises:
             NoSuchRun: it is in the trash.
-            NotOwner: another process reads it.
         """
         state = changes.state(self._connection, run_id)
         if state is None:
             return False
         changes.check_not_in_trash(self._connection, run_id)
+        owner = Owner.this()
+        self._connection.execute(runs.update().where(runs.c.id == run_id), {
+            "state": "running", "message": "", "ended": None, "pid": owner.pid, "host": owner.host,
+            "process_started": owner.started, "heartbeat": time.time()})
         if state in ENDED:
-            owner = Owner.this()
-            self._connection.execute(runs.update().where(runs.c.id == run_id), {
-                "state": "running", "message": "", "ended": None, "pid": owner.pid, "host": owner.host,
-                "process_started": owner.started, "heartbeat": time.time()})
-            self.log(run_id, "resumed", {"from": changes.step(self._connection, run_id)},
-                     changes.step(self._connection, run_id))
-        changes.check_owner(self._connection, run_id)
+            step = changes.step(self._connection, run_id)
+            self.log(run_id, "resumed", {"from": step}, step)
         return True
 
     def append(self, run_id: str, record: Record, seconds: float, newest: bool = True) -> None:

@@ -1,0 +1,133 @@
+"""The process that reads what programs send: started when something comes, killed, closed, taken up again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from labcore.errors import LabError
+from labcore.runs.store.store import Store
+from labcore.watch import Watch
+from labcore.watching import spool
+from labcore.workers import watcher
+from labcore.workers.watcher import Watcher, Watching
+from tests.watching.tools import begin, notes, numbers, rows, write
+from tests.workers.tools import until
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def reader() -> psutil.Process | None:
+    """The watcher that this process has started."""
+    for each in psutil.Process().children():
+        with suppress(psutil.ZombieProcess):
+            if "labcore.workers.watcher" in each.cmdline():
+                return each
+    return None
+
+
+def newest(store: Store) -> int:
+    return max((run.step for run in store.runs(kind="watch")), default=0)
+
+
+def test_a_lab_reads_what_comes_through_a_kill_and_an_end_of_its_own(store):
+    """Every step is there once, in one run: through a watcher that is killed and a lab that closes and opens again."""
+    watching = Watching(store)
+    try:
+        run = Watch("mine", run_id="mine", patient=True)
+        for step in range(1, 51):
+            run.log(step, {"loss": float(step)})
+        until(lambda: newest(store) == 50)
+        process = reader()
+        assert process and store.runs(kind="watch")[0].state == "running"
+        process.send_signal(signal.SIGKILL)
+        for step in range(51, 101):
+            run.log(step, {"loss": float(step)})
+        until(lambda: newest(store) == 100)
+        assert reader().pid != process.pid
+    finally:
+        watching.close()
+    row, = store.runs()
+    assert row.state == "interrupted" and row.message == watcher.CLOSED and reader() is None
+    for step in range(101, 151):
+        run.log(step, {"loss": float(step)})
+    watching = Watching(store)
+    try:
+        until(lambda: newest(store) == 150)
+        run.finish()
+        until(lambda: store.run(row.id).state == "finished")
+        until(lambda: reader() is None)  # nothing is left to watch
+    finally:
+        watching.close()
+    assert rows(store, row.id) == {step: {"loss": float(step)} for step in range(1, 151)}
+    assert [each.id for each in store.runs()] == [row.id] and notes(store, row.id) == []
+
+
+def test_one_watcher_reads_a_home(store):
+    spool.root().mkdir(parents=True)
+    write("r", numbers(1, loss=1.0), {"kind": "end"})
+    with watcher.lock():
+        watcher.main()
+    assert store.runs() == []
+
+
+def test_a_silent_program_interrupts_its_run_which_continues_when_it_sends_again(store, monkeypatch):
+    monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(watcher, "SILENT_SECONDS", 0.05)
+    path = write("r", begin(), numbers(1, loss=1.0))
+    with path.open("ab") as file:
+        file.write(b'{"kind": "numbers", "st')
+    watched = Watcher(store)
+    watched.look()
+    row, = store.runs()
+    assert row.state == "running"
+    time.sleep(0.06)
+    watched.look()
+    row = store.run(row.id)
+    assert row.state == "interrupted" and "Nothing came" in row.message and "cut in the middle" in row.message
+    write("r", b"", numbers(2, loss=1.0), end="\n")  # what was cut is a bad line
+    for _ in range(watcher.LOOKS):
+        watched.look()
+    assert store.run(row.id).state == "running" and [*rows(store, row.id)] == [1, 2]
+    assert "not JSON" in notes(store, row.id)[0]
+
+
+def test_a_store_that_fails_costs_nothing_but_time(store, monkeypatch, capsys):
+    monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
+    write("r", *(numbers(step, loss=1.0) for step in (1, 2)))
+    watched, real, full = Watcher(store), store.taking, [True]
+
+    def failing(name):
+        if full:
+            raise LabError("The disk is full.")
+        return real(name)
+
+    monkeypatch.setattr(store, "taking", failing)
+    watched.look()
+    assert "disk is full" in capsys.readouterr().err and store.runs() == []
+    full.clear()
+    for _ in range(watcher.LOOKS):
+        watched.look()
+    assert newest(store) == 2
+
+
+def test_the_newest_step_waits_a_moment_for_more_numbers(store):
+    write("r", numbers(1, loss=1.0), numbers(2, loss=1.0))
+    watched = Watcher(store)
+    watched.look()
+    assert newest(store) == 1 and watched.waits
+    write("r", numbers(2, reward=3.0))
+    folder = watched._folders["r"]
+    watched.look()
+    folder.noticed = -1e9
+    folder.sign = watcher._sign(folder.path)
+    watched.look()
+    row, = store.runs()
+    assert rows(store, row.id)[2] == {"loss": 1.0, "reward": 3.0} and not watched.waits
