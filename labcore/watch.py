@@ -55,17 +55,15 @@ class Watch:
 
     `tool` is the program that trains, such as "TRL". `config` are its settings; keys such as learning_rate, beta,
     num_generations, max_steps and algorithm are understood. A `run_id` that was used before continues that run: a step
-    that was logged already then begins a fork. In a distributed run only the process of rank 0 sends. A `patient` one
-    waits where the queue is full: for programs that read files, not for trainers.
+    that was logged already then begins a fork. In a distributed run only the process of rank 0 sends.
     """
 
     def __init__(self, name: str, home: str | None = None, url: str | None = None, token: str | None = None,
-                 tool: str = "", config: Mapping[str, Any] | None = None, run_id: str | None = None,
-                 patient: bool = False):
+                 tool: str = "", config: Mapping[str, Any] | None = None, run_id: str | None = None):
         slug = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-")[:40] or "run"
         self.id = run_id or f"{slug}-{secrets.token_hex(3)}"
         self.active = next((os.environ[key] for key in ("RANK", "LOCAL_RANK") if key in os.environ), "0") == "0"
-        self._begun, self._ended, self._pid, self._patient = time.monotonic(), False, os.getpid(), patient
+        self._begun, self._ended, self._pid = time.monotonic(), False, os.getpid()
         self._said: set[str] = set()
         self._lost: Counter[str] = Counter()  # what the queue had no room for since that was last said
         self._pictures = 0  # in the queue
@@ -84,7 +82,7 @@ class Watch:
             self.active = False
             return
         self._thread.start()
-        atexit.register(self._at_exit)
+        atexit.register(self.close)
 
     # ---------------------------------------------------------------- what a trainer calls
 
@@ -117,6 +115,22 @@ class Watch:
     def event(self, step: int | None, text: str) -> None:
         """A sentence about a step, shown in the run's log."""
         self._put("event", step=step, text=str(text))
+
+    def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Wait until all that was given is written, at most so long. Returns whether it is. A trainer need not wait; a
+        program that sends a log as fast as it can be read must, or the queue drops lines."""
+        done = threading.Event()
+        if self.active and not self._ended:
+            with suppress(queue.Full):
+                self._queue.put({"kind": "flush", "done": done}, timeout=seconds)
+                return done.wait(seconds)
+        return False
+
+    def close(self) -> None:
+        """Write what was given and stop sending, without an end: the run may go on with the same `run_id`. So does the
+        end of the program."""
+        if not self._ended and self.active and os.getpid() == self._pid:
+            self._close(None)
 
     def finish(self, state: str = "finished", message: str = "") -> None:
         """End the run as "finished", "stopped" or "failed", and wait at most CLOSE_SECONDS until all is written."""
@@ -151,12 +165,12 @@ class Watch:
             line |= {"kind": kind, "time": time.time()}
             large = kind == "rollouts"
             with self._lock:
-                if large and self._pictures >= PICTURES and not self._patient:
+                if large and self._pictures >= PICTURES:
                     self._lost[kind] += 1
                     return
                 self._pictures += large
             try:
-                self._queue.put(line, block=self._patient)
+                self._queue.put_nowait(line)
             except queue.Full:
                 with self._lock:
                     self._lost[kind] += 1
@@ -170,12 +184,14 @@ class Watch:
         while going:
             try:
                 line = self._queue.get(timeout=BEAT_SECONDS)
-                going = line is not None
-                if line is not None:
+                going, waited = line is not None, line is not None and line["kind"] == "flush"
+                if line is not None and not waited:
                     self._write(line)
-                if self._queue.empty() or not going:
+                if self._queue.empty() or waited or not going:
                     self._say_lost()
                     self._files.flush()
+                if line is not None and waited:
+                    line["done"].set()
             except queue.Empty:
                 self._files.beat()
             except Exception as error:  # the disk is full, say
@@ -204,12 +220,7 @@ class Watch:
             with suppress(queue.Full):
                 self._queue.put(line, timeout=CLOSE_SECONDS / 2)
         self._thread.join(CLOSE_SECONDS)
-        atexit.unregister(self._at_exit)
-
-    def _at_exit(self) -> None:
-        """The program ends without `finish`: what is queued is written, and the lab sees that the process is gone."""
-        if not self._ended and os.getpid() == self._pid:
-            self._close(None)
+        atexit.unregister(self.close)
 
     def _fault(self, text: str) -> None:
         """Say once what is wrong: in the trainer's log, and in the run."""

@@ -1,4 +1,5 @@
-"""The client: it never waits, never raises, needs nothing of the lab, and what it sends survives what it can survive."""
+"""The client: it never waits, never raises, and needs nothing of the lab; what it sends survives what it can survive.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def program(tmp_path, each: str = "time.sleep(0.001)", **env: str) -> subprocess
 
 def test_one_file_of_the_standard_library():
     tree = ast.parse((ROOT / "labcore" / "watch.py").read_text())
-    names = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names = {each.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
     names |= {node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     assert names <= sys.stdlib_module_names and "json" in names
     assert ast.parse((ROOT / "labcore" / "watch.py").read_text(), feature_version=(3, 9))
@@ -183,12 +184,18 @@ def test_a_queue_that_is_full_drops_completions_first_and_says_how_many(store, m
     assert any("dropped" in note for note in notes(store, row.id))
 
 
-def test_a_patient_program_loses_nothing(monkeypatch):
+def test_a_program_that_waits_loses_nothing_and_may_come_back(store, monkeypatch):
     monkeypatch.setattr(module, "QUEUED", 5)
-    with Watch("mine", patient=True) as run:
-        for step in range(1, 301):
+    for start in (1, 151):
+        run = Watch("mine", run_id="mine")
+        for step in range(start, start + 150):
             run.log(step, {"loss": 1.0})
+            assert step % 4 or run.flush()
+        run.close()
+        assert not run.flush()
     assert sum(line["kind"] == "numbers" for line in lines(run)) == 300
+    row, = read(store)
+    assert row.state == "running" and [*rows(store, row.id)] == [*range(1, 301)]
 
 
 def test_files_that_nobody_reads_are_bounded_and_numbers_are_kept_longest(store, monkeypatch):
@@ -196,10 +203,11 @@ def test_files_that_nobody_reads_are_bounded_and_numbers_are_kept_longest(store,
     monkeypatch.setattr(module, "SEGMENT_BYTES", 2_000)
     monkeypatch.setattr(module._Files, "_share", lambda self: sum(
         path.stat().st_size for path in self.spool.iterdir()) / module.SPOOL_BYTES)
-    with Watch("mine", patient=True) as run:
+    with Watch("mine") as run:
         for step in range(1, 400):
             run.rollouts(step, completions=["x" * 50])
             run.log(step, {"loss": 1.0})
+            assert run.flush()
     spool = home() / "watched" / run.id / "spool"
     assert sum(path.stat().st_size for path in spool.iterdir()) < 25_000 and len([*spool.iterdir()]) > 5
     last = {kind: max(line["step"] for line in lines(run) if line["kind"] == kind) for kind in ("numbers", "rollouts")}

@@ -1,4 +1,5 @@
-"""Lines of a program become rows, events and samples: steps that repeat, numbers that are none, two programs at once."""
+"""Lines of a program become rows, events and samples: steps that repeat, numbers that are none, two programs at once.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +179,8 @@ def test_completions_are_samples_and_the_doctor_speaks(store):
 
 def test_lines_are_taken_once_whatever_dies_in_between(store, monkeypatch):
     """The store fails at every possible place of a transaction; nothing is lost, and nothing is there twice."""
-    write("r", begin(), *(numbers(step, loss=1.0) for step in (1, 2)), {"kind": "event", "text": "a"}, numbers(3, loss=1.0))
+    write("r", begin(), *(numbers(step, loss=1.0) for step in (1, 2)), {"kind": "event", "text": "a"},
+          numbers(3, loss=1.0))
     calls = {"left": 0}
     real = watched_run.WatchedRun._line
 
@@ -219,4 +221,5 @@ def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
     store.trash([run.id])
     store.delete(run.id)
     write("r", numbers(3, loss=1.0))
-    assert read(store) == [] and spool.files(spool.folder_of("r")) == [] and (spool.folder_of("r") / spool.GONE).exists()
+    assert read(store) == [] and spool.files(spool.folder_of("r")) == []
+    assert (spool.folder_of("r") / spool.GONE).exists()
