@@ -6,6 +6,7 @@ there. A file that was read to its end is deleted once its writer has begun the 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -121,6 +122,16 @@ def forget_read(folder: Path, at: Mapping[str, int]) -> dict[str, int]:
         if path != newest[writer_of(path.name)] and path.stat().st_size <= at.get(path.name, 0):
             path.unlink()
     return {path.name: at[path.name] for path in files(folder) if path.name in at}
+
+
+def give_back(folder: Path, at: Mapping[str, int]) -> None:
+    """Free the disk of the files that were read to their end, once nothing more is expected. They keep their size, by
+    which a program elsewhere is told how much of them is here, and may be added to."""
+    for path in files(folder):
+        size = path.stat().st_size
+        if size <= at.get(path.name, 0) and getattr(path.stat(), "st_blocks", 0):
+            os.truncate(path, 0)
+            os.truncate(path, size)
 
 
 def forget(folder: Path) -> None:

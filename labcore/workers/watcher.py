@@ -147,6 +147,8 @@ class Watcher:
                 f"Nothing came from the program for {SILENT_SECONDS:.0f} s: it ended, or its connection did.")
             folder.run.end("interrupted", f"{why}{cut} What it had not written yet is lost. The run continues when the "
                            "program sends again.")
+        if not folder.run.going:
+            spool.give_back(folder.path, folder.at)
         if (kept := spool.forget_read(folder.path, folder.at)) != folder.at:
             folder.place = folder.run.keep(kept)
 

@@ -11,7 +11,7 @@ from tests.watching.tools import numbers, write
 
 def said(name: str = "r", at: dict[str, int] | None = None) -> list[object]:
     return [line.said.get("step") if not line.fault else line.fault for line in spool.lines(spool.folder_of(name),
-                                                                                           at or {})[0]]
+                                                                                            at or {})[0]]
 
 
 def test_a_line_counts_when_its_end_is_there():
@@ -69,6 +69,18 @@ def test_files_that_were_read_are_deleted_but_the_newest_of_each_writer():
     left = spool.forget_read(spool.folder_of("r"), at)
     assert [path.name[14:22] for path in spool.files(spool.folder_of("r"))] == ["aa-00000", "aa-00002", "bb-00000"]
     assert len(left) == 2
+
+
+def test_what_was_read_takes_no_disk_and_can_be_added_to():
+    path = write("r", *(numbers(step, loss="x" * 5000) for step in range(20)))
+    lines, _ = spool.lines(spool.folder_of("r"), {})
+    at, size = {lines[-1].file: lines[-1].end}, path.stat().st_size
+    spool.give_back(spool.folder_of("r"), {lines[-2].file: lines[-2].end})
+    assert path.stat().st_blocks
+    spool.give_back(spool.folder_of("r"), at)
+    assert path.stat().st_size == size and path.stat().st_blocks == 0
+    write("r", numbers(21))
+    assert said(at=at) == [21]
 
 
 def test_a_name_that_is_no_id_is_no_folder():
