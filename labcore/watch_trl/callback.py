@@ -173,7 +173,9 @@ class LabCallback:
         """Send the row, if there is one. It is that of the step before the next one begins."""
         if self.run is not None and self._row:
             tokens = self._rollouts.tokens if self._rollouts.attached else None
-            self.run.log(state.global_step, self._row, tokens=tokens, seconds=time.monotonic() - self._began)
+            counted = {} if tokens is None else {"num_tokens": float(tokens)}
+            self.run.log(state.global_step, {**self._row, **counted}, tokens=tokens,
+                         seconds=time.monotonic() - self._began)
         self._row, self._held = {}, False
 
     def _stop_if_asked(self, args: Any, state: Any, control: Any) -> None:
