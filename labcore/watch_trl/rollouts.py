@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 DIGITS = 5  # of the log-probs and entropies that are sent, in nats
@@ -137,7 +137,7 @@ class Rollouts:
         made, self._made = self._made, None
         run.rollouts(step, group=int(trainer.num_generations), prompts=[text_of(each) for each in made["prompts"]],
                      completions=[text_of(each) for each in made["completions"]],
-                     rewards={name: numbers(each) for name, each in made["rewards"].items()},
+                     rewards=with_total(made["rewards"], trainer.reward_weights.tolist()),
                      advantages=numbers(made["advantages"]), **self._of_tokens(made))
 
     def _of_tokens(self, made: dict[str, Any]) -> dict[str, list[Any]]:
@@ -187,6 +187,18 @@ def _listed(values: Any) -> list[list[float]]:
 def numbers(values: Sequence[float | None]) -> list[float | None]:
     """Numbers as JSON has them: a completion that no function scored has none."""
     return [None if each is None or math.isnan(each) else round(float(each), DIGITS) for each in values]
+
+
+def with_total(rewards: Mapping[str, Sequence[float | None]], weights: Sequence[float]) -> dict[str, list[float | None]]:
+    """The rewards of each function, and under "reward" their weighted sum, as TRL has it: without the functions that
+    did not score a completion, and None where none did."""
+    scores = [numbers(each) for each in rewards.values()]
+    total = [sum(weight * score for weight, score in zip(weights, row) if score is not None)
+             if any(score is not None for score in row) else None for row in zip(*scores)]
+    if len(scores) == 1 and weights[0] == 1:
+        return dict(zip(rewards, scores))
+    named = [f"function {name}" if name == "reward" else name for name in rewards]
+    return {**dict(zip(named, scores)), "reward": numbers(total)}
 
 
 def text_of(value: Any) -> str:

@@ -109,6 +109,7 @@ class _Sampling(FakeTrainer):
         self._logs = {"prompt": [], "completion": [], "rewards": {}, "advantages": []}
         self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
         self.accelerator = SimpleNamespace(num_processes=1)
+        self.reward_weights = torch.tensor(getattr(self.args, "reward_weights", None) or [1.0])
 
     def _generate_and_score_completions(self, inputs: Any, event: dict[str, Any]) -> dict[str, Any]:
         for each in event["scores"]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labcore.watch_trl import LabCallback
-from labcore.watch_trl.rollouts import Wrapped, numbers, text_of
+from labcore.watch_trl.rollouts import Wrapped, numbers, text_of, with_total
 from tests.watch_trl import fake
 from tests.watch_trl.fake import FakeWatch
 
@@ -37,10 +37,10 @@ def test_each_generation_is_sent_at_the_last_step_that_learnt_from_it(name, step
         logs = event["logs"]
         assert given["completions"] == logs["completion"] and given["prompts"] == logs["prompt"]
         assert given["advantages"] == pytest.approx(logs["advantages"], abs=1e-5) and given["group"] == 2
-        assert given["rewards"].keys() == logs["rewards"].keys()
-        for function, scores in given["rewards"].items():
-            expected = [None if each == "NaN" else each for each in logs["rewards"][function]]
-            assert scores == [each if each is None else pytest.approx(each, abs=1e-5) for each in expected]
+        assert given["rewards"].keys() - {"reward"} == logs["rewards"].keys()
+        for function, found in logs["rewards"].items():
+            assert given["rewards"][function] == [None if each == "NaN" else pytest.approx(each, abs=1e-5)
+                                                  for each in found]
         assert ["".join(tokens) for tokens in given["tokens"]] == [
             fake.tokenizer().decode([each for each, counts in zip(*row) if counts])
             for row in zip(event["output"]["completion_ids"], event["output"]["completion_mask"])]
@@ -139,6 +139,25 @@ def test_a_fault_in_the_completions_leaves_the_training_and_the_numbers_alone():
     ([{"role": "assistant", "content": None, "tool_calls": [{"name": "add"}]}], '[{"name": "add"}]'), ([], "")])
 def test_conversations_as_text(value, text):
     assert text_of(value) == text
+
+
+@pytest.mark.parametrize("rewards, weights, sent", [
+    ({"f": [1.0, 0.5]}, [1.0], {"f": [1.0, 0.5]}),
+    ({"f": [1.0, 0.5]}, [2.0], {"f": [1.0, 0.5], "reward": [2.0, 1.0]}),
+    ({"f": [1.0, None, None], "g": [math.nan, 4.0, None]}, [1.0, 0.5],
+     {"f": [1.0, None, None], "g": [None, 4.0, None], "reward": [1.0, 2.0, None]}),
+    ({"reward": [1.0], "g": [2.0]}, [1.0, 1.0], {"function reward": [1.0], "g": [2.0], "reward": [3.0]})])
+def test_the_total_is_trls_weighted_sum(rewards, weights, sent):
+    assert with_total(rewards, weights) == sent
+
+
+def test_the_totals_of_a_generation_have_the_mean_that_trl_logs():
+    trainer = fake.GRPOTrainer(LabCallback())
+    [(_, given)] = sent(trainer)
+    [logged] = [event["logs"]["reward"] for event in trainer.events if event["event"] == "on_log" and
+                "reward" in event["logs"]]
+    totals = [each for each in given["rewards"]["reward"] if each is not None]
+    assert len(totals) == 8 and sum(totals) / 8 == pytest.approx(logged, abs=1e-5)
 
 
 def test_numbers_are_numbers_or_nothing():
