@@ -18,7 +18,8 @@ from labcore.watch import Watch
 
 SETTINGS = ("learning_rate", "gamma", "gae_lambda", "n_steps", "batch_size", "n_epochs", "clip_range", "ent_coef",
             "vf_coef", "max_grad_norm", "target_kl", "buffer_size", "learning_starts", "tau", "train_freq",
-            "gradient_steps", "target_update_interval", "exploration_fraction", "exploration_final_eps", "n_envs", "seed")
+            "gradient_steps", "target_update_interval", "exploration_fraction", "exploration_final_eps", "n_envs",
+            "seed")
 
 
 def LabCallback(name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None) -> Any:
@@ -27,7 +28,7 @@ def LabCallback(name: str = "", *, home: str | None = None, url: str | None = No
     callback, writer = (resolve_name(f"stable_baselines3.common.{each}") for each in (
         "callbacks:BaseCallback", "logger:KVWriter"))
 
-    class Callback(callback):  # type: ignore[misc]
+    class Callback(callback):  # type: ignore[misc,valid-type]
         def _on_training_start(self) -> None:
             found = settings(self.model)
             named = name or f"{found['algorithm']} {found.get('environment', '')}".strip()
@@ -44,7 +45,7 @@ def LabCallback(name: str = "", *, home: str | None = None, url: str | None = No
             self.logger.output_formats.remove(self.output)
             self.run.finish()
 
-    class Output(writer):  # type: ignore[misc]
+    class Output(writer):  # type: ignore[misc,valid-type]
         run: Watch
 
         def write(self, key_values: Mapping[str, Any], key_excluded: Mapping[str, Any], step: int = 0) -> None:

@@ -107,6 +107,6 @@ def test_a_real_ppo(tmp_path):
     model.learn(128, callback=LabCallback(home=str(tmp_path)))
     begin, *rows, end = lines(tmp_path)
     assert begin["name"] == "PPO CartPole-v1" and begin["config"].keys() <= {*watch_sb3.SETTINGS, "algorithm",
-                                                                            "environment", "max_steps"}
+                                                                             "environment", "max_steps"}
     assert [row["step"] for row in rows] == [64, 128] and rows[1]["numbers"]["train/n_updates"] == 10
     assert end["state"] == "finished"

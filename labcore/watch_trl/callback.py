@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
+from pkgutil import resolve_name
 from typing import Any
 
 from labcore.watch import Watch
@@ -182,9 +183,7 @@ class LabCallback:
         asked = self.run.asked() if self.run is not None else {}
         why = str(asked.get("why") or "no reason given") if asked.get("stop") else ""
         if args.world_size > 1:  # all processes have to leave the loop at the same step
-            from accelerate.utils import broadcast_object_list
-
-            why = broadcast_object_list([why])[0]
+            why = resolve_name("accelerate.utils:broadcast_object_list")([why])[0]
         if why:
             self._why = why
             control.should_training_stop = True

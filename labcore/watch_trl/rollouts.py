@@ -61,7 +61,7 @@ class Rollouts:
         self._generations = 0
         self._made: dict[str, Any] | None = None  # the present generation: TRL's own log of it, and its tensors
         self._before: list[Any] = []  # log-probs that were computed while it was made: (B, C) each
-        self._passes: dict[int, tuple[Any, Any, Any]] = {}  # by slice of it: ids (b, P + C), log-probs, entropies (b, C)
+        self._passes: dict[int, tuple[Any, Any, Any]] = {}  # by slice: ids (b, P + C), log-probs, entropies (b, C)
         self._texts: dict[int, str] = {}  # of a token id
 
     def attach(self, trainer: Any) -> str:
@@ -119,7 +119,7 @@ class Rollouts:
         if (self._generations - 1) % self._every == 0:
             fixed = {name: output[key][:self._most] for name, key in _FIXED.items() if key in output}
             if "old_logps" in output:  # RLOO returns sums over completions only, and computed the old policy first
-                fixed = dict(zip(_FIXED, (each[:self._most] for each in self._before)))
+                fixed = dict(zip(_FIXED, (each[:self._most] for each in self._before), strict=False))
             self._made = {"prompts": list(logs["prompt"])[-rows:], "completions": list(logs["completion"])[-rows:],
                           "rewards": {name: list(each)[-rows:] for name, each in logs["rewards"].items()},
                           "advantages": list(logs["advantages"])[-rows:], "fixed": fixed,
@@ -131,8 +131,9 @@ class Rollouts:
         """Send the generation once the last update on it is made, or the run has `ended`; `step` is that of this
         update."""
         trainer = self._trainer
-        if self._made is None or trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) and (
-                not ended):
+        if self._made is None:
+            return
+        if trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) and not ended:
             return
         made, self._made = self._made, None
         run.rollouts(step, group=int(trainer.num_generations), prompts=[text_of(each) for each in made["prompts"]],
@@ -146,16 +147,17 @@ class Rollouts:
         # A completion that the loss leaves out has no mask, but it has been sampled as well.
         mask = mask.bool() | ((ids != self._tokenizer.pad_token_id) & ~mask.bool().any(1, keepdim=True))
         lengths = mask.sum(1).tolist()
-        columns = {"tokens": [self._written(row[:length]) for row, length in zip(ids.tolist(), lengths)]}
+        columns: dict[str, list[Any]] = {
+            "tokens": [self._written(row[:length]) for row, length in zip(ids.tolist(), lengths, strict=True)]}
         found: dict[bytes, tuple[list[float], list[float]]] = {}
         for seen, logprobs, entropies in self._passes.values():
-            found |= zip(_keys(seen), zip(_listed(logprobs), _listed(entropies)))
-        rows = [prompt + completion for prompt, completion in zip(_keys(prompts), _keys(ids))]
+            found |= zip(_keys(seen), zip(_listed(logprobs), _listed(entropies), strict=True), strict=True)
+        rows = [prompt + completion for prompt, completion in zip(_keys(prompts), _keys(ids), strict=True)]
         if all(row in found for row in rows):
             columns["logprobs"], columns["entropy"] = (
-                [found[row][part][:length] for row, length in zip(rows, lengths)] for part in (0, 1))
+                [found[row][part][:length] for row, length in zip(rows, lengths, strict=True)] for part in (0, 1))
         for name, values in made["fixed"].items():
-            columns[name] = [row[:length] for row, length in zip(_listed(values), lengths)]
+            columns[name] = [row[:length] for row, length in zip(_listed(values), lengths, strict=True)]
         if "logprobs" in columns:  # TRL skips the pass of the old policy where it is the policy itself
             columns.setdefault("old_logprobs", columns["logprobs"])
         self._passes = {}
@@ -189,16 +191,17 @@ def numbers(values: Sequence[float | None]) -> list[float | None]:
     return [None if each is None or math.isnan(each) else round(float(each), DIGITS) for each in values]
 
 
-def with_total(rewards: Mapping[str, Sequence[float | None]], weights: Sequence[float]) -> dict[str, list[float | None]]:
+def with_total(rewards: Mapping[str, Sequence[float | None]],
+               weights: Sequence[float]) -> dict[str, list[float | None]]:
     """The rewards of each function, and under "reward" their weighted sum, as TRL has it: without the functions that
     did not score a completion, and None where none did."""
     scores = [numbers(each) for each in rewards.values()]
-    total = [sum(weight * score for weight, score in zip(weights, row) if score is not None)
-             if any(score is not None for score in row) else None for row in zip(*scores)]
     if len(scores) == 1 and weights[0] == 1:
-        return dict(zip(rewards, scores))
+        return dict(zip(rewards, scores, strict=True))
+    total = [sum(weight * score for weight, score in zip(weights, row, strict=True) if score is not None)
+             if any(score is not None for score in row) else None for row in zip(*scores, strict=True)]
     named = [f"function {name}" if name == "reward" else name for name in rewards]
-    return {**dict(zip(named, scores)), "reward": numbers(total)}
+    return {**dict(zip(named, scores, strict=True)), "reward": numbers(total)}
 
 
 def text_of(value: Any) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,15 @@ EVENTS = ("on_train_begin", "on_step_begin", "on_substep_end", "on_step_end", "o
 TARGET = Path(__file__).with_name("trl_callback.json")
 ASKED = [f"{letter}a=" for letter in "bcdefghi"]
 PAIRS = [{"prompt": each, "chosen": f"a{each[0]}", "rejected": f"{each[0]}a"} for each in ASKED]
-COMMON = {"max_steps": 4, "logging_steps": 1, "report_to": "none", "save_strategy": "no", "use_cpu": True, "bf16": False,
-          "disable_tqdm": True, "per_device_train_batch_size": 2, "per_device_eval_batch_size": 4,
+COMMON = {"max_steps": 4, "logging_steps": 1, "report_to": "none", "save_strategy": "no", "use_cpu": True,
+          "bf16": False, "disable_tqdm": True, "per_device_train_batch_size": 2, "per_device_eval_batch_size": 4,
           "eval_strategy": "steps", "eval_steps": 2, "seed": 1, "learning_rate": 1e-2, "gradient_checkpointing": False}
 SAMPLED = {"num_generations": 2, "max_completion_length": 4, "beta": 0.1}
 
 
 def rising(completions: list, **_: Any) -> list[float]:
     """The share of neighbouring letters that are in order."""
-    return [sum(a <= b for a, b in zip(text, text[1:])) / 3 for text in map(_text, completions)]
+    return [sum(a <= b for a, b in pairwise(text)) / 3 for text in map(_text, completions)]
 
 
 def scored_by_half(completions: list, **_: Any) -> list[float | None]:

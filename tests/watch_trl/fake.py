@@ -12,7 +12,7 @@ from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -35,7 +35,7 @@ def tokenizer() -> Any:
 class FakeWatch:
     """The lab's client as far as the callback calls it: keeps each call with its arguments."""
 
-    made: list[FakeWatch] = []
+    made: ClassVar[list[FakeWatch]] = []
 
     def __init__(self, name: str, **given: Any) -> None:
         self.name, self.given, self.calls = name, given, []
@@ -78,7 +78,8 @@ class FakeTrainer:
             self.before_event.get(place, lambda: None)()
             self._happens(event)
             if self.control.should_training_stop and event["event"] == "on_step_end":
-                return self._tell("on_train_end")
+                self._tell("on_train_end")
+                break
 
     def _happens(self, event: dict[str, Any]) -> None:
         if event["event"] == "generate":

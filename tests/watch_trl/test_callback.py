@@ -49,7 +49,7 @@ def test_one_row_for_each_step_with_the_numbers_of_its_evaluation(name):
 @pytest.mark.parametrize("name, sent, unit", [
     ("GRPOTrainer", {"kl": "kl"}, "nats/token"), ("RLOOTrainer", {"kl": "kl/k1"}, "nats/token"),
     ("KTOTrainer", {"kl": "kl/mismatched"}, "nats/sequence"), ("SFTTrainer", {"eval_loss": "held_out/loss"},
-                                                              "nats/token")])
+                                                               "nats/token")])
 def test_what_differs_in_unit_has_another_name(name, sent, unit):
     trainer, run = played(name)
     [(theirs, ours)] = sent.items()
@@ -165,7 +165,7 @@ def test_every_event_of_a_later_version_is_taken():
     callback = LabCallback()
     assert callback.on_an_event_of_transformers_6(None, None, None, model=None) is None
     with pytest.raises(AttributeError):
-        callback.anything_else
+        callback.anything_else()
 
 
 def test_only_the_first_process_sends():
@@ -178,7 +178,8 @@ def test_only_the_first_process_sends():
 @pytest.mark.parametrize("stop, steps", [(False, [1, 2, 3, 4]), (True, [1, 2])])
 def test_the_lab_can_stop_a_training_only_where_that_is_switched_on(stop, steps):
     trainer = fake.SFTTrainer(LabCallback(stop=stop))
-    place = next(at for at, event in enumerate(trainer.events) if event["event"] == "on_step_begin" and event["step"] == 2)
+    place = next(at for at, event in enumerate(trainer.events) if event["event"] == "on_step_begin"
+                 and event["step"] == 2)
     trainer.before_event[place] = lambda: FakeWatch.made[-1].asks.update(stop=True, why="the reward is hacked")
     trainer.play()
     run = FakeWatch.made[-1]

@@ -42,8 +42,8 @@ def test_each_generation_is_sent_at_the_last_step_that_learnt_from_it(name, step
             assert given["rewards"][function] == [None if each == "NaN" else pytest.approx(each, abs=1e-5)
                                                   for each in found]
         assert ["".join(tokens) for tokens in given["tokens"]] == [
-            fake.tokenizer().decode([each for each, counts in zip(*row) if counts])
-            for row in zip(event["output"]["completion_ids"], event["output"]["completion_mask"])]
+            fake.tokenizer().decode([each for each, counts in zip(*row, strict=True) if counts])
+            for row in zip(event["output"]["completion_ids"], event["output"]["completion_mask"], strict=True)]
 
 
 def test_a_completion_that_no_function_scored_has_no_number():
@@ -61,16 +61,18 @@ def test_log_probs_are_those_of_the_last_pass_over_each_completion():
     assert len(passes) == 8 and [each["ids"] for each in passes[:4]] == [each["ids"] for each in passes[4:]]
     assert passes[0]["ids"] != ids[:2], "the recording would not notice rows in the wrong place"
     for column, part in (("logprobs", 0), ("entropy", 1)):
-        last = {tuple(row): values for each in passes for row, values in zip(each["ids"], each["returned"][part])}
+        last = {tuple(row): values for each in passes for row, values in zip(
+            each["ids"], each["returned"][part], strict=True)}
         for row, values in zip(ids, given[column], strict=True):
             assert values == pytest.approx(last[tuple(row)], abs=1e-5)
     assert given["old_logprobs"] == [pytest.approx(row, abs=1e-5) for row in event["output"]["old_per_token_logps"]]
-    first = {tuple(row): values for each in passes[:2] for row, values in zip(each["ids"], each["returned"][0])}
+    first = {tuple(row): values for each in passes[:2] for row, values in zip(
+        each["ids"], each["returned"][0], strict=True)}
     for row, values in zip(ids, given["old_logprobs"], strict=True):  # before the first update it is the policy
         assert values == pytest.approx(first.get(tuple(row), values), abs=2e-5)
     assert given["ref_logprobs"] == [pytest.approx(row, abs=1e-5) for row in event["output"]["ref_per_token_logps"]]
-    ratios = [math.exp(new - old) for news, olds in zip(given["logprobs"], given["old_logprobs"])
-              for new, old in zip(news, olds)]
+    ratios = [math.exp(new - old) for news, olds in zip(given["logprobs"], given["old_logprobs"], strict=True)
+              for new, old in zip(news, olds, strict=True)]
     assert max(abs(ratio - 1) for ratio in ratios) > 1e-3, "three updates have moved the policy"
 
 

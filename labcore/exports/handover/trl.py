@@ -174,7 +174,7 @@ _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the 
 
 import argparse
 
-WATCH = False  # True: watch this training in the lab while it runs (needs the lab's package beside TRL, and RL_LAB_HOME)
+WATCH = False  # True: the lab shows this training while it runs; its package and RL_LAB_HOME have to be here
 {task_code}
 {reward}
 

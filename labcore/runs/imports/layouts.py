@@ -79,8 +79,9 @@ class Layout:
 
     `fits` says by a file's columns, in lower case, whether the tool wrote it. `axes` are the columns that place its
     rows, the best first; without any the rows themselves are counted, and `row` says what one of them is. `names` adds
-    to `ALIASES`, and a column of such a name means nothing else. `sums` are counters that are running sums of a metric. `value` is a column whose metric is named by
-    the file. The rows of its JSON log hold their numbers in the member `inner`, where null is NaN if `null_is_nan`.
+    to `ALIASES`, and a column of such a name means nothing else. `sums` are counters that are running sums of a metric.
+    `value` is a column whose metric is named by the file. The rows of its JSON log hold their numbers in the member
+    `inner`, where null is NaN if `null_is_nan`.
     """
 
     tool: str
