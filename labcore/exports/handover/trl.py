@@ -106,7 +106,7 @@ def script(plan: Plan) -> str:
         peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "",
                             arguments=plan.loop != "online").strip(),
-        per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
+        watched=f"{plan.run} with TRL", per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
         reward=code, given=f"{rewards}, " if rewards else "")
 
 
@@ -173,6 +173,8 @@ _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the 
 {remarks}
 
 import argparse
+
+WATCH = False  # True: the lab shows this training while it runs; its package and RL_LAB_HOME have to be here
 {task_code}
 {reward}
 
@@ -198,6 +200,10 @@ def main() -> None:
     {loaded}
     data = Dataset.from_list({data})
     trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer{peft})
+    if WATCH:
+        from labcore.watch_trl import LabCallback
+
+        trainer.add_callback(LabCallback({watched!r}))
     trainer.train()
     trainer.save_model(options.out)
     pandas.DataFrame(trainer.state.log_history).to_csv(f"{{options.out}}/log_history.csv", index=False)

@@ -10,6 +10,7 @@ Left out: quantities that share a name but not a unit, such as a KL per sequence
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -45,7 +46,19 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "eval_return": ("eval/mean_reward",),
     "eval_length": ("eval/mean_ep_length",),
     "epsilon": ("rollout/exploration_rate",),
+    # Evaluations of TRL's trainers, under the names that transformers logs and those that W&B makes of them.
+    "held_out/reward": ("eval_reward", "eval/reward"),
+    "held_out/accuracy": ("eval_rewards/accuracy_reward/mean", "eval/rewards/accuracy_reward/mean"),
+    "held_out/mean_length": ("eval_completions/mean_length", "eval/completions/mean_length"),
+    "held_out/truncated_frac": ("eval_completions/clipped_ratio", "eval/completions/clipped_ratio"),
+    "held_out/token_accuracy": ("eval_mean_token_accuracy", "eval/mean_token_accuracy"),
+    "held_out/pair_accuracy": ("eval_rewards/accuracies", "eval/rewards/accuracies"),
+    "held_out/margin": ("eval_rewards/margins", "eval/rewards/margins"),
+    "eval_accuracy": ("eval/accuracy",),
+    "eval_margin": ("eval/margin",),
 }
+# How TRL calls the mean of a reward function, which is a part of the reward.
+_PART = re.compile(r"(?:train/)?rewards/(.+)/mean", re.IGNORECASE)
 # Columns that name the run of a row, in tables that hold several.
 RUN_COLUMNS = ("run", "run_id", "run_name", "run.id", "run.name", "seed", "name", "exp_name", "experiment", "trial",
                "trial_id")
@@ -66,8 +79,9 @@ class Layout:
 
     `fits` says by a file's columns, in lower case, whether the tool wrote it. `axes` are the columns that place its
     rows, the best first; without any the rows themselves are counted, and `row` says what one of them is. `names` adds
-    to `ALIASES`. `sums` are counters that are running sums of a metric. `value` is a column whose metric is named by
-    the file. The rows of its JSON log hold their numbers in the member `inner`, where null is NaN if `null_is_nan`.
+    to `ALIASES`, and a column of such a name means nothing else. `sums` are counters that are running sums of a metric.
+    `value` is a column whose metric is named by the file. The rows of its JSON log hold their numbers in the member
+    `inner`, where null is NaN if `null_is_nan`.
     """
 
     tool: str
@@ -93,6 +107,9 @@ def _begins(*prefixes: str) -> Callable[[frozenset[str]], bool]:
     return lambda found: any(column.startswith(prefixes) for column in found)
 
 
+_TRAINER = (Axis("step", "updates"), Axis("train/global_step", "updates"), Axis("global_step", "updates"),
+            Axis("trainer/global_step", "updates"), Axis("training/global_step"), Axis("iteration"),
+            Axis("time/iterations"), Axis("current_steps", "updates"), Axis("_step"))
 LAYOUTS = (
     # stable_baselines3.common.monitor: a row per episode with its return, its length and the seconds since the start.
     Layout("Stable-Baselines3's monitor", _has("r", "l", "t"), (), row="episode", sums={"env_steps": "episode_length"},
@@ -114,11 +131,12 @@ LAYOUTS = (
     # The CSV that TensorBoard offers for download, called run-RUN-tag-TAG.csv.
     Layout("TensorBoard", _has("wall time", "step", "value"), (Axis("step"),), value="value",
            names={"seconds": ("wall time",)}),
+    # TRL's KTOTrainer: its kl is that of completions under other prompts, in nats per sequence.
+    Layout("TRL's KTOTrainer", lambda found: any({f"{place}kl", f"{place}logps/chosen"} <= found
+                                                 for place in ("", "train/")), _TRAINER,
+           names={"kl/mismatched": ("kl",)}),
     # TRL and all other trainers of Hugging Face, OpenRLHF, LLaMA-Factory, W&B's history, and whatever has a step.
-    Layout("a trainer", _has(), (Axis("step", "updates"), Axis("train/global_step", "updates"),
-                                 Axis("global_step", "updates"), Axis("trainer/global_step", "updates"),
-                                 Axis("training/global_step"), Axis("iteration"), Axis("time/iterations"),
-                                 Axis("current_steps", "updates"), Axis("_step"))),
+    Layout("a trainer", _has(), _TRAINER),
 )
 # What the lab itself writes of an imported run: its own names, and nothing to be guessed.
 OWN = Layout("the lab", _has(), (Axis("step"),))
@@ -144,18 +162,25 @@ def is_axis(axis: Axis, column: str) -> bool:
 
 def known(layout: Layout, column: str) -> list[tuple[str, int]]:
     """The (key, rank) that a column can stand for: what a key is called first has rank 0."""
-    return _names(LAYOUTS.index(layout) if layout in LAYOUTS else -1).get(plain(column), [])
+    if found := _names(LAYOUTS.index(layout) if layout in LAYOUTS else -1).get(plain(column)):
+        return found
+    if layout is OWN:
+        return [(column.strip(), 0)] if column.strip() in METRICS else []
+    part = _PART.fullmatch(column.strip())
+    return [(f"reward/{part[1]}", 0)] if part else []
 
 
 @cache
 def _names(place: int) -> dict[str, list[tuple[str, int]]]:
     """Every name that a layout knows -> the (key, rank) that it can stand for."""
     found: dict[str, list[tuple[str, int]]] = {}
+    names = LAYOUTS[place].names if place >= 0 else {}
+    meant = {name: key for key, called in names.items() for name in called}
     for key in (*COUNTERS[1:], *METRICS):
         if place < 0:
             found[key] = [(key, 0)]
             continue
-        aliases = (*LAYOUTS[place].names.get(key, ()), key, *ALIASES.get(key, ()))
+        aliases = [name for name in (*names.get(key, ()), key, *ALIASES.get(key, ())) if meant.get(name, key) == key]
         for rank, alias in enumerate(name for called in aliases for name in (called, f"train/{called}")):
             found.setdefault(alias, []).append((key, rank))
     return found

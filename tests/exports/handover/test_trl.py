@@ -20,6 +20,7 @@ from labcore.errors import LabError
 from labcore.exports.handover import openrlhf, trl
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
+from labcore.runs.files.paths import home
 from labcore.runs.imports import imported
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
@@ -201,6 +202,25 @@ def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path,
     assert rates == [pytest.approx(each["learning_rate"])] * 2
     assert (tmp_path / "trained" / "model.safetensors").exists()
     brought_back(each, tmp_path / "trained" / "log_history.csv")
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dpo"])
+def test_the_lab_watches_the_training_only_where_that_is_switched_on(algorithm, files, checkpoint, tmp_path,
+                                                                     monkeypatch):
+    each = plan(algorithm, *SHORT[ALGORITHMS[algorithm].loop][:1], files, steps=4,
+                knobs=SHORT[ALGORITHMS[algorithm].loop][1])
+    script = trl.script(each)
+    [switch] = [node for node in ast.parse(script).body if isinstance(node, ast.Assign)
+                and ast.unparse(node.targets[0]) == "WATCH"]
+    assert ast.unparse(switch.value) == "False"
+    trained(each, script, checkpoint, tmp_path, monkeypatch)
+    assert not (home() / "watched").exists()
+    trained(each, script.replace("WATCH = False", "WATCH = True"), checkpoint, tmp_path, monkeypatch)
+    [about] = (home() / "watched").glob("*/run.json")
+    assert json.loads(about.read_text())["name"] == f"{each.run} with TRL"
+    sent = [json.loads(line) for path in about.parent.glob("spool/*") for line in path.read_text().splitlines()]
+    assert [line["step"] for line in sent if line["kind"] == "numbers"] == [1, 2] and sent[-1]["state"] == "finished"
+    assert ("rollouts" in {line["kind"] for line in sent}) == (each.loop == "online")
 
 
 @pytest.mark.parametrize("algorithm, task", [("grpo", "sort"), ("rloo", "sort"), ("dpo", "preferences"),

@@ -128,7 +128,7 @@ def test_an_import_is_kept_marked_and_loaded(store):
     folder = home() / "imported" / about.id
     assert {path.name for path in folder.iterdir()} == {"rows.csv", "about.json"}
     assert (home() / about.source).read_bytes() == TRL  # nothing of the user's is lost
-    assert [*json.loads((folder / "about.json").read_text())["left"]] == ["rewards/fmt/mean", "train_runtime"]
+    assert [*json.loads((folder / "about.json").read_text())["left"]] == ["train_runtime"]
     got = imported.load(about.id)
     assert got.imported and got.spec is None and got.state == "imported" and got.run == about.id
     assert got.label == "log history" and got.notes == about.notes

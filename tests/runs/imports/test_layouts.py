@@ -2,12 +2,16 @@
 
 import gzip
 import io
+import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs.imports import kinds, objects
+from labcore.runs.imports.layouts import OWN, known, layout_of
 from labcore.runs.imports.reading import parse
 from tests.runs.imports import files
 
@@ -128,3 +132,37 @@ def test_what_unpacks_to_more_than_the_limit_is_refused_before_it_is_unpacked(mo
     with pytest.raises(LabError, match="above the limit of 0 MB: write its rows as JSON lines"):
         parse("log.json", files.TRAINER_STATE)
     assert parse("log.jsonl", files.JSONL + b"\n" * 200), "lines are read one by one"
+
+
+TRL = json.loads((Path(__file__).parents[2] / "golden" / "trl_callback.json").read_text("utf-8"))
+HELD_OUT = {"eval_reward": "held_out/reward", "eval_completions/mean_length": "held_out/mean_length"}
+FOUND = {
+    "GRPOTrainer": {"kl": "kl", "reward": "reward", "rewards/rising/mean": "reward/rising",
+                    "clip_ratio/region_mean": "clip_frac/region", **HELD_OUT},
+    "RLOOTrainer": {"rewards/rising/mean": "reward/rising", "completions/clipped_ratio": "completions/truncated_frac",
+                    **HELD_OUT},
+    "DPOTrainer": {"logps/chosen": "logps/chosen", "eval_rewards/accuracies": "held_out/pair_accuracy",
+                   "eval_rewards/margins": "held_out/margin"},
+    "KTOTrainer": {"kl": "kl/mismatched", "logps/rejected": "logps/rejected"},
+    "SFTTrainer": {"mean_token_accuracy": "mean_token_accuracy",
+                   "eval_mean_token_accuracy": "held_out/token_accuracy"},
+    "RewardTrainer": {"accuracy": "accuracy", "eval_accuracy": "eval_accuracy", "eval_margin": "eval_margin"}}
+
+
+@pytest.mark.parametrize("trainer", FOUND)
+def test_the_names_of_each_trainer_of_trl(trainer):
+    columns = {key for event in TRL[trainer]["events"] if event["event"] == "on_log" for key in event["logs"]}
+    layout = layout_of(columns)
+    found = {column: [key for key, _ in known(layout, column) if key in METRICS] for column in columns}
+    assert {column: found[column] for column in FOUND[trainer]} == {
+        column: [key] for column, key in FOUND[trainer].items()}
+    keys = [key for names in found.values() for key in names]
+    assert len(keys) == len({*keys}), "two columns are one metric"
+    assert not [column for column in found if column.startswith("eval_") and any(
+        key == column.removeprefix("eval_") for key in found[column])], "an evaluation is no number of the training"
+
+
+def test_parts_of_a_reward_keep_their_names_and_are_read_again():
+    [(key, _)] = known(layout_of(["step"]), "train/rewards/My format/mean")
+    assert key == "reward/My format" and known(OWN, key) == [(key, 0)]
+    assert known(layout_of(["step"]), "rewards/mean") == [("reward", 4)] and not known(OWN, "rewards/My format/mean")

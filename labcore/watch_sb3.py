@@ -1,0 +1,74 @@
+"""Send a run of Stable-Baselines3 to the lab while it trains:
+
+    from labcore.watch_sb3 import LabCallback
+
+    model.learn(100_000, callback=LabCallback("ppo cartpole"))
+
+What the model logs is sent at the number of steps of the environment, in full, whatever other outputs its logger has.
+Stable-Baselines3 is imported when a callback is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pkgutil import resolve_name
+from typing import Any
+
+from labcore.watch import Watch
+
+SETTINGS = ("learning_rate", "gamma", "gae_lambda", "n_steps", "batch_size", "n_epochs", "clip_range", "ent_coef",
+            "vf_coef", "max_grad_norm", "target_kl", "buffer_size", "learning_starts", "tau", "train_freq",
+            "gradient_steps", "target_update_interval", "exploration_fraction", "exploration_final_eps", "n_envs",
+            "seed")
+
+
+def LabCallback(name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None) -> Any:
+    """A callback for `learn`. `name` is the run's name on the pages; `home` is a folder RL_LAB_HOME on this machine,
+    `url` and `token` name a lab on another one."""
+    callback, writer = (resolve_name(f"stable_baselines3.common.{each}") for each in (
+        "callbacks:BaseCallback", "logger:KVWriter"))
+
+    class Callback(callback):  # type: ignore[misc,valid-type]
+        def _on_training_start(self) -> None:
+            found = settings(self.model)
+            named = name or f"{found['algorithm']} {found.get('environment', '')}".strip()
+            self.run = Watch(named, home=home, url=url, token=token, tool="Stable-Baselines3",
+                             config={**found, "max_steps": self.locals.get("total_timesteps")})
+            self.output = Output()
+            self.output.run = self.run
+            self.logger.output_formats.append(self.output)
+
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_training_end(self) -> None:
+            self.logger.output_formats.remove(self.output)
+            self.run.finish()
+
+    class Output(writer):  # type: ignore[misc,valid-type]
+        run: Watch
+
+        def write(self, key_values: Mapping[str, Any], key_excluded: Mapping[str, Any], step: int = 0) -> None:
+            self.run.log(step, {"time/total_timesteps": step, **numbers(key_values)})
+
+        def close(self) -> None:
+            pass  # the run ends with the training
+    return Callback()
+
+
+def numbers(logged: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a dump; texts, figures and videos stay with the other outputs of the logger."""
+    return {key: value for key, value in logged.items() if isinstance(value, (int, float)) or hasattr(value, "item")}
+
+
+def settings(model: Any) -> dict[str, Any]:
+    """The hyperparameters of a model, of a schedule its value at the start; its class and its environment's id."""
+    found: dict[str, Any] = {"algorithm": type(model).__name__}
+    for key in SETTINGS:
+        value = getattr(model, key, None)
+        value = value(1.0) if callable(value) else value
+        if isinstance(value, (bool, int, float, str)):
+            found[key] = value
+    first = next(iter(getattr(model.get_env(), "envs", ())), None)
+    spec = getattr(first, "spec", None)
+    return {**found, "environment": spec.id} if spec else found
