@@ -109,6 +109,18 @@ class Watch:
         """A sentence about a step, shown in the run's log."""
         self._put({"kind": "event", "step": step, "text": str(text)})
 
+    def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Wait until all that was given is written, at most so long. Returns whether it is. A trainer need not wait; a
+        program that sends a log as fast as it can be read must, or the queue drops lines."""
+        done = threading.Event()
+        with suppress(queue.Full):
+            self._queue.put({"kind": "flush", "done": done}, timeout=seconds)
+        return done.wait(seconds)
+
+    def close(self) -> None:
+        """Write what was given and stop sending, without an end: the run may go on with the same `run_id`."""
+        self._at_exit()
+
     def finish(self, state: str = "finished", message: str = "") -> None:
         """End the run as "finished", "stopped" or "failed", and wait at most CLOSE_SECONDS until all is written."""
         if self._ended or not self.active or os.getpid() != self._pid:
@@ -189,6 +201,9 @@ class Watch:
             self._writer.close()
         elif line["kind"] == "beat":
             self._writer.beat()
+        elif line["kind"] == "flush":
+            self._writer.flush(True)
+            line["done"].set()
         else:
             for text in _texts(line, self._fault):
                 self._writer.write(text, line["kind"])
