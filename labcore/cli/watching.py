@@ -16,8 +16,8 @@ LOOK_SECONDS = 1.0
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("watch", watch, "show the runs of another trainer live, from the files that it writes: verl, TRL, OpenRLHF, "
-              "prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
+    sub = add("watch", watch, "show the runs of another trainer live, from the files that it writes: verl, TRL, "
+              "OpenRLHF, prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
     sub.add_argument("folders", nargs="+", metavar="DIR", help="a folder in which a trainer writes")
     sub.add_argument("--once", action="store_true", help="read what is there, then end")
     sub.add_argument("--url", help="send to the lab at this address, not to this machine's")

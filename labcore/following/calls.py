@@ -28,7 +28,7 @@ class Completions:
     prompts: Sequence[str]
     completions: Sequence[str]
     rewards: Mapping[str, Sequence[float | None]]
-    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # advantages, logprobs, as Watch.rollouts takes them
+    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # such as advantages, as Watch.rollouts takes them
     group: int | None = None
 
 

@@ -60,25 +60,19 @@ class EventFile(Growing):
 
 
 def _calls(event: bytes) -> Iterator[Call]:
-    clock, step, summaries = None, 0, []
-    for number, value in fields(event):
-        if number == 1 and isinstance(value, bytes):
-            clock = double(value)
-        elif number == 2 and isinstance(value, int):
-            step = signed(value)
-        elif number == 5 and isinstance(value, bytes):
-            summaries.append(value)
+    found = dict(fields(event))
+    clock, step = found.get(1), found.get(2, 0)
+    place = signed(step) if isinstance(step, int) else 0
     scalars: dict[str, float] = {}
-    for summary in summaries:
-        for number, value in fields(summary):
-            if number == 1 and isinstance(value, bytes):
-                tag, scalar, text = _value(value)
-                if scalar is not None:
-                    scalars[tag] = scalar
-                elif text and (sample := _SAMPLE.fullmatch(text)):
-                    yield Completions(step, [""], [sample[1]], {"reward": [_number(sample[2])]}, group=1)
+    for value in (each for number, summary in fields(event) if number == 5 and isinstance(summary, bytes)
+                  for _, each in fields(summary) if isinstance(each, bytes)):
+        tag, scalar, text = _value(value)
+        if scalar is not None:
+            scalars[tag] = scalar
+        elif text and (sample := _SAMPLE.fullmatch(text)):
+            yield Completions(place, [""], [sample[1]], {"reward": [_number(sample[2])]}, group=1)
     if scalars:
-        yield Row({"step": step, **scalars}, clock)
+        yield Row({"step": place, **scalars}, double(clock) if isinstance(clock, bytes) else None)
 
 
 def _value(value: bytes) -> tuple[str, float | None, str]:

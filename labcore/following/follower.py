@@ -55,6 +55,7 @@ class Follower:
         self._folder = Folder(folder)
         self._sources: dict[str, Source] = {}
         self._other: set[str] = set()  # files that are not followed
+        self._doubled: set[tuple[str, Any]] = set()  # runs and kinds of files that have their numbers once more
         self._said: set[str] = set()
         self._runs: dict[str, Sending] = {}
         self._looks, self._keeps, self._new = 0, 0.0, False
@@ -66,7 +67,7 @@ class Follower:
             return False
         self._looks += 1
         names = self._folder.files()
-        self._find(names)
+        self._find(names, last)
         busy = set[str]()
         for source in sorted(self._sources.values(), key=_order):
             busy |= self._read(source, last)
@@ -103,9 +104,10 @@ class Follower:
 
     # ---------------------------------------------------------------- files
 
-    def _find(self, names: list[str]) -> None:
-        """Recognise the files that are new, those with numbers first."""
-        found, without = list[tuple[int, str, str]](), list[str]()
+    def _find(self, names: list[str], last: bool) -> None:
+        """Recognise the files that are new, those with numbers first: completions go with the numbers of their run, and
+        wait for these where a file cannot be told yet."""
+        found, without, waits = list[tuple[bool, int, str, str]](), list[str](), False
         for name in names:
             if name in self._sources or name in self._other:
                 continue
@@ -113,24 +115,28 @@ class Follower:
             head = _head(self.path / name) if may else b""
             fits = [(layout.begins(head), LAYOUTS.index(layout), run) for layout, run in may]
             if chosen := next((each for each in fits if each[0] is not False), None):
-                found += [(chosen[1], name, chosen[2])] if chosen[0] else []  # else it cannot be told yet
+                waits |= chosen[0] is None
+                found += [(not LAYOUTS[chosen[1]].numbers, chosen[1], name, chosen[2])] if chosen[0] else []
             else:
                 self._other.add(name)
                 without += [name] if may else []
         if without:
             self._say_once(f"{self.path.name}: not followed, because they have no step: {', '.join(without[:5])}"
                            f"{f' and {len(without) - 5} more' if len(without) > 5 else ''}.")
-        for place, name, run in sorted(found):
-            self._follow(name, LAYOUTS[place], run, names)
+        for completions, place, name, run in sorted(found):
+            if not completions or last or not waits or any(each.layout.numbers for each in self._sources.values()):
+                self._follow(name, LAYOUTS[place], run, names)
 
     def _follow(self, name: str, layout: Layout, run: str, names: list[str]) -> None:
         if layout.numbers:
             run = self._own_folder(name, layout, run, names)
-            taken = [source.layout for source in self._sources.values() if source.run == run and source.layout.numbers]
-            if taken and not (layout.many and layout in taken):
+            taken = [source for source in self._sources.values() if source.run == run and source.layout.numbers]
+            if taken and not (layout.many and layout is taken[0].layout):
                 self._other.add(name)
-                self._say_once(f"{self.path.name}: {layout.tool or name} is not followed in {run or 'this folder'}, "
-                               f"because the numbers of that run are read from {taken[0].tool or 'another log'}.")
+                if (run, layout.path) not in self._doubled:
+                    self._doubled.add((run, layout.path))
+                    self._say(f"{self.path.name}/{name} is not followed, because {self.path.name}/{taken[0].name} has "
+                              "the numbers of that run.")
                 return
         else:
             run = self._run_of_completions(run)
@@ -150,7 +156,7 @@ class Follower:
         return f"{before}{dated}".strip("/") if others and not trainer else run
 
     def _run_of_completions(self, run: str) -> str:
-        """The run that completions belong to: the one with numbers in their folder or below, or the only one there is."""
+        """The run that completions belong to: that with numbers in their folder or below it, or the only one there."""
         runs = {source.run for source in self._sources.values() if source.layout.numbers}
         if run in runs or run.rpartition("/")[2] == HELD_OUT:
             return run
@@ -185,7 +191,8 @@ class Follower:
         if key not in self._runs:
             name = "/".join(filter(None, (self.path.absolute().name, source.run, inner)))
             about = self._kept.of("runs", key)
-            memory.begin(about, name, source.layout.tool)
+            about.setdefault("name", name)
+            about.setdefault("tool", source.layout.tool)
             self._runs[key] = Sending(about, self._begin, source.reader.say)
         return key, self._runs[key]
 

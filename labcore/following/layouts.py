@@ -31,8 +31,8 @@ class Layout:
     """A kind of file. `path` matches the end of its path in the folder; `run` makes of that match the path of the run
     that it belongs to. `begins` says by the first bytes whether it is one; None where that cannot be said yet.
 
-    `numbers`: it has the numbers of a run. Of files with numbers of one run the layout that stands first in the table is
-    followed, and the others are said. `many`: all such files of a run are read as one, in the order of their names.
+    `numbers`: it has the numbers of a run. Of files with numbers of one run the layout that stands first in the table
+    is followed, and the others are said. `many`: all such files of a run are read as one, in the order of their times.
     """
 
     tool: str
@@ -102,13 +102,13 @@ def _placed(columns: Sequence[str]) -> bool:
 
 
 _PLAIN = ("metrics", "progress", "log", "logs", "history", "train", "train_log", "training", "wandb-history")
+_DATED = r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]+"
 LAYOUTS = (
     Layout("Weights & Biases", _path(r"(?:wandb/)?(?P<name>(?:offline-)?run-[^/]+)/run-[^/]+\.wandb"), WandbLog,
            run=lambda found: found["run"] + found["name"], begins=_is(b":W&B")),
     Layout("Stable-Baselines3", _path(r"progress\.csv"), Csv),
     # The folder `runs/Nov27_02-13-56_host` is transformers' own, in that of its checkpoints.
-    Layout("TensorBoard", _path(r"(?P<dated>runs/[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]+/)?[^/]*\.tfevents\.[^/]*"), EventFile,
-           many=True),
+    Layout("TensorBoard", _path(rf"(?P<dated>runs/{_DATED}/)?[^/]*\.tfevents\.[^/]*"), EventFile, many=True),
     Layout("Stable-Baselines3", _path(r"progress\.json"), JsonLines),
     Layout("Hugging Face trainer", _path(r"(?:checkpoint-\d+/)?trainer_state\.json"), TrainerState, many=True),
     Layout("Stable-Baselines3's monitor", _path(r"(?:[^/]*\.)?monitor\.csv"), Monitor, many=True),

@@ -95,11 +95,13 @@ class Csv(Growing):
         try:
             cells = next(tables.reader([text], delimiter=self.memory["delimiter"], strict=True))
         except csv.Error as error:
-            return self._left_out(f"is not CSV ({error})")
+            self._left_out(f"is not CSV ({error})")
+            return None
         if [cell.strip() for cell in cells] == header:
             return None
         if len(cells) != len(header):
-            return self._left_out(f"has {len(cells)} cells and the header {len(header)}")
+            self._left_out(f"has {len(cells)} cells and the header {len(header)}")
+            return None
         values = dict(zip(header, map(_cell, cells), strict=True))
         if self.memory["rows"] == 0:
             before = self.memory.pop("before", None)

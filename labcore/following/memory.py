@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import secrets
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -65,10 +63,3 @@ class Kept:
         """Let another process follow the folder."""
         self._lock.release()
 
-
-def begin(about: Memory, name: str, tool: str) -> None:
-    """Give a run its name, its tool and its id, unless it has them."""
-    about.setdefault("name", name[-100:])
-    about.setdefault("tool", tool)
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[-40:].strip("-") or "run"
-    about.setdefault("id", f"{slug}-{secrets.token_hex(3)}")

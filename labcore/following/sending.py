@@ -7,17 +7,20 @@ the numbers of a step one after the other. Steps that come again are sent again:
 from __future__ import annotations
 
 import math
+import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from labcore.errors import LabError
-from labcore.following.calls import Call, Completions, End, Named, Pictures, Row, Settings
+from labcore.following.calls import Call, Completions, Named, Pictures, Row, Settings
 from labcore.following.reader import Memory
 from labcore.runs.imports.layouts import Layout, is_axis, known, layout_of
 from labcore.runs.store.rows import COUNTERS
 from labcore.watch import Watch
 
 UNIX_TIME = 1e9  # seconds of a run are less
+_CLOCKS = ("_timestamp", "timestamp", "time", "wall_time")  # columns of the time of day
 BACKLOG = 200  # steps with completions that are sent of those that were there before
 FLUSHED = 500  # steps between two waits for the client
 _NONE = 3  # rows without a step after which a log has none
@@ -89,6 +92,8 @@ class Sending:
     def _row(self, row: Row) -> None:
         numbers = {name: float(value) for name, value in row.values.items()
                    if isinstance(value, int | float) and not isinstance(value, bool)}
+        times = [name for name in _CLOCKS if numbers.get(name, 0.0) > UNIX_TIME]
+        clock = next((numbers.pop(name) for name in times), row.clock)
         self._learn(numbers)
         step = self._step(numbers)
         loose = self.memory.setdefault("loose", {})
@@ -103,7 +108,7 @@ class Sending:
             self._send()
             kept = self.memory["row"] = {}
         kept.setdefault("numbers", {}).update({**loose, **numbers})
-        kept.update(step=step, clock=row.clock)
+        kept.update(step=step, clock=clock)
         loose.clear()
 
     def _learn(self, names: Iterable[str]) -> None:
@@ -209,5 +214,11 @@ class Sending:
         if self._watch is None:
             named = self._layout.tool
             tool = self.memory["tool"] if named == layout_of(()).tool else named
-            self._watch = self._begin(self.memory["name"], tool, self.memory.get("config", {}), self.memory["id"])
+            name = str(self.memory["name"])[-100:]
+            run_id = self.memory.setdefault("id", f"{_slug(name)}-{secrets.token_hex(3)}")
+            self._watch = self._begin(name, tool, self.memory.get("config", {}), run_id)
         return self._watch
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "run"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ class StepFile(Reader):
     def look(self, settled: bool) -> Iterator[Call]:
         """The steps of the file, once it stands still."""
         found = stamp(self.path)
-        now = found and [found.size, found.changed]
+        now = [found.size, found.changed] if found else None
         if not settled or now is None or now in (self.memory.get("read"), self._waits):
             return
         self._waits = now
@@ -110,7 +109,8 @@ class PrimeRollouts(StepFile):
     def _found(self, row: Mapping[str, Any]) -> Found:
         prompt = text_of(row.get("prompt"))
         return {"prompt": prompt, "completion": text_of(row.get("completion")), "advantage": row.get("advantage"),
-                "rewards": {"reward": row.get("reward")}, "group": str(row.get("group_id", row.get("example_id", prompt)))}
+                "rewards": {"reward": row.get("reward")},
+                "group": str(row.get("group_id", row.get("example_id", prompt)))}
 
 
 class PrimeEpisodes(PrimeRollouts):
@@ -149,12 +149,13 @@ def _trace(episode: Mapping[str, Any], trace: Mapping[str, Any]) -> Found:
     first = next((place for place, node in enumerate(path) if node.get("sampled")), len(path))
     credit = [value for node in path if node.get("sampled") for value in _list(node.get("advantages"))
               if number(value) is not None]
-    group = episode.get("group")
-    return {"prompt": text_of([node.get("message") for node in path[:first]]),
+    group = _mapping(episode.get("group")).get("id")
+    prompt = text_of([node.get("message") for node in path[:first]])
+    return {"prompt": prompt,
             "completion": text_of([node.get("message") for node in path[first:]]),
             "rewards": {name: _weighed(reward) for name, reward in _mapping(trace.get("rewards")).items()},
             "advantage": sum(credit) / len(credit) if credit else None,
-            "group": group.get("id") if isinstance(group, dict) else text_of([node.get("message") for node in path[:first]])}
+            "group": prompt if group is None else str(group)}
 
 
 def _weighed(reward: Any) -> float | None:

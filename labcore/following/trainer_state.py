@@ -1,4 +1,4 @@
-"""`trainer_state.json` of transformers' trainers, TRL's among them: the whole log, in every checkpoint and at the end."""
+"""`trainer_state.json` of transformers' trainers, TRL's among them: the log, in each checkpoint and at the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """W&B's offline runs, `run-ID.wandb`: LevelDB's log with protobuf records in it.
 
 The file is of blocks of 32 KB. A record is one chunk, or several where it crosses blocks; each chunk has the CRC-32 of
-its kind and its content. wandb 0.31: wandb/sdk/internal/datastore.py of earlier versions, wandb/proto/wandb_internal.proto
+its kind and its content. wandb/sdk/internal/datastore.py up to wandb 0.20, wandb/proto/wandb_internal.proto
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from labcore.following.calls import Call, End, Named, Row, Settings
@@ -18,48 +19,62 @@ from labcore.runs.files.untrusted import NotJSON, json_of
 
 _BLOCK, _HEAD = 2**15, 7
 _MAGIC = b":W&B\xe1\xbe"
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_DAMAGED, _FULL, _FIRST, _LAST = 0, 1, 2, 4  # and 3 between the first and the last
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18  # fields of Record
+
+
+@dataclass
+class _Chunk:
+    """A chunk of a record: its kind, its content, and the byte after it."""
+
+    kind: int
+    content: bytes
+    end: int
 
 
 class WandbLog(Growing):
     """Reads whole records. One of which a chunk is missing waits."""
 
     def take(self, data: bytes, at: int) -> tuple[int, list[Call]]:
-        found, used, place, parts = list[Call](), 0, 0, list[bytes]()
+        found, used, parts = list[Call](), 0, list[bytes]()
         if at == 0:
             if len(data) < _HEAD:
                 return 0, []
             if not data.startswith(_MAGIC):
                 raise Damaged("does not begin as a log of W&B does")
-            used = place = _HEAD
-        while True:
-            left = _BLOCK - (at + place) % _BLOCK
-            if left < _HEAD:
-                place += left
-                left = _BLOCK
-            if place + _HEAD > len(data):
-                return used, found
-            checksum, size, kind = struct.unpack("<IHB", data[place:place + _HEAD])
-            chunk = data[place + _HEAD:place + _HEAD + size]
-            if size + _HEAD <= left and len(chunk) < size:
-                return used, found
-            if size + _HEAD > left or zlib.crc32(chunk, zlib.crc32(bytes([kind]))) != checksum:
-                if place + left >= len(data):  # the last block: its writer may still be at it
-                    return used, found
-                self.say(f"is damaged at byte {at + place:,}: the rest of its block is left out")
-                used = place = place + left
-                parts.clear()
-                continue
-            place += _HEAD + size
-            if kind in (_FULL, _FIRST):
-                parts = [chunk]
-            elif parts:
-                parts.append(chunk)
-            if kind in (_FULL, _LAST):
-                if parts:
-                    found += self._record(b"".join(parts))
+            used = _HEAD
+        place = used
+        while (chunk := self._chunk(data, place, at)) is not None:
+            place = chunk.end
+            if chunk.kind in (_FULL, _FIRST):
+                parts = [chunk.content]
+            elif chunk.kind == _DAMAGED:
                 used, parts = place, []
+            elif parts:
+                parts.append(chunk.content)
+            if chunk.kind in (_FULL, _LAST):
+                found += self._record(b"".join(parts)) if parts else []
+                used, parts = place, []
+        return used, found
+
+    def _chunk(self, data: bytes, place: int, at: int) -> _Chunk | None:
+        """The chunk at a place in the data; None where it is not written to its end."""
+        left = _BLOCK - (at + place) % _BLOCK
+        if left < _HEAD:  # nothing fits in the rest of a block
+            place, left = place + left, _BLOCK
+        if place + _HEAD > len(data):
+            return None
+        checksum, size, kind = struct.unpack("<IHB", data[place:place + _HEAD])
+        content = data[place + _HEAD:place + _HEAD + size]
+        if _HEAD + size <= left:
+            if len(content) < size:
+                return None
+            if zlib.crc32(content, zlib.crc32(bytes([kind]))) == checksum:
+                return _Chunk(kind, content, place + _HEAD + size)
+        if place + left >= len(data):  # the last block: its writer may still be at it
+            return None
+        self.say(f"is damaged at byte {at + place:,}: the rest of its block is left out")
+        return _Chunk(_DAMAGED, b"", place + left)
 
     def _record(self, record: bytes) -> list[Call]:
         try:
