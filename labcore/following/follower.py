@@ -26,6 +26,7 @@ from labcore.watch import Watch
 
 IDLE_SECONDS = 900.0  # after which a run whose files do not change is left: its trainer may be gone
 KEEP_SECONDS = 5.0  # between two times that what was read is kept
+SETTLED_SECONDS = 5.0  # after which a file that is new to the follower counts as written
 RARELY = 30  # looks between two at a file of completions that was read: it may be written again
 _OF_TRAINER = ("checkpoint-", "trainer_state.json", "training_args.bin", "completions")  # beside the folder `runs`
 
@@ -165,11 +166,13 @@ class Follower:
 
     def _read(self, source: Source, last: bool) -> set[str]:
         """Read a file that changed, or once more after it stood still. Returns the runs that got something new."""
-        if source.settled and not source.layout.numbers and self._looks % RARELY and not last:
+        rarely = not source.layout.numbers and self._looks % RARELY == 0
+        if source.settled and not source.layout.numbers and not rarely and not last:
             return set()
         now = stamp(self.path / source.name)
-        settled = now == source.stamp
-        if now is None or (settled and source.settled and not last):
+        settled = now == source.stamp or (now is not None and source.stamp is None
+                                          and time.time() - now.changed / 1e9 > SETTLED_SECONDS)
+        if now is None or (settled and source.settled and not rarely and not last):
             return set()
         source.stamp, source.settled = now, settled
         busy = set[str]()

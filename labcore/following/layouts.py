@@ -45,7 +45,7 @@ class Layout:
 
 
 def _path(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?P<run>(?:.*?/)?){pattern}", re.DOTALL)
+    return re.compile(rf"(?P<run>(?:.*?/)??){pattern}", re.DOTALL)
 
 
 def _with(*words: bytes) -> Callable[[bytes], bool | None]:

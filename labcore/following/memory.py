@@ -62,4 +62,3 @@ class Kept:
     def close(self) -> None:
         """Let another process follow the folder."""
         self._lock.release()
-

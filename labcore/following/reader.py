@@ -17,6 +17,7 @@ from labcore.following.growing import Place, open_at
 
 PIECE = 2**20  # bytes that are read at once, more where nothing of them can be used alone
 PATIENCE = 3  # looks at a file that was written again before it is read, unless it stands still: its writer is at it
+_KIND = 30  # letters by which sentences are told apart
 Memory = dict[str, Any]
 
 
@@ -25,10 +26,17 @@ class Damaged(Exception):
 
 
 class Reader(ABC):
-    """Reads one file. `say` tells the user a sentence about it once, without its name."""
+    """Reads one file."""
 
     def __init__(self, path: Path, memory: Memory, shared: Memory, say: Callable[[str], None]):
-        self.path, self.memory, self.shared, self.say = path, memory, shared, say
+        self.path, self.memory, self.shared = path, memory, shared
+        self._say, self._said = say, set[str]()
+
+    def say(self, sentence: str) -> None:
+        """Tell the user a sentence about the file, without its name: of those that begin alike the first."""
+        if (kind := sentence[:_KIND]) not in self._said:
+            self._said.add(kind)
+            self._say(sentence)
 
     @abstractmethod
     def look(self, settled: bool) -> Iterator[Call]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -93,7 +94,7 @@ class Sending:
         numbers = {name: float(value) for name, value in row.values.items()
                    if isinstance(value, int | float) and not isinstance(value, bool)}
         times = [name for name in _CLOCKS if numbers.get(name, 0.0) > UNIX_TIME]
-        clock = next((numbers.pop(name) for name in times), row.clock)
+        clock = next((numbers.pop(name) for name in times), time.time() if row.clock is None else row.clock)
         self._learn(numbers)
         step = self._step(numbers)
         loose = self.memory.setdefault("loose", {})
@@ -137,8 +138,17 @@ class Sending:
             if (name := next(found, None)) is None:
                 return None
             self.memory["axis"] = name
-        step = numbers.get(self.memory["axis"], math.nan)
+        step = next((numbers[name] for name in (self.memory["axis"], *
+                    self._twins(numbers)) if name in numbers), math.nan)
         return int(step) if math.isfinite(step) and step >= 0 else None
+
+    def _twins(self, numbers: Mapping[str, float]) -> list[str]:
+        """The other axes that said the same as the first one in every row: verl's step and its training/global_step."""
+        chosen, twins = self.memory["axis"], self.memory.setdefault("twins", {})
+        for name in numbers if chosen in numbers else ():
+            if name != chosen and any(is_axis(axis, name) for axis in self._layout.axes):
+                twins[name] = twins.get(name, True) and numbers[name] == numbers[chosen]
+        return [name for name, same in twins.items() if same]
 
     def _send(self) -> None:
         """Send the step that is kept, after the completions of the steps up to it."""
@@ -164,13 +174,13 @@ class Sending:
             found[counts] = float(step)
         return found
 
-    def _seconds(self, numbers: Mapping[str, float], clock: float | None) -> float | None:
-        """Seconds since the start of the run: a column of them, or the time of day less that of the first row."""
+    def _seconds(self, numbers: Mapping[str, float], clock: float) -> float:
+        """Seconds since the start of the run: a column of them, or the time of day less that of the first row. A log
+        without either counts from when its first row was read."""
         said = self._counter("seconds", numbers)
-        if said is not None and said > UNIX_TIME:
-            said, clock = None, said
-        if said is not None or clock is None or not math.isfinite(clock):
+        if said is not None and said < UNIX_TIME:
             return said
+        clock = said or clock
         return max(0.0, clock - float(self.memory.setdefault("began", clock)))
 
     def _counter(self, key: str, numbers: Mapping[str, float]) -> float | None:
