@@ -138,8 +138,8 @@ class Sending:
             if (name := next(found, None)) is None:
                 return None
             self.memory["axis"] = name
-        step = next((numbers[name] for name in (self.memory["axis"], *
-                    self._twins(numbers)) if name in numbers), math.nan)
+        axes = [self.memory["axis"], *self._twins(numbers)]
+        step = next((numbers[name] for name in axes if name in numbers), math.nan)
         return int(step) if math.isfinite(step) and step >= 0 else None
 
     def _twins(self, numbers: Mapping[str, float]) -> list[str]:

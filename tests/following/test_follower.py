@@ -58,8 +58,9 @@ def test_verl(tmp_path):
     assert curve(lines, "actor/ppo_kl") == {1: 0.001, 2: 0.002, 3: "NaN", 4: 0.004}
     assert [line["kind"] for line in lines] == ["run", *["rollouts", "numbers"] * 4, "end"]
     group = lines[1]["groups"][0]
-    assert group["prompt"] == "What is 2+2?" and [each["text"] for each in group["completions"]] == [
-        "The answer is 1.", "4"] and [each["rewards"] for each in group["completions"]] == [{"score": 0.0}, {"score": 1.0}]
+    assert group["prompt"] == "What is 2+2?"
+    assert group["completions"] == [{"text": "The answer is 1.", "rewards": {"score": 0.0}},
+                                    {"text": "4", "rewards": {"score": 1.0}}]
     assert [line["step"] for line in found["verl/validation"] if line["kind"] == "rollouts"] == [2, 4]
 
 
@@ -311,7 +312,7 @@ def test_what_is_kept_may_be_damaged(tmp_path):
     once(folder := copied("verl", tmp_path))
     for path in (home() / "following").glob("*.json"):
         path.write_text("{")
-    with pytest.raises(LabError, match="is damaged .* delete it to read"):
+    with pytest.raises(LabError, match=r"is damaged .* delete it to read"):
         Follower(folder, print, {})
 
 
@@ -323,9 +324,8 @@ def test_data_and_other_files_are_not_followed(tmp_path):
     (folder / "config.json").write_text('{"step": 1}')
     (folder / "other.db").write_bytes(b"SQLite format 3\0" + bytes(84))
     os.mkfifo(folder / "metrics.csv")
-    assert once(folder) == ["out: not followed, because they have no step: table.csv, train.jsonl.",
-                            "out/other.db is damaged (file is not a database)."][:1] or "table.csv, train.jsonl" in str(
-                                once(folder))
+    said = once(folder)
+    assert said[0] == "out: not followed, because they have no step: table.csv, train.jsonl." and len(said) <= 2
     assert sent() == {}
 
 

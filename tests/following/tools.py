@@ -71,4 +71,5 @@ def sent(kind: str = "") -> dict[str, list[dict[str, Any]]]:
 
 def curve(lines: list[dict[str, Any]], key: str) -> dict[int, Any]:
     """The numbers called `key` by step."""
-    return {line["step"]: line["numbers"][key] for line in lines if line["kind"] == "numbers" and key in line["numbers"]}
+    numbers = [line for line in lines if line["kind"] == "numbers"]
+    return {line["step"]: line["numbers"][key] for line in numbers if key in line["numbers"]}

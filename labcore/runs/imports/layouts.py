@@ -94,8 +94,8 @@ def _begins(*prefixes: str) -> Callable[[frozenset[str]], bool]:
 
 
 _ANY = (Axis("step", "updates"), Axis("train/global_step", "updates"), Axis("global_step", "updates"),
-        Axis("trainer/global_step", "updates"), Axis("training/global_step"), Axis("iteration"), Axis("time/iterations"),
-        Axis("current_steps", "updates"), Axis("_step"))
+        Axis("trainer/global_step", "updates"), Axis("training/global_step"), Axis("iteration"),
+        Axis("time/iterations"), Axis("current_steps", "updates"), Axis("_step"))
 LAYOUTS = (
     # stable_baselines3.common.monitor: a row per episode with its return, its length and the seconds since the start.
     Layout("Stable-Baselines3's monitor", _has("r", "l", "t"), (), row="episode", sums={"env_steps": "episode_length"},
