@@ -36,6 +36,7 @@ from labcore.cli import (
     studying,
     sweeping,
     teaching,
+    watching,
 )
 from labcore.cli.adding import Command
 from labcore.cli.terminal import plain
@@ -126,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
                                               "algorithm"))
 
     for commands_of in (keeping, previewing, models, mixing, capsules, comparing, doctoring, costing,
-                        benching, asking, labelling, teaching, publishing, studying):
+                        benching, asking, labelling, teaching, publishing, studying, watching):
         commands_of.add_to(add)
 
     _add_play(add)

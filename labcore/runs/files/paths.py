@@ -10,8 +10,9 @@ from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 OWN_LESSONS = "lessons"  # a teacher's
-RESERVED = frozenset({"base", "hub", "imported", "jobs", "labels", OWN_LESSONS, "rewards", "supervisor.log", "uploads",
-                      "votes", "watched"})
+FOLLOWING = "following"  # what was read of the files of other trainers
+RESERVED = frozenset({"base", FOLLOWING, "hub", "imported", "jobs", "labels", OWN_LESSONS, "rewards", "supervisor.log",
+                      "uploads", "votes", "watched"})
 IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons

@@ -19,7 +19,7 @@ _COMMENT = "#"
 
 
 @dataclass(frozen=True)
-class _Head:
+class Head:
     """How a file begins: its delimiter, its header, how many lines come before the first row, and whether comments are
     among them."""
 
@@ -37,7 +37,7 @@ def table(name: str, content: bytes) -> Table:
             cells than the header.
         UnicodeDecodeError: it is not UTF-8.
     """
-    head = _head(name, content)
+    head = head_of(name, content)
     notes: list[str] = []
 
     def rows(places: Sequence[int]) -> Iterator[tuple[int, int, Sequence[str]]]:
@@ -56,7 +56,7 @@ def _text(content: bytes) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="")
 
 
-def _head(name: str, content: bytes) -> _Head:
+def head_of(name: str, content: bytes) -> Head:
     delimiter, comment, count, comments = "", "", 0, 0
     for line in (text := _text(content)):
         plain = line.strip().strip('"')
@@ -75,8 +75,8 @@ def _head(name: str, content: bytes) -> _Head:
         named = comment.split(delimiter)
         # Where a comment names the columns of numbers, as NumPy's savetxt writes it, it is the header.
         if all(map(_is_number, first)) and len(named) == len(first) and not all(map(_is_number, named)):
-            return _Head(delimiter, _names(named), count, comments > 1)
-        return _Head(delimiter, _names(first), count + reader.line_num, comments > 0)
+            return Head(delimiter, _names(named), count, comments > 1)
+        return Head(delimiter, _names(first), count + reader.line_num, comments > 0)
     raise LabError(f"{name} is empty: export the run again.")
 
 
@@ -92,7 +92,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _lines(name: str, content: bytes, head: _Head, notes: list[str]) -> Iterator[tuple[int, list[str]]]:
+def _lines(name: str, content: bytes, head: Head, notes: list[str]) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of the rows, and of a header that stands there again. Memory: one line."""
     text, width = _text(content), len(head.header)
     for _ in range(head.lines):

@@ -107,9 +107,9 @@ def _begins(*prefixes: str) -> Callable[[frozenset[str]], bool]:
     return lambda found: any(column.startswith(prefixes) for column in found)
 
 
-_TRAINER = (Axis("step", "updates"), Axis("train/global_step", "updates"), Axis("global_step", "updates"),
-            Axis("trainer/global_step", "updates"), Axis("training/global_step"), Axis("iteration"),
-            Axis("time/iterations"), Axis("current_steps", "updates"), Axis("_step"))
+_ANY = (Axis("step", "updates"), Axis("train/global_step", "updates"), Axis("global_step", "updates"),
+        Axis("trainer/global_step", "updates"), Axis("training/global_step"), Axis("iteration"),
+        Axis("time/iterations"), Axis("current_steps", "updates"), Axis("_step"))
 LAYOUTS = (
     # stable_baselines3.common.monitor: a row per episode with its return, its length and the seconds since the start.
     Layout("Stable-Baselines3's monitor", _has("r", "l", "t"), (), row="episode", sums={"env_steps": "episode_length"},
@@ -128,15 +128,30 @@ LAYOUTS = (
     Layout("verl", _begins("critic/", "actor/", "training/global_step"),
            (Axis("training/global_step"), Axis("step"), Axis("global_step"), Axis("_step")), inner="data",
            null_is_nan=True),
+    # openrlhf/trainer/ppo_trainer.py: a step is one batch of prompts. Its entropy_loss is the entropy itself.
+    Layout("OpenRLHF", _has_any("train/actor_lr", "train/act_lr", "train/timing/make_experience"),
+           (Axis("global_step"), Axis("step"), Axis("_step")),
+           names={"learning_rate": ("actor_lr", "act_lr"), "grad_norm": ("actor_grad_norm",),
+                  "clip_frac/region": ("ppo_clip_ratio",), "value_loss": ("critic_loss",), "entropy": ("entropy_loss",),
+                  "completions/mean_length": ("response_length", "rollout/response_length_mean"),
+                  "completions/truncated_frac": ("rollout/truncated_rate",)}),
+    # prime_rl/monitors/file.py: a step is one batch; of an environment with several agents none is the agent.
+    Layout("prime-rl", _begins("train/agg/", "mismatch_kl/", "dispatcher/"), (Axis("step"), Axis("_step")),
+           names={"reward": ("train/agg/effective/agent/reward/mean", "train/agg/all/reward/mean"),
+                  "grad_norm": ("optim/grad_norm",), "learning_rate": ("optim/lr",),
+                  "entropy": ("entropy/all/mean", "entropy/mean"),
+                  "completions/truncated_frac": ("train/agg/effective/agent/is_truncated/mean",)}),
     # The CSV that TensorBoard offers for download, called run-RUN-tag-TAG.csv.
     Layout("TensorBoard", _has("wall time", "step", "value"), (Axis("step"),), value="value",
            names={"seconds": ("wall time",)}),
     # TRL's KTOTrainer: its kl is that of completions under other prompts, in nats per sequence.
     Layout("TRL's KTOTrainer", lambda found: any({f"{place}kl", f"{place}logps/chosen"} <= found
-                                                 for place in ("", "train/")), _TRAINER,
+                                                 for place in ("", "train/")), _ANY,
            names={"kl/mismatched": ("kl",)}),
-    # TRL and all other trainers of Hugging Face, OpenRLHF, LLaMA-Factory, W&B's history, and whatever has a step.
-    Layout("a trainer", _has(), _TRAINER),
+    Layout("TRL", _has_any(*(name for each in ("completions/mean_length", "rewards/margins") for name in (
+        each, f"train/{each}", f"eval_{each}", f"eval/{each}"))), _ANY),
+    # All other trainers of Hugging Face, LLaMA-Factory, W&B's history, and whatever has a step.
+    Layout("a trainer", _has(), _ANY),
 )
 # What the lab itself writes of an imported run: its own names, and nothing to be guessed.
 OWN = Layout("the lab", _has(), (Axis("step"),))

@@ -34,7 +34,7 @@ class Table:
 # ---------------------------------------------------------------- numbers
 # The columns of a table as numbers: what is missing, what is NaN, and which cell is no number at all.
 
-_MISSING = frozenset(("", "none", "null", "na", "n/a"))
+MISSING = frozenset(("", "none", "null", "na", "n/a"))
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _number(cell: Any) -> float | None:
     try:
         return float(cell)
     except (ValueError, TypeError, OverflowError):
-        if isinstance(cell, str) and cell.strip().lower() in _MISSING:
+        if isinstance(cell, str) and cell.strip().lower() in MISSING:
             return None
         raise ValueError from None
 

@@ -1,0 +1,51 @@
+"""`watch`: follow the files of another trainer, and show its runs in the lab while it trains."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from labcore.cli.adding import Add
+from labcore.errors import LabError
+from labcore.following.follower import Follower
+from labcore.runs.files.paths import check_writable, path_of
+
+LOOK_SECONDS = 1.0
+
+
+def add_to(add: Add) -> None:
+    """Add the command to the parser by its `add(name, command, help)`."""
+    sub = add("watch", watch, "show the runs of another trainer live, from the files that it writes: verl, TRL, "
+              "OpenRLHF, prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
+    sub.add_argument("folders", nargs="+", metavar="DIR", help="a folder in which a trainer writes")
+    sub.add_argument("--once", action="store_true", help="read what is there, then end")
+    sub.add_argument("--url", help="send to the lab at this address, not to this machine's")
+    sub.add_argument("--token", help="the token of that lab (RL_LAB_WATCH_TOKEN)")
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Follow folders until Ctrl+C, or read them once."""
+    check_writable()
+    connect: dict[str, Any] = {"url": options.url, "token": options.token}
+    folders = dict.fromkeys(path_of(word).absolute() for word in options.folders)
+    if options.once and (missing := [path for path in folders if not path.is_dir()]):
+        raise LabError(f"There is no folder {missing[0]}: check the path, or leave --once out to wait for it.")
+    followers = [Follower(path, lambda sentence: print(sentence, flush=True), connect) for path in folders]
+    if options.once:
+        found = [follower.look(last=True) for follower in followers]
+        for follower in followers:
+            follower.finish()
+        if not any(found):
+            print("Nothing new was found.")
+        return 0
+    try:
+        while True:
+            for follower in followers:
+                follower.look()
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        for follower in followers:
+            follower.close()

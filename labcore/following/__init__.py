@@ -1,0 +1,1 @@
+"""Follow the files that other trainers write, and send what is in them to the lab as watched runs."""

@@ -1,0 +1,229 @@
+"""Follow folders: find the files that trainers write there, read what is new in them, and send it to the lab.
+
+What was read is kept in `RL_LAB_HOME/following`, so that another start of the follower goes on where this one ended.
+It is kept after the lab's client has written it. If the follower is killed in between, some rows are sent twice, which
+the lab knows by their steps and numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labcore.errors import LabError
+from labcore.following import memory
+from labcore.following.folder import Folder
+from labcore.following.growing import Stamp, stamp
+from labcore.following.layouts import HEAD, HELD_OUT, LAYOUTS, Layout, candidates
+from labcore.following.reader import Damaged, Reader
+from labcore.following.sending import Sending
+from labcore.runs.files.untrusted import opened
+from labcore.watch import Watch
+
+IDLE_SECONDS = 900.0  # after which a run whose files do not change is left: its trainer may be gone
+KEEP_SECONDS = 5.0  # between two times that what was read is kept
+SETTLED_SECONDS = 5.0  # after which a file that is new to the follower counts as written
+RARELY = 30  # looks between two at a file of completions that was read: it may be written again
+_OF_TRAINER = ("checkpoint-", "trainer_state.json", "training_args.bin", "completions")  # beside the folder `runs`
+
+
+@dataclass
+class Source:
+    """A file that is followed: its layout, the path of its run, its reader, and its stamp at the last look."""
+
+    name: str
+    layout: Layout
+    run: str
+    reader: Reader
+    stamp: Stamp | None = None
+    settled: bool = False
+    said: set[str] = field(default_factory=set)
+
+
+class Follower:
+    """Follows one folder. `say` prints a sentence; `connect` are the options of `Watch` that say where the lab is.
+
+    Raises LabError where another process follows the folder, or what was read of it cannot be read.
+    """
+
+    def __init__(self, folder: Path, say: Callable[[str], None], connect: Mapping[str, Any]):
+        self.path, self._say, self._connect = folder, say, connect
+        self._kept = memory.Kept(folder)
+        self._folder = Folder(folder)
+        self._sources: dict[str, Source] = {}
+        self._other: set[str] = set()  # files that are not followed
+        self._doubled: set[tuple[str, Any]] = set()  # runs and kinds of files that have their numbers once more
+        self._said: set[str] = set()
+        self._runs: dict[str, Sending] = {}
+        self._looks, self._keeps, self._new = 0, 0.0, False
+
+    def look(self, last: bool = False) -> bool:
+        """Read what is new. `last`: all files are complete as they are. Returns whether anything was new."""
+        if not self.path.is_dir():
+            self._say_once(f"{self.path} is not there yet: waiting for it.")
+            return False
+        self._looks += 1
+        names = self._folder.files()
+        self._find(names, last)
+        busy = set[str]()
+        for source in sorted(self._sources.values(), key=_order):
+            busy |= self._read(source, last)
+        quiet = [run.quiet() for key, run in self._runs.items() if key not in busy]
+        self._leave_idle()
+        self._new = self._new or bool(busy) or any(quiet)
+        if self._new and time.monotonic() - self._keeps > KEEP_SECONDS:
+            self._keep()
+        return bool(busy)
+
+    def finish(self) -> None:
+        """End all runs: their files were read to the end."""
+        for run in self._runs.values():
+            run.finish(f"Read from {self.path.name}.")
+        self._keep()
+        self._kept.close()
+
+    def close(self) -> None:
+        """Stop following. The runs have not ended."""
+        for run in self._runs.values():
+            run.quiet()
+            run.leave()
+        self._keep()
+        self._kept.close()
+
+    def _keep(self) -> None:
+        self._kept.write()
+        self._keeps, self._new = time.monotonic(), False
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._say(sentence)
+
+    # ---------------------------------------------------------------- files
+
+    def _find(self, names: list[str], last: bool) -> None:
+        """Recognise the files that are new, those with numbers first: completions go with the numbers of their run, and
+        wait for these where a file cannot be told yet."""
+        found, without, waits = list[tuple[bool, int, str, str]](), list[str](), False
+        for name in names:
+            if name in self._sources or name in self._other:
+                continue
+            may = candidates(name)
+            head = _head(self.path / name) if may else b""
+            fits = [(layout.begins(head), LAYOUTS.index(layout), run) for layout, run in may]
+            if chosen := next((each for each in fits if each[0] is not False), None):
+                waits |= chosen[0] is None
+                found += [(not LAYOUTS[chosen[1]].numbers, chosen[1], name, chosen[2])] if chosen[0] else []
+            else:
+                self._other.add(name)
+                without += [name] if may else []
+        if without:
+            self._say_once(f"{self.path.name}: not followed, because they have no step: {', '.join(without[:5])}"
+                           f"{f' and {len(without) - 5} more' if len(without) > 5 else ''}.")
+        for completions, place, name, run in sorted(found):
+            if not completions or last or not waits or any(each.layout.numbers for each in self._sources.values()):
+                self._follow(name, LAYOUTS[place], run, names)
+
+    def _follow(self, name: str, layout: Layout, run: str, names: list[str]) -> None:
+        if layout.numbers:
+            run = self._own_folder(name, layout, run, names)
+            taken = [source for source in self._sources.values() if source.run == run and source.layout.numbers]
+            if taken and not (layout.many and layout is taken[0].layout):
+                self._other.add(name)
+                if (run, layout.path) not in self._doubled:
+                    self._doubled.add((run, layout.path))
+                    self._say(f"{self.path.name}/{name} is not followed, because {self.path.name}/{taken[0].name} has "
+                              "the numbers of that run.")
+                return
+        else:
+            run = self._run_of_completions(run)
+        shared = self._kept.of("shared", f"{run}\n{LAYOUTS.index(layout)}")
+        reader = layout.reader(self.path / name, self._kept.of("files", name), shared, lambda sentence: self._say_once(
+            f"{self.path.name}/{name} {sentence}."))
+        self._sources[name] = Source(name, layout, run, reader)
+
+    def _own_folder(self, name: str, layout: Layout, run: str, names: list[str]) -> str:
+        """Of several folders `runs/DATE_HOST` each is a run of its own, unless a trainer of Hugging Face made them."""
+        dated = found["dated"] if (found := layout.path.fullmatch(name)) and "dated" in found.groupdict() else None
+        if not dated:
+            return run
+        before = f"{run}/" if run else ""
+        others = any(each.startswith(f"{before}runs/") and not each.startswith(f"{before}{dated}") for each in names)
+        trainer = any(each.startswith(before + mark) for each in names for mark in _OF_TRAINER)
+        return f"{before}{dated}".strip("/") if others and not trainer else run
+
+    def _run_of_completions(self, run: str) -> str:
+        """The run that completions belong to: that with numbers in their folder or below it, or the only one there."""
+        runs = {source.run for source in self._sources.values() if source.layout.numbers}
+        if run in runs or run.rpartition("/")[2] == HELD_OUT:
+            return run
+        below = {each for each in runs if not run or each.startswith(f"{run}/")}
+        return min(below if len(below) == 1 else runs if len(runs) == 1 else {run})
+
+    def _read(self, source: Source, last: bool) -> set[str]:
+        """Read a file that changed, or once more after it stood still. Returns the runs that got something new."""
+        rarely = not source.layout.numbers and self._looks % RARELY == 0
+        if source.settled and not source.layout.numbers and not rarely and not last:
+            return set()
+        now = stamp(self.path / source.name)
+        settled = now == source.stamp or (now is not None and source.stamp is None
+                                          and time.time() - now.changed / 1e9 > SETTLED_SECONDS)
+        if now is None or (settled and source.settled and not rarely and not last):
+            return set()
+        source.stamp, source.settled = now, settled
+        busy = set[str]()
+        try:
+            for call in source.reader.look(settled or last):
+                key, run = self._run(source, getattr(call, "run", ""))
+                run.take(call)
+                busy.add(key)
+        except Damaged as error:
+            source.reader.say(str(error))
+        except LabError as error:
+            source.reader.say(f"cannot be read now: {str(error).rstrip('.')}")
+        return busy
+
+    # ---------------------------------------------------------------- runs
+
+    def _run(self, source: Source, inner: str) -> tuple[str, Sending]:
+        key = f"{source.run}\n{inner}" if inner else source.run
+        if key not in self._runs:
+            name = "/".join(filter(None, (self.path.absolute().name, source.run, inner)))
+            about = self._kept.of("runs", key)
+            about.setdefault("name", name)
+            about.setdefault("tool", source.layout.tool)
+            self._runs[key] = Sending(about, self._begin, source.reader.say)
+        return key, self._runs[key]
+
+    def _begin(self, name: str, tool: str, config: Mapping[str, Any], run_id: str) -> Watch:
+        watch = Watch(name, tool=tool, config=config, run_id=run_id, **self._connect)
+        if not watch.active:
+            raise LabError(f"{name} cannot be sent to the lab: see the warning above.")
+        self._say_once(f"{name} is sent to the lab as {run_id}.")
+        return watch
+
+    def _leave_idle(self) -> None:
+        """Close the client of runs whose files have not changed for long; new rows open it again."""
+        newest: dict[str, int] = {}
+        for source in self._sources.values():
+            if source.stamp:
+                newest[source.run] = max(newest.get(source.run, 0), source.stamp.changed)
+        for key, run in self._runs.items():
+            if run.going and time.time() - newest.get(key.partition("\n")[0], 0) / 1e9 > IDLE_SECONDS and not (
+                    run.kept):
+                run.leave()
+
+
+def _order(source: Source) -> tuple[bool, int, str]:
+    """Completions first, so that they are sent with their step; the files of one log as they were written."""
+    return source.layout.numbers, source.stamp.changed if source.stamp and source.layout.many else 0, source.name
+
+
+def _head(path: Path) -> bytes:
+    with suppress(LabError, OSError), opened(path) as file:
+        return file.read(HEAD)
+    return b""

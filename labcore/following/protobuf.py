@@ -1,0 +1,77 @@
+"""The fields of a protobuf message as they stand on the wire, without its schema.
+
+TensorBoard's events and the records of W&B need a dozen fields of a few messages, which `tensorboard` and `wandb` would
+bring with hundreds of megabytes. https://protobuf.dev/programming-guides/encoding
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is written
+_MOST_VARINT = 10  # bytes
+Value = int | bytes
+
+
+class Malformed(ValueError):
+    """Bytes are no protobuf message."""
+
+
+def fields(message: bytes) -> Iterator[tuple[int, Value]]:
+    """(number, value) of each field, in their order: whole numbers of varints, the bytes of all others.
+
+    Raises:
+        Malformed: it ends within a field, or a field is of an unknown kind.
+    """
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            value, at = _varint(message, at)
+            yield number, value
+            continue
+        if kind == BYTES:
+            size, at = _varint(message, at)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise Malformed(f"a field of the kind {kind}")
+        if at + size > len(message):
+            raise Malformed("a field that is longer than its message")
+        yield number, message[at:at + size]
+        at += size
+
+
+def texts(message: bytes) -> dict[int, bytes]:
+    """The last value of each field that has bytes."""
+    return {number: value for number, value in fields(message) if isinstance(value, bytes)}
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    found = 0
+    for place in range(_MOST_VARINT):
+        if at + place >= len(message):
+            raise Malformed("it ends within a number")
+        byte = message[at + place]
+        found |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return found, at + place + 1
+    raise Malformed("a number that is too long")
+
+
+def signed(number: int) -> int:
+    """A varint as the int64 that it stands for."""
+    number &= 0xFFFF_FFFF_FFFF_FFFF
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def double(value: bytes) -> float:
+    """The number in 8 bytes."""
+    return float(struct.unpack("<d", value)[0])
+
+
+def single(value: bytes) -> float:
+    """The number in 4 bytes."""
+    return float(struct.unpack("<f", value)[0])
