@@ -164,7 +164,7 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     from_zero = axis == "x" and low >= 0
     low = 0.0 if from_zero else low
     span, least = high - low or 1.0 * from_zero, SHARE * max(abs(low), abs(high)) or 1.0
-    if span < least and not from_zero:  # one point, or values that differ in their last digits: ticks of seven digits say nothing
+    if span < least and not from_zero:  # of one point, ticks of seven digits say nothing
         middle = (low + high) / 2
         return [middle - least / 2, middle + least / 2]
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
