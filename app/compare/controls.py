@@ -10,7 +10,7 @@ import streamlit as st
 from app import link
 from app.compare.data import MOST_CHARTS, Chosen, axes_of, offered_metrics, runs_of, small_panels, usual_axis
 from app.compare.place import CURVES, change
-from app.compare.plane import pair
+from app.compare.plane import fits, pair
 from app.components.projector import projector
 from app.session import SMOOTHEST
 from app.widget_state import WidgetState, widget_state
@@ -73,7 +73,7 @@ def _across(chosen: Chosen) -> None:
         return
     metrics = [key for key in offered_metrics(chosen) if key not in axes]
     words = axes | _words(metrics)
-    usual, two = usual_axis(chosen.traces, chosen.place.by), chosen.place.view == "plane"
+    usual, two = usual_axis(chosen.traces, chosen.place.by), chosen.place.view == "plane" and fits(chosen)
     present = pair(chosen)[1] if two and metrics else chosen.axis
     shown = widget_state("compare:x", present, tuple(words))
 

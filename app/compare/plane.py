@@ -29,6 +29,7 @@ from labcore.runs.traces import AXES
 COST = "kl"
 SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see
 MOST = 200  # points of a way
+SHARE = 0.2  # of its largest value: the least that an axis spans
 
 
 def fits(chosen: Chosen) -> bool:
@@ -153,6 +154,8 @@ def room(lines: Lines, axis: str) -> list[float] | None:
 
     >>> room({"0:path": {"x": [0.2, 1.0]}, "0:ends": {"x": [0.8]}}, "x")
     [-0.02, 1.08]
+    >>> room({"0:ends": {"y": [0.5]}}, "y")
+    [0.45, 0.55]
     """
     values = [value for line in lines.values() for value in line[axis] if np.isfinite(value)]
     if not values:
@@ -160,7 +163,10 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     low, high = min(values), max(values)
     from_zero = axis == "x" and low >= 0
     low = 0.0 if from_zero else low
-    span = high - low or abs(high) or 1.0
+    span, least = high - low or 1.0 * from_zero, SHARE * max(abs(low), abs(high)) or 1.0
+    if span < least and not from_zero:  # of one point, ticks of seven digits say nothing
+        middle = (low + high) / 2
+        return [middle - least / 2, middle + least / 2]
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
 
 

@@ -1,5 +1,5 @@
-"""Write a lesson: its text on the left; on the right what is wrong with it, or how readers will see it. Save it, or
-share it as a file."""
+"""Write a lesson: a form on the left, and beneath it the file that the form writes; on the right what is wrong with it,
+or how readers will see it. Save it, or share it as a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.lab import in_words
 from app.lessons import lesson_page
+from app.lessons.form import Form
 from app.lessons.place import go
 from app.session import show_error
 from app.tokens import literal
@@ -21,7 +22,7 @@ from labcore.catalog.knob import LETTERS
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 
-HEIGHT = 640  # of the text
+HEIGHT = 480  # of the text
 TEXT, NAMED = "lesson:text", "lesson:name"
 GREEK = {letter: f" {latex[1:].removeprefix('var')} " for latex, letter in LETTERS.items()}
 HELP = ("Settings in TOML between two lines of +++, then the explanation in Markdown. docs/lessons.md has every "
@@ -37,6 +38,7 @@ def show(name: str) -> None:
         left, right = st.columns([1, 1], gap="large")
         with left:
             _begin(name, kept)
+            _form(name)
             text = _text(name, kept)
     except LabError as error:
         st.error(in_words(error), icon=":material/error:")
@@ -69,10 +71,20 @@ def _begin(name: str, kept: str) -> None:
                       args=(name, earlier, True), help="Restore the draft that this text replaced")
 
 
+def _form(name: str) -> None:
+    """The fields; where the settings cannot be read, a sentence that leads to the text."""
+    try:
+        form = Form(name, lambda: folders.draft(name), lambda text: _keep(name, text), read_only())
+    except LabError as error:
+        st.info(literal(f"The form cannot read the file: {error} Correct it below."), icon=":material/info:")
+        return
+    form.show()
+
+
 def _text(name: str, kept: str) -> str:
     """The text. Every change is kept at once as a draft."""
     shown = widget_state(f"{TEXT}:{name}", kept)
-    with st.container(key="lesson_text"):
+    with st.expander("The file that the form writes", key="lesson_text"):
         return st.text_area("The lesson", kept, height=HEIGHT, key=shown.key, help=HELP, disabled=read_only(),
                             on_change=lambda: _keep(name, str(shown.taken())))
 

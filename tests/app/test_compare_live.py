@@ -7,9 +7,10 @@ import streamlit as st
 from app.compare import curves
 from app.compare import page as compare_page
 from labcore.errors import LabError
+from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from tests.analysis.compare import tools
-from tests.app.test_compare_page import views
+from tests.app.test_compare_page import charts, views
 
 
 def test_only_runs_that_go_are_polled(page, lab, pair, monkeypatch):
@@ -46,6 +47,17 @@ def ticks(monkeypatch):
 
 def row(store, run, step, **metrics):
     store.append(run, Record(step, 100 * step, {"reward": 0.5, "updates": float(step), **metrics}), float(step))
+
+
+def test_two_metrics_of_runs_that_begin_are_drawn_once_both_are_logged(page, lab):
+    waiting = [lab.store.create(make(algorithm_key=key, task_key="sort"), mine=True) for key in ("grpo", "ppo")]
+    test = page("compare", runs=",".join(waiting), view="plane")
+    assert next(box for box in test.selectbox if box.label == "Horizontal axis").value == "step"
+    lab.store.set_state(waiting[0], "running")
+    row(lab.store, waiting[0], 1, kl=0.0)
+    panel, = charts(page("compare", runs=",".join(waiting), view="plane"))["main"]["panels"]
+    low, high = panel["range"]["y"]
+    assert (low, high) == (0.45, 0.55), "one value is no reason for ticks of seven digits"
 
 
 def test_a_browser_that_lost_its_lines_gets_them_as_they_are_now(page, lab, ticks):

@@ -19,13 +19,19 @@ def writing(page, monkeypatch):
     return page("lessons", write=NEW)
 
 
+def box(test, label):
+    """The widget with this label."""
+    return next(each for kind in ("text_area", "text_input", "selectbox", "number_input", "multiselect")
+                for each in test.get(kind) if each.label == label)
+
+
 def write(test, text):
-    test.text_area[0].set_value(text)
+    box(test, "The lesson").set_value(text)
     return ran(test)
 
 
 def test_it_begins_with_a_lesson_that_works_and_saves_it_as_a_file(writing):
-    assert writing.text_area[0].value == TEMPLATE.read_text("utf-8") and writing.success
+    assert box(writing, "The lesson").value == TEMPLATE.read_text("utf-8") and writing.success
     test = write(writing, TEXT)
     assert "Which is better?" in markdown(test) and "matter of the maze" in markdown(test)
     button(test, "lesson:save").click()
@@ -37,24 +43,24 @@ def test_it_begins_with_a_lesson_that_works_and_saves_it_as_a_file(writing):
 
 def test_the_name_follows_the_title_until_one_is_typed(writing):
     test = write(writing, TEXT)
-    assert test.text_input[0].value == "both_learn"
+    assert box(test, "Name").value == "both_learn"
     test = write(test, TEXT.replace("Both learn", "Both do"))
-    assert test.text_input[0].value == "both_do"
-    test.text_input[0].set_value("mine")
+    assert box(test, "Name").value == "both_do"
+    box(test, "Name").set_value("mine")
     for text in (TEXT, "no lesson"):
-        assert write(ran(test), text).text_input[0].value == "mine"
+        assert box(write(ran(test), text), "Name").value == "mine"
 
 
 def test_a_fault_is_one_sentence_with_its_line_and_the_text_is_kept_as_a_draft(writing, page):
     test = write(writing, TEXT.replace("right = 2", "right = 5"))
     assert "line 12" in test.error[0].value and button(test, "lesson:save").disabled
     again = page("lessons", write=NEW)  # another tab, or after a restart
-    assert "right = 5" in again.text_area[0].value
-    again.selectbox[0].select("cliff")
+    assert "right = 5" in box(again, "The lesson").value
+    box(again, "Begin with a copy of").select("cliff")
     test = ran(again)
-    assert test.text_area[0].value == folders.text_of("cliff")
+    assert box(test, "The lesson").value == folders.text_of("cliff")
     button(test, "lesson:before").click()  # the draft that it replaced
-    assert "right = 5" in ran(test).text_area[0].value
+    assert "right = 5" in box(ran(test), "The lesson").value
 
 
 def test_an_own_lesson_is_edited_and_its_earlier_version_kept(writing, page):
@@ -65,7 +71,7 @@ def test_an_own_lesson_is_edited_and_its_earlier_version_kept(writing, page):
     assert path.with_name("mine.md.before").read_text("utf-8") == TEXT
     test = write(page("lessons", write="mine"), "no lesson")
     button(test, "lesson:discard").click()
-    assert "Both do" in ran(test).text_area[0].value
+    assert "Both do" in box(ran(test), "The lesson").value
     assert "renamed or deleted" in page("lessons", write="nobody").error[0].value
 
 
@@ -119,3 +125,36 @@ def test_nothing_is_written_over_or_in_a_lab_for_reading(writing, monkeypatch):
                                          ("???", "")])
 def test_a_name_is_made_of_the_title(title, name):
     assert slug(title) == name
+
+
+def test_a_change_in_the_form_is_a_change_of_the_file_and_of_nothing_else(writing):
+    before = TEMPLATE.read_text("utf-8")
+    box(writing, "Title").set_value("What is γ?")
+    box(writing, "Answers, one in each line").set_value("Less\n\nMore\nThe same")
+    test = ran(writing)
+    box(test, "Right answer").select(2)
+    box(test, "by over").set_value(2.0)
+    text = box(ran(test), "The lesson").value
+    assert text == before.replace("How far does a small γ see?", "What is γ?").replace(
+        '["About as much as with γ = 0.97", "Far less"]', '["Less", "More", "The same"]').replace(
+        "right = 2", "right = 3").replace(", 1) - 1'", ", 1) - 2'").rstrip() + "\n"
+
+
+def test_a_run_of_the_form_has_the_knobs_of_its_algorithm_and_a_new_one_is_a_copy(writing):
+    button(writing, "form:add").click()
+    test = ran(writing)
+    assert "the runs long and run_1 are the same" in test.error[0].value
+    button(test, "form:remove").click()
+    test = ran(test)
+    assert test.success and box(test, "Changed knobs").value == ["gamma"]
+    box(test, "Discount γ").set_value(0.75)
+    assert "knobs = { gamma = 0.75 }" in box(ran(test), "The lesson").value
+    box(test, "World").select("llm")
+    text = box(ran(test), "The lesson").value
+    assert 'kind = "llm"' in text and "is not valid" not in text
+
+
+def test_a_text_that_is_no_lesson_leaves_the_way_to_correct_it(writing):
+    test = write(writing, "no lesson")
+    assert "The form cannot read the file" in test.info[0].value and box(test, "The lesson").value == "no lesson"
+    assert write(test, TEXT).success

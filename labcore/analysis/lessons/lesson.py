@@ -115,7 +115,7 @@ def parse(name: str, text: str, *, own: bool = False, short: bool = False) -> Le
     """
     if len(text) > LARGEST:
         raise LabError(f"it has {len(text)} characters: a lesson has at most {LARGEST}.")
-    head, body = _parted(text)
+    head, body = parted(text)
     try:
         fields = toml_of("\n" + head)  # so that its line numbers are those of the file
     except NotTOML as error:
@@ -135,7 +135,7 @@ class _Wrong(LabError):
         super().__init__(sentence)
 
 
-def _parted(text: str) -> tuple[str, str]:
+def parted(text: str) -> tuple[str, str]:
     lines = text.replace("\r\n", "\n").removeprefix("\ufeff").split("\n")
     ends = [place for place, line in enumerate(lines) if line.strip() == FENCE]
     if len(ends) < 2 or ends[0] != 0:
