@@ -81,6 +81,15 @@ PROMPT = (
          "gets no reward by itself. Empty: no fixed beginning.", advanced=True, group="model"),
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
+# Filters that SFT has not: the knobs of its spec name the base of every run.
+FILTERS = (
+    Knob("min_p", "Min-p", 0.0, "Sample among tokens with at least this share of the likeliest token's probability; 0: "
+         "all. Higher: fewer slips, less exploration.", "next batch", 0.0, 1.0, (0.0, 0.2), advanced=True,
+         group="sampling"),
+    Knob("repetition_penalty", "Repetition penalty", 1.0, "Logits of tokens that the prompt or the completion already "
+         "has are divided by this where they are positive, else multiplied. Higher: fewer repetitions. Lower than 1: "
+         "more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling"),
+)
 
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
@@ -100,7 +109,7 @@ ONLINE = (
     Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
          "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
          "ones.", "next batch", 1, 4096, advanced=True, group="optimisation", aliases="ppo_mini_batch_size"),
-    *SAMPLING,
+    *SAMPLING, *FILTERS,
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
          reach=(0.0, 0.2), aliases="entropy_coeff"),
@@ -118,9 +127,9 @@ ONLINE = (
     rewards.REWARD_NOISE,
     Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared. overlong: "
          "a penalty for the last tokens before the length limit; length_cost: every token costs; clipped: neither very "
-         "high nor very low rewards.",
+         "high nor very low rewards; clipped_between: the same with a bound of its own on each side.",
          choices=choices.SHAPING.names, advanced=True, group="reward"),
-    *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP,
+    *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP, *rewards.REWARD_RANGE,
     Knob("selection", "Selection", "everything", "Completions that the updates learn from. informative: only groups "
          "whose "
          "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
@@ -210,7 +219,7 @@ PREFERENCE = (
     Knob("eval_every", "Evaluate every", 10, "Steps between two measurements by sampling. Lower: a finer curve, "
          "slower steps.", "next batch", 1, 1_000_000, unit="steps", advanced=True, group="evaluation"),
     EVAL_PROMPTS,
-    *SAMPLING, MAX_GRAD_NORM,
+    *SAMPLING, *FILTERS, MAX_GRAD_NORM,
     Knob("pairs", "Source of pairs", "reference_once", "Source of the pairs: the task's own file, completions "
          "of the reference made once before training, or the policy's own completions at every step.",
          choices=choices.PAIRS.names, advanced=True, group="loss"),
@@ -250,7 +259,7 @@ REWARD_MODEL = (
     Knob("eval_pairs", "Held-out pairs", 512, "Maximum pairs per evaluation: pairs held out of your file, else at most "
          "a fifth of all pairs. More: less noise, slower evaluations. Fewer: quicker.", low=8, high=100_000,
          unit="pairs", advanced=True, group="evaluation"),
-    *SAMPLING, MAX_GRAD_NORM,
+    *SAMPLING, *FILTERS, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),
     Knob("labelled_pairs", "Labelled pairs", "", "Pairs with labels of your own, or of a policy's fresh completions, "
          "learnt from beside the others: the name of an upload, as --labels FILE and the command label give it.",

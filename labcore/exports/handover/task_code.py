@@ -112,7 +112,8 @@ def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
 '''
 _SAMPLED = '''
 SEED, PAIR_PROMPTS, GROUP_SIZE, MAX_NEW_TOKENS = {seed}, {pair_prompts}, {group_size}, {max_new_tokens}
-SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}}}
+SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}, "min_p": {min_p},
+            "repetition_penalty": {repetition_penalty}}}
 
 
 def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[str, str]]:

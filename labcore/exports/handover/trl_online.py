@@ -20,6 +20,7 @@ from labcore.exports.handover.plan import (
     comment,
     given,
     missing,
+    only_between,
     only_with,
     switch,
     to,
@@ -156,7 +157,8 @@ _ONLINE: Rules = {
     "group_size": _GROUPS, "prompts_per_step": given(_per_update), "updates_per_batch": to("num_iterations"),
     "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
-    "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),
+    "top_k": to("top_k"), "top_p": to("top_p"), "min_p": switch(to("min_p"), 0.0),
+    "repetition_penalty": switch(to("repetition_penalty"), 1.0), "max_new_tokens": to("max_completion_length"),
     "gamma": _NO_CRITIC, "gae_lambda": _NO_CRITIC, "critic_learning_rate": _NO_CRITIC, "value_clip": _NO_CRITIC}
 
 
@@ -204,6 +206,7 @@ _RLOO: Rules = {
                             "group"),
     "normalisation": choices_of(choices.NORMALISATION, "RLOOTrainer", "see normalize_advantages"),
     "shaping": choices_of(choices.SHAPING, "RLOOTrainer", _NO_SHAPE),
+    **only_between("reward_clip_range"),
     **dict.fromkeys(("clip_delta", "dual_clip"), only_with("surrogate", "bounded_clip", switch(missing(
         "RLOOTrainer has no such switch: GRPOTrainer has"), 0.0))),
     "off_policy_threshold": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 0.0),

@@ -7,6 +7,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.choice import There
 from labcore.exports.handover.plan import (
+    FILTERS,
     LABELS,
     MEASURED,
     Line,
@@ -86,7 +87,8 @@ _COMMON: Rules = {
     "beta": to("beta"), "pairs_per_step": to("per_device_train_batch_size"),
     "pairs": pairs_of("the experimental OnlineDPOTrainer samples them at every step"),
     "eval_every": MEASURED, "eval_prompts": MEASURED,
-    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS)}
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS),
+                    _FOR_PAIRS)}
 _DPO: Rules = {
     **_COMMON, "preference_loss": _loss, "second_loss": _second,
     "second_weight": lambda plan, value: Line("", value, {}, built_in=True, note=""),
