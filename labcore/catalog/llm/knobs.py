@@ -91,6 +91,16 @@ FILTERS = (
          "more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling"),
 )
 
+MOVING_REFERENCE = (
+    Knob("reference_every", "Reference follows every", 0, "Updates after which the reference moves towards the policy. "
+         "Lower: the policy may drift further from where it began. Higher: held to its beginning for longer. 0: the "
+         "reference never moves.", low=0, high=1_000_000, unit="updates", advanced=True, group="kl",
+         aliases="sync_ref_model ref_model_sync_steps"),
+    Knob("reference_mixup", "Reference mixup", 0.6, "Share of the policy's weights in the reference when it moves. "
+         "Higher: closer to the policy. Lower: it follows more slowly. 1: it becomes the policy.", "next batch", 0.0,
+         1.0, (0.1, 1.0), unit="share", advanced=True, group="kl", aliases="ref_model_mixup_alpha"),
+)
+
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
          "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat",
@@ -194,6 +204,7 @@ ONLINE = (
          "Higher: slower. Lower: faster, but it may oscillate.",
          "next batch", 1.0, 1e9, (1000, 20_000),
          unit="completions", advanced=True, group="kl"),
+    *MOVING_REFERENCE,
     Knob("stop_kl", "Stop at this KL", 0.0, "The run ends after the step whose KL to the reference exceeds this. "
          "Higher: may drift further. Lower: ends sooner, nearer to the reference. 0: off.", "next batch", 0.0, 1e6,
          (0.0, 2.0), unit="nats/token", advanced=True, group="kl"),
@@ -230,6 +241,14 @@ PREFERENCE = (
          advanced=True, group="loss"),
     Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+    Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: there is "
+         "no third one.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss"),
+    Knob("third_weight", "Weight of the third loss", 1.0, "What the third loss is multiplied by. Higher: it counts for "
+         "more; lower: the others do.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+    Knob("first_weight", "Weight of the first loss", 1.0, "What the preference loss is multiplied by. Higher: it counts "
+         "for more; lower: the others do. Alone it only scales the gradient.", "next batch", 0.0, 100.0, (0.05, 2),
+         advanced=True, group="loss", aliases="loss_weights"),
+    *MOVING_REFERENCE,
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
     *preferences.SIDE_WEIGHTS,
     Knob("divergence", "Divergence", "reverse_kl", "Divergence between the policy and the reference: it decides how "
@@ -248,8 +267,8 @@ PREFERENCE = (
 )
 
 REWARD_MODEL = (
-    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score. Higher: spreads the scores "
-         "further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward",
+    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score, where a pair of your file "
+         "has no margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward",
          group="loss"),
     Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
          "at 0. Lower: lets it drift, which preferences alone do not prevent.", "live", 0.0, 10.0, (0.0, 0.1), "c",

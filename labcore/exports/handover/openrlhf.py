@@ -150,6 +150,7 @@ _ONLINE: Rules = {
                                    0.0),
     "rollouts": choice({"vllm": ({}, "")}, BY_VLLM),
     "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
+    "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
@@ -185,6 +186,10 @@ _DPO: Rules = {
                           "no equivalent in OpenRLHF, which adds nothing but the SFT loss"),
     "second_weight": only_with("second_loss", "sft", to(
         "--model.nll_loss_coef", note="OpenRLHF weights all completions equally, the lab all tokens")),
+    "third_loss": switch(missing("no equivalent in OpenRLHF, which adds nothing but the SFT loss"), choices.NO_LOSS),
+    "third_weight": built_in(),
+    "first_weight": switch(missing("OpenRLHF has no weight for its first loss"), 1.0),
+    "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "divergence": choices_of(choices.DIVERGENCE, "OpenRLHF", "it uses the reverse KL"),
     "ld_alpha": acting(choice({1.0: ({}, "")}, "no equivalent in OpenRLHF: all tokens count the same"), "ld_alpha"),
     "pair_weighting": choice({False: ({}, "")}, "no equivalent in OpenRLHF: all pairs count the same"),
@@ -202,7 +207,8 @@ _SFT: Rules = {
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS)},
-    **LABELS, "margin": switch(given(lambda plan, value: {"--model.margin_loss_enable": ON}), 0.0),
+    **LABELS, "margin": lambda plan, value: (given(lambda plan, value: {
+        "--model.margin_loss_enable": ON}) if _margins(plan) else built_in())(plan, value),
     "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),
     "pairs": pairs_of(),
     "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
@@ -250,6 +256,11 @@ def words(option: str, value: Any) -> str:
     return " ".join([option, *map(shell.quoted, values)])
 
 
+def _margins(plan: Plan) -> bool:
+    """Whether pairs have margins: the run's, or those of your file."""
+    return plan.loop == "reward_model" and bool(plan["margin"] or brings_pairs(plan))
+
+
 def script(plan: Plan) -> str:
     """The whole script."""
     found, command = mapped(plan), COMMANDS[plan.loop]
@@ -265,7 +276,7 @@ def script(plan: Plan) -> str:
     if plan.chat:
         main = main.replace(_PAIRED, _PAIRED_TURNS).replace(_ANSWERED, _ANSWERED_TURNS).replace(
             "write(problems({rows}, {seed}))", "write(conversational(problems({rows}, {seed})))")
-    margin = f', "margin": {plan["margin"]}' if plan.get("margin") else ""
+    margin = f', "margin": row.get("margin", {plan["margin"]})' if _margins(plan) else ""
     return "".join([
         top, shell.begin(plan), shell.file("task.py", task_code(plan, main.format(
             rows=plan.rows, seed=plan.spec.seed, margin=margin))),

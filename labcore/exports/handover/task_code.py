@@ -76,7 +76,8 @@ _PAIRS = '''
 def pairs(count: int, seed: int = 0) -> list[dict[str, str]]:
     """Pairs of your file."""
     return [{"prompt": text_of(row, "prompt", "question"), "chosen": str(row["chosen"]),
-             "rejected": str(row["rejected"])} for row in drawn(rows(), count, seed)]
+             "rejected": str(row["rejected"]), **{key: float(row[key]) for key in ("margin",) if key in row}}
+            for row in drawn(rows(), count, seed)]
 '''
 _SINGLES = '''
 

@@ -151,6 +151,7 @@ _ONLINE: Rules = {
     "rollouts": given(lambda plan, value: {f"{_ROLLOUT}.name": "vllm"},
                       lambda plan, value: "" if value == "vllm" else BY_VLLM),
     "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
+    "reference_every": switch(missing("verl never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
     "adaptive_kl_target": switch(given(lambda plan, value: {
