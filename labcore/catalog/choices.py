@@ -25,7 +25,7 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING", "SURROGATE",
-           "chosen", "losses_of", "needs_reward_model", "own_knobs", "ratio_of", "sources_of"]
+           "chosen", "losses_of", "needs_reward_model", "own_knobs", "ratio_of", "sources_of", "weighted_losses"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
@@ -56,8 +56,16 @@ def ratio_of(knobs: Mapping[str, Any]) -> Ratio:
 
 def losses_of(knobs: Mapping[str, Any]) -> list[str]:
     """The preference losses that a run adds up; none where its loop has no such loss."""
-    named = [knobs.get("preference_loss", NO_LOSS), knobs.get("second_loss", NO_LOSS)]
-    return [str(name) for name in named if name != NO_LOSS]
+    return [name for name, _ in weighted_losses(knobs)]
+
+
+LOSSES = {"preference_loss": "first_weight", "second_loss": "second_weight", "third_loss": "third_weight"}
+
+
+def weighted_losses(knobs: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The same with what each is multiplied by."""
+    return [(str(knobs[key]), float(knobs.get(weight, 1.0))) for key, weight in LOSSES.items()
+            if knobs.get(key, NO_LOSS) != NO_LOSS]
 
 
 def chosen(family: Family[Any], knobs: Mapping[str, Any]) -> list[Any]:

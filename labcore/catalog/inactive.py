@@ -34,6 +34,11 @@ def _all_but(*readers: str) -> tuple[Value, ...]:
     return tuple(name for name in VERIFIERS if name not in readers)
 
 
+def _each_loss(names: tuple[Value, ...]) -> dict[str, tuple[Value, ...]]:
+    """Every loss of a run is one of these; there need not be a second and a third."""
+    return {key: names if key == "preference_loss" else (choices.NO_LOSS, *names) for key in choices.LOSSES}
+
+
 RULES = (
     # Language models: those of single choices, then those of many.
     *(rule for family in choices.FAMILIES for member in family for rule in member.rules),
@@ -60,9 +65,10 @@ RULES = (
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
     Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),
-    Rule(("divergence", "divergence_alpha"), {"preference_loss": _NO_RATIOS, "second_loss": (
-        choices.NO_LOSS, *_NO_RATIOS)}, "this preference loss uses no log-ratios to the reference"),
-    Rule(("ld_alpha",), {"preference_loss": _EVERY_TOKEN, "second_loss": (choices.NO_LOSS, *_EVERY_TOKEN)},
+    Rule(("third_weight",), {"third_loss": (choices.NO_LOSS,)}, "there is no third loss"),
+    Rule(("reference_mixup",), {"reference_every": (0,)}, "the reference never moves"),
+    Rule(("divergence", "divergence_alpha"), _each_loss(_NO_RATIOS), "this preference loss uses no log-ratios to the reference"),
+    Rule(("ld_alpha",), _each_loss(_EVERY_TOKEN),
          "this preference loss counts every token"),
     Rule(("stop_gold_fall",), {"reward_source": _keys(each for each in choices.REWARD if not each.proxy)},
          "no gold reward is measured beside this one"),

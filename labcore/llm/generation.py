@@ -39,12 +39,15 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
     max_new_tokens: int = 8
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
     greedy: bool = False
 
     @staticmethod
     def of(knobs: Mapping[str, Any]) -> Sampling:
         """The sampling that a run's knobs ask for."""
-        return Sampling(knobs["temperature"], knobs["top_k"], knobs["top_p"], int(knobs["max_new_tokens"]))
+        return Sampling(knobs["temperature"], knobs["top_k"], knobs["top_p"], int(knobs["max_new_tokens"]),
+                        knobs.get("min_p", 0.0), knobs.get("repetition_penalty", 1.0))  # SFT has neither
 
 
 @dataclass(frozen=True)

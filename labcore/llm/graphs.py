@@ -203,14 +203,15 @@ class Graphs:
     @torch.no_grad()
     def sample(self, model: Network, prompts: Prompts, group_size: int, *, dtype: str, max_new_tokens: int,
                eos: Ends, generator: Generator, temperature: float, top_k: int, top_p: float,
-               greedy: bool) -> Completions | None:
-        """The result of `sampler.sample`, drawn by a recorded step; None where the batch must be drawn step by step."""
+               greedy: bool, min_p: float = 0.0, repetition_penalty: float = 1.0) -> Completions | None:
+        """The result of `sampler.sample`, drawn by a recorded step; None where the batch must be drawn step by step, as
+        with the two filters that no step is recorded with."""
         if model not in self._stepwise:
             self._stepwise[model], self._proven[model] = set(), set()
             if reason := unfit(model):
                 self._give_up(model, None, reason)
         shape = Shape.of(prompts, group_size, max_new_tokens, top_k, top_p, greedy)
-        if max_new_tokens == 1 or {None, shape} & self._stepwise[model]:
+        if min_p > 0 or repetition_penalty != 1 or max_new_tokens == 1 or {None, shape} & self._stepwise[model]:
             return None
         batch = _Batch(model, dtype, shape, prompts, generator, temperature, top_k, top_p)
         for _ in range(2):

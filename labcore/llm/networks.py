@@ -29,16 +29,18 @@ REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and those th
 @dataclass(frozen=True)
 class Network:
     """`build` makes it from the policy as it is then. `learning_rate` is the knob of its optimizer; without one it is
-    frozen. A frozen network is what the run began with, so only a fork's checkpoints hold it: a fork's parent may be
-    gone when it is resumed. The policy itself is saved as a Hugging Face folder, not as one file.
+    frozen, unless the knob `follows` is above 0. A frozen network is what the run began with, so only a fork's
+    checkpoints hold it: a fork's parent may be gone when it is resumed. The policy itself is saved as a Hugging Face
+    folder, not as one file.
     """
 
     build: Callable[[PreTrainedModel], nn.Module]
     learning_rate: str = ""
+    follows: str = ""
 
     def saved(self, spec: RunSpec) -> bool:
         """True if a checkpoint of `spec` holds it."""
-        return bool(self.learning_rate or spec.parent)
+        return bool(self.learning_rate or spec.parent or (self.follows and spec.knobs.get(self.follows)))
 
 
 def _policy(policy: PreTrainedModel) -> nn.Module:
@@ -52,7 +54,7 @@ def _frozen_copy(policy: PreTrainedModel) -> nn.Module:
 
 NETWORKS: Mapping[str, Network] = {
     POLICY: Network(_policy, "learning_rate"),
-    REFERENCE: Network(_frozen_copy),
+    REFERENCE: Network(_frozen_copy, follows="reference_every"),
     CRITIC: Network(Critic, "critic_learning_rate"),
     REWARD_MODEL: Network(Critic, "learning_rate"),
 }

@@ -1,6 +1,6 @@
 """The loss of the preference loop: the choices of the run, on the completions of a batch.
 
-    L(θ) = mean loss(h(c), h(r)) [ + w · mean of a second loss ]
+    L(θ) = w₁ mean loss(h(c), h(r)) [ + w₂ · mean of a second loss ] [ + w₃ · mean of a third ]
 
 c and r are log-ratios to the reference, h is what the divergence makes of them.
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog.choice import PreferenceLoss
-from labcore.catalog.choices import DIVERGENCE, PREFERENCE_LOSS, losses_of
+from labcore.catalog.choices import DIVERGENCE, PREFERENCE_LOSS, weighted_losses
 from labcore.maths import preferences
 from labcore.maths.call import call, member
 
@@ -79,8 +79,7 @@ class Sides:
 
 def choices_of(knobs: Mapping[str, Any]) -> list[tuple[PreferenceLoss, float]]:
     """The losses of a run and their weights."""
-    weights = (1.0, float(knobs["second_weight"]))
-    return [(PREFERENCE_LOSS[name], weight) for name, weight in zip(losses_of(knobs), weights, strict=False)]
+    return [(PREFERENCE_LOSS[name], weight) for name, weight in weighted_losses(knobs)]
 
 
 def asks(knobs: Mapping[str, Any], field: str) -> bool:

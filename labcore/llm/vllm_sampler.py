@@ -70,7 +70,8 @@ class VllmSampler:
     @torch.no_grad()
     def __call__(self, model: PreTrainedModel, prompts: Prompts, group_size: int, *, max_new_tokens: int,
                  eos: Ends, generator: Generator, temperature: float = 1.0, top_k: int = 0,
-                 top_p: float = 1.0, greedy: bool = False) -> Completions:
+                 top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0,
+                 greedy: bool = False) -> Completions:
         """As `labcore.llm.sampler.sample`: equal weights, prompts and generators give equal completions, as far as vLLM
         rounds alike.
 
@@ -85,8 +86,10 @@ class VllmSampler:
             llm.reset_prefix_cache()  # it is of the weights before
             for layer, own in self._heads:
                 layer.scale = own / temperature
-            chance = _chance(greedy, top_k, top_p, len(prompts) * group_size, generator)
-            asked = _requests(prompts, group_size, max_tokens=max_new_tokens, stop_token_ids=all_ends(eos), **chance)
+            chance = _chance(greedy, {"top_k": top_k, "top_p": top_p, "min_p": min_p}, len(prompts) * group_size,
+                             generator)
+            asked = _requests(prompts, group_size, max_tokens=max_new_tokens, stop_token_ids=all_ends(eos),
+                              repetition_penalty=repetition_penalty, **chance)
             report("sampling {} of {} completions with vLLM", 0, len(prompts) * group_size)
             answers = llm.generate(*asked, use_tqdm=False)
         return _completions([row for answer in answers for row in answer.outputs], eos, prompts.ids.device)
@@ -136,13 +139,13 @@ def _requests(prompts: Prompts, group_size: int, seed: int | None, **settings: A
                                   ignore_eos=True, detokenize=False, **settings) for place in range(len(prompts))]
 
 
-def _chance(greedy: bool, top_k: int, top_p: float, rows: int, generator: Generator) -> dict[str, Any]:
+def _chance(greedy: bool, kept: dict[str, Any], rows: int, generator: Generator) -> dict[str, Any]:
     """How tokens are chosen; `greedy` draws no random number of the run, as in the lab's sampler. Else it is one: the
     seeds of the rows follow each other from there."""
     if greedy:
         return {"temperature": 0.0, "seed": None}
     seed = torch.randint(SEEDS - rows, (1,), generator=generator, device=generator.device)
-    return {"temperature": 1.0, "top_k": top_k, "top_p": top_p, "seed": int(seed)}
+    return {"temperature": 1.0, **kept, "seed": int(seed)}
 
 
 def _heads(network: nn.Module) -> list[tuple[Any, float]]:

@@ -117,6 +117,20 @@ def kto(whole_log_ratio_chosen: Tensor, whole_log_ratio_rejected: Tensor, mismat
     return torch.cat([desirable_weight * desired, undesirable_weight * undesired])
 
 
+def apo_zero_unpaired(whole_log_ratio_chosen: Tensor, whole_log_ratio_rejected: Tensor, beta: float,
+                      desirable_weight: float, undesirable_weight: float) -> Tensor:
+    """L = λ_D (1 − σ(βc)) of desired, λ_U σ(βr) of undesired completions. (C,), (R,) -> (C+R,)
+
+    Without a unit, one number per completion, the desired first; there may be none of either. `kto` at z = 0: the
+    reference itself is the point from which gains count, and no other completions are asked for.
+
+    Source: D'Oosterlinck et al. 2024, arXiv:2408.06266, eq. 7, without pairs as in TRL's KTOTrainer.
+    """
+    desired = 1 - (beta * whole_log_ratio_chosen).sigmoid()
+    undesired = (beta * whole_log_ratio_rejected).sigmoid()
+    return torch.cat([desirable_weight * desired, undesirable_weight * undesired])
+
+
 def reference_point(log_ratios: Tensor) -> Tensor:
     """z = max(0, mean log π(y')/π_ref(y')) of completions y' that belong to other prompts. (B,) -> ()
 

@@ -43,3 +43,13 @@ def clipped(rewards: Tensor, reward_clip: float) -> Tensor:
     Source: Ouyang et al. 2022, arXiv:2203.02155; Huang et al. 2024, arXiv:2403.17031 (reward clipping).
     """
     return rewards.clamp(-reward_clip, reward_clip)
+
+
+def clipped_between(rewards: Tensor, reward_low: float, reward_high: float) -> Tensor:
+    """R' = clip(R, c_low, c_high). (B,), in reward -> (B,)
+
+    In reward. As TRL's `reward_clip_range`: before a KL is subtracted.
+
+    Source: Ouyang et al. 2022, arXiv:2203.02155; the two bounds as in TRL's RLOOTrainer.
+    """
+    return rewards.clamp(reward_low, reward_high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 from labcore.catalog import choices
@@ -108,7 +109,22 @@ def _pair(value: Mapping[str, object], data: Path, line: int) -> Pair:
         raise LabError(f"Line {line} of {data.name} has the same text as chosen and rejected: remove it, or make them "
                        "differ.")
     return Pair(row.prompt, row.chosen, row.rejected, line, _cut(value, "chosen_truncated", data, line),
-                _cut(value, "rejected_truncated", data, line), turns=row.turns)
+                _cut(value, "rejected_truncated", data, line), turns=row.turns, margin=_margin(value, data, line))
+
+
+def _margin(value: Mapping[str, object], data: Path, line: int) -> float | None:
+    """The margin of a pair, under the name that TRL and OpenRLHF give it; None where it has none."""
+    margin = value.get("margin")
+    if margin is None:
+        return None
+    try:
+        found = float("nan") if isinstance(margin, bool) else float(str(margin))
+    except ValueError:
+        found = float("nan")
+    if not isfinite(found):
+        raise LabError(f"The field 'margin' in line {line} of {data.name} is {quoted(margin)}: write a number, by how "
+                       "much more the chosen side is to score, or leave it out.")
+    return found
 
 
 def _single(value: Mapping[str, object], data: Path, line: int) -> Single:

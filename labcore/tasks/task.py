@@ -99,7 +99,8 @@ class Pair:
     """A prompt with a preferred and a dispreferred completion; `line` and `turns` as in `Problem`.
 
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
-    `answer` is the task's own right answer, where it has one. `sampled` has the ids of both sides where a model
+    `answer` is the task's own right answer, where it has one; `margin` is by how much the chosen side is to score
+    higher, in reward, where the pair says so. `sampled` has the ids of both sides where a model
     sampled them: their texts may not encode to the same ids again.
     """
 
@@ -112,6 +113,7 @@ class Pair:
     answer: str = ""
     turns: Turns = ()
     sampled: Sequence[Sequence[int]] = field(default=(), compare=False)
+    margin: float | None = None
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ REFUSED_IN = (
     ("surrogate", "bounded_clip", "reinforce cispo sapo raft reinforce_average gmpo vespo"),
     ("advantage", "parts_standardised", "reinforce rloo ppo dapo remax reinforce_pp reinforce_average"),
     ("advantage", "one", "reinforce_pp_baseline"),
-    ("shaping", "overlong length_cost clipped", "gdpo"),
+    ("shaping", "overlong length_cost clipped clipped_between", "gdpo"),
     ("kl_placement", "reward", "gdpo"),
     ("pairs", "dataset", "dpo online_dpo ipo cdpo robust_dpo slic exo nca bco sppo apo_zero apo_down aot discopop kto "
                          "simpo orpo reward_model"),

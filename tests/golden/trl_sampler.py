@@ -22,6 +22,7 @@ import torch
 import trl
 from trl import GRPOTrainer
 from trl.experimental.gmpo import GMPOTrainer
+from trl.trainer.callbacks import SyncRefModelCallback
 
 LENGTHS = (7, 5, 3, 1, 6)
 MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
@@ -81,6 +82,20 @@ def loss(trainer: type, given: dict[str, torch.Tensor], weight: torch.Tensor | N
     return {"loss": value.item(), "gradient": gradient.tolist()}
 
 
+def moved_reference() -> dict[str, Any]:
+    """What TRL's callback for `sync_ref_model` leaves in a reference of one layer."""
+    generator, alpha = torch.Generator().manual_seed(1), 0.6
+    policy, reference = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    for parameter in (*policy.parameters(), *reference.parameters()):
+        torch.nn.init.normal_(parameter, generator=generator)
+
+    def numbers(layer: torch.nn.Module) -> dict[str, Any]:
+        return {name: value.tolist() for name, value in layer.state_dict().items()}
+    found = {"alpha": alpha, "policy": numbers(policy), "reference": numbers(reference)}
+    SyncRefModelCallback._sync_target_model(policy, reference, alpha)
+    return found | {"moved": numbers(reference)}
+
+
 def made() -> dict[str, Any]:
     given = inputs()
     corrected = []
@@ -94,6 +109,7 @@ def made() -> dict[str, Any]:
             corrected.append(case)
     return {"meta": {"trl": trl.__version__, "torch": torch.__version__},
             "inputs": {name: value.tolist() for name, value in given.items()}, "corrected": corrected,
+            "moved_reference": moved_reference(),
             "off_policy": [{"threshold": threshold, **loss(GRPOTrainer, given, off_policy_mask_threshold=threshold)}
                            for threshold in (0.01, 0.2)],
             "gmpo": [{"share": share, **loss(GMPOTrainer, given, top_entropy_quantile=share)} for share in (0.2, 0.5)]}

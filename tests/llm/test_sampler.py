@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from labcore.llm.batch import Prompts
 from labcore.llm.nets.forward import completion_outputs
-from labcore.llm.sampler import draw, keep_top, sample
+from labcore.llm.sampler import draw, keep_top, penalised, sample
 from labcore.maths.logprobs import selective_log_softmax
 from tests.llm.tools import CACHED, CACHELESS, LENGTHS, every_completion, model, prompts
 
@@ -82,6 +89,50 @@ def test_top_k_and_top_p_keep_the_right_tokens(top_k, top_p, kept):
     other = {0: 2, 1: 0, 2: 1, 3: 3}  # where the second row has the same probability
     assert {n for n in range(4) if got[1, n] > -torch.inf} == {other[n] for n in kept}
     assert torch.equal(got[got > -torch.inf], logprobs[got > -torch.inf])
+
+
+@pytest.mark.parametrize("min_p, kept", [(0.0, {0, 1, 2, 3}), (0.19, {0, 1, 2, 3}), (0.25, {2, 0, 3}), (0.49, {2, 0}),
+                                         (0.51, {2}), (1.0, {2})])
+def test_min_p_keeps_tokens_with_a_share_of_the_highest_probability(min_p, kept):
+    """0.5, 0.25, 0.15, 0.1: the shares are 1, 0.5, 0.3 and 0.2, whatever top-k and top-p left out before."""
+    logprobs = torch.tensor([[0.25, 0.1, 0.5, 0.15]]).log()
+    assert {n for n in range(4) if keep_top(logprobs, 0, 1.0, min_p)[0, n] > -torch.inf} == kept
+    assert {n for n in range(4) if keep_top(logprobs, 3, 0.9, min_p)[0, n] > -torch.inf} == kept - {1}
+
+
+@pytest.mark.parametrize("penalty", [1.3, 0.8])
+def test_filters_are_those_of_transformers(penalty):
+    """Its processors, in the order in which `generate` calls them."""
+    logits = torch.randn(3, 12, generator=seeded(), dtype=torch.float64) * 2
+    ids = torch.tensor([[3, 5, 5], [0, 1, 2], [11, 3, 3]])
+    seen = torch.zeros(3, 12, dtype=torch.bool).scatter(1, ids, True)
+    expected = RepetitionPenaltyLogitsProcessor(penalty)(ids, logits)
+    assert torch.equal(penalised(logits, seen, penalty), expected)
+    for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(9), TopPLogitsWarper(0.95), MinPLogitsWarper(0.2)):
+        expected = warper(ids, expected)
+    got = keep_top((penalised(logits, seen, penalty) / 0.7).log_softmax(-1), 9, 0.95, 0.2)
+    torch.testing.assert_close(got.softmax(-1), expected.softmax(-1))
+    assert 0 < (got == -torch.inf).sum() < 36
+
+
+def test_a_penalty_is_for_tokens_of_the_prompt_and_of_the_completion_and_not_for_padding():
+    """So strong that nothing is said twice while there is something new: the log-probs are still the model's own."""
+    network, asked = model(vocabulary=8), prompts((3, 1, 2), 8)
+    with torch.no_grad():  # all logits above 0, so that the penalty makes them nearly 0
+        network.get_output_embeddings().weight.mul_(0.1)
+    got = samples(network, asked, 20, max_new_tokens=3, repetition_penalty=0.001, greedy=True)
+    logits = completion_outputs(network, asked, got.ids).detach()
+    torch.testing.assert_close(got.logprobs, selective_log_softmax(logits, got.ids).masked_fill(~got.mask, 0),
+                               rtol=0, atol=1e-5)
+    for row, (ids, mask) in enumerate(zip(got.ids, got.mask, strict=True)):
+        known = set(asked.ids[row // 20][asked.mask[row // 20]].tolist())
+        for place, token in enumerate(ids[mask].tolist()):
+            scores = logits[row, place].clone()
+            for each in known:
+                scores[each] = scores[each] / 0.001 if scores[each] > 0 else scores[each] * 0.001
+            assert token == int(scores.argmax())
+            known.add(token)
+    assert not torch.equal(got.ids, samples(network, asked, 20, max_new_tokens=3, greedy=True).ids[:, :got.ids.shape[1]])
 
 
 def test_filters_choose_tokens_but_do_not_change_their_logprobs():

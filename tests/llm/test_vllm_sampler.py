@@ -40,7 +40,7 @@ def drawn(sampler, network, group_size=4, seed=0, **settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.7}, {"temperature": 1.6, "top_k": 3, "top_p": 0.8},
-                                      {"temperature": 0.7, "greedy": True}])
+                                      {"min_p": 0.4}, {"temperature": 0.7, "greedy": True}])
 def test_log_probs_are_those_of_the_whole_distribution_at_the_temperature(vllm, settings):
     network, group_size = model(), 1 if settings.get("greedy") else 4
     found = drawn(VllmSampler("fp32"), network, group_size, **settings)
@@ -49,6 +49,9 @@ def test_log_probs_are_those_of_the_whole_distribution_at_the_temperature(vllm, 
     torch.testing.assert_close(found.logprobs, expected.masked_fill(~found.mask, 0), rtol=0, atol=1e-5)
     if settings.get("greedy"):
         assert torch.equal(found.ids[found.mask], logits.argmax(-1)[found.mask])
+    if "min_p" in settings:
+        share = (found.logprobs - logits.log_softmax(-1).amax(-1)).exp()[found.mask]
+        assert share.min() >= settings["min_p"] > 0.2 and share.min() < 1
     if "top_k" in settings:
         rank = (logits > logits.gather(-1, found.ids[..., None])).sum(-1)
         assert rank[found.mask].max() < settings["top_k"]

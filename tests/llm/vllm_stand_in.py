@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from labcore.llm.sampler import draw, keep_top
+from labcore.llm.sampler import draw, keep_top, penalised
 from labcore.runs.spec import vllm
 
 
@@ -28,6 +28,8 @@ class SamplingParams:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int | None = None
     max_tokens: int = 16
     logprobs: int | None = None
@@ -102,12 +104,15 @@ class LLM:
         generator = None if params.seed is None else torch.Generator().manual_seed(params.seed + index)
         token_ids, logprobs = [], []
         while len(token_ids) < params.max_tokens and not (token_ids and token_ids[-1] in params.stop_token_ids):
-            raw = self._logits([*prompt, *token_ids]).log_softmax(-1)
+            logits = self._logits([*prompt, *token_ids])
+            raw, seen = logits.log_softmax(-1), torch.zeros_like(logits, dtype=torch.bool)
+            seen[0, [*prompt, *token_ids]] = True
+            scores = penalised(logits, seen, params.repetition_penalty)
             if params.temperature == 0:
-                token = int(raw.argmax())
+                token = int(scores.argmax())
             else:
-                token = int(draw(keep_top((raw / params.temperature).log_softmax(-1), params.top_k, params.top_p),
-                                 generator))
+                token = int(draw(keep_top((scores / params.temperature).log_softmax(-1), params.top_k, params.top_p,
+                                          params.min_p), generator))
             token_ids.append(token)
             logprobs.append({token: SimpleNamespace(logprob=float(raw[0, token]))})
         return SimpleNamespace(token_ids=tuple(token_ids), logprobs=logprobs)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from labcore.catalog.choices import NO_LOSS
+from labcore.catalog.choices import LOSSES
 from labcore.llm.preference_objective import Sides, implicit_rewards, loss, summed
 from labcore.maths import preferences
 from labcore.runs.spec.run_spec import make
@@ -56,10 +56,10 @@ def sides_of(case: dict, knobs: dict) -> tuple[torch.Tensor, Sides]:
 def test_matches_trl(close, case):
     config = case["config"]
     parts = [knobs_of(config, each) for each in config["loss_type"]]
-    second = parts[1]["preference_loss"] if parts[1:] else NO_LOSS
-    logprobs, sides = sides_of(case, {**parts[0], "second_loss": second})
-    weights = config["loss_weights"] or [1.0]
-    value = sum(weight * loss(knobs, sides, 5) for weight, knobs in zip(weights, parts, strict=True))
+    knobs = {**parts[0], **{key: part["preference_loss"] for key, part in zip(LOSSES, parts, strict=False)},
+             **dict(zip(LOSSES.values(), config["loss_weights"] or [1.0], strict=False))}
+    logprobs, sides = sides_of(case, knobs)
+    value = loss(knobs, sides, 5)
     # Of EXO's ε TRL takes the logarithm in float32.
     rounded = torch.float32 if "exo_pair" in config["loss_type"] else None
     close(value, case["loss"], rounded)
@@ -73,6 +73,16 @@ def test_matches_trl(close, case):
     close((rewards[:, 0] > rewards[:, 1]).double().mean(), case["metrics"]["rewards/accuracies"], torch.float32)
     close(sides.logprobs[::2].mean(), case["metrics"]["logps/chosen"])
     close(sides.logprobs[1::2].mean(), case["metrics"]["logps/rejected"])
+
+
+@pytest.mark.parametrize("forgotten", LOSSES.values())
+def test_a_weight_that_is_forgotten_is_noticed(close, forgotten):
+    """0.8 × sigmoid + 0.2 × bco_pair + sft; each weight is another one here."""
+    [case] = [case for case in CASES if len(case["config"]["loss_type"]) == 3]
+    with pytest.raises(AssertionError):
+        test_matches_trl(close, {**case, "config": {**case["config"], "loss_weights": [
+            weight + (key == forgotten) for key, weight in zip(LOSSES.values(), case["config"]["loss_weights"],
+                                                               strict=True)]}})
 
 
 def test_a_second_loss_is_added_with_its_weight(close):

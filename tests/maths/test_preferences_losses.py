@@ -79,6 +79,15 @@ def test_a_loss_is_its_formula(name, given, close):
     close(call(member(PREFERENCE_LOSS, name), KNOBS, given), [SLOW[name](*row) for row in zip(*columns, strict=True)])
 
 
+def test_apo_of_single_completions_is_kto_at_a_reference_point_of_0(given, close):
+    """TRL's lines: 1 − σ(βc) of the chosen, σ(βr) of the rejected, times their weights."""
+    chosen, rejected = given["whole_log_ratio_chosen"], given["whole_log_ratio_rejected"][:4]
+    expected = [1.5 * (1 - sigma(0.5 * c)) for c in chosen.tolist()] + [0.5 * sigma(0.5 * r) for r in rejected.tolist()]
+    close(preferences.apo_zero_unpaired(chosen, rejected, 0.5, 1.5, 0.5), expected)
+    close(preferences.kto(chosen, rejected, torch.zeros((), dtype=torch.float64), 0.5, 1.5, 0.5), expected)
+    assert len(preferences.apo_zero_unpaired(chosen[:0], rejected, 0.5, 1.5, 0.5)) == 4
+
+
 def test_kto_is_its_formula(given, close):
     """A desired gain and an undesired one, each against the same reference point; there may be one side only."""
     chosen, rejected = given["log_ratio_chosen"], given["log_ratio_rejected"][:2]
@@ -158,7 +167,7 @@ def test_only_losses_of_the_whole_batch_change_with_the_other_pairs(name, given,
               for rows in (slice(0, 3), slice(3, 6))]
     if name not in WHOLE:
         close(torch.cat(halves), whole)
-    elif name != "kto":  # whose order is another, and whose sides may be of different numbers
+    elif name not in ("kto", "apo_zero_unpaired"):  # whose order is another, and whose sides may be of different numbers
         assert not torch.allclose(torch.cat(halves), whole)
 
 

@@ -58,3 +58,10 @@ def test_what_could_not_be_scored_stays_so(name, dtype):
 def test_clipped_by_hand(close):
     rewards = torch.tensor([-3.0, -0.5, 0.2, 7.0, torch.nan], dtype=torch.float64)
     close(shaping.clipped(rewards, 0.5), [-0.5, -0.5, 0.2, 0.5, torch.nan])
+
+
+def test_clipped_on_each_side_by_hand(close):
+    """The lines of TRL's RLOOTrainer: `rewards.clamp(min=reward_clip_range[0], max=reward_clip_range[1])`."""
+    rewards = torch.tensor([-3.0, -0.5, 0.2, 7.0, torch.nan], dtype=torch.float64)
+    close(shaping.clipped_between(rewards, -1.0, 0.1), [-1.0, -0.5, 0.1, 0.1, torch.nan])
+    close(shaping.clipped_between(rewards, 0.0, 2.0), [0.0, 0.0, 0.2, 2.0, torch.nan])

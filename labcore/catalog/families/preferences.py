@@ -136,6 +136,11 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
               trainer="KTOTrainer", term="KTO", letters=(Letter("z", r"z = \max(0, \widehat{KL})"),), elsewhere=(
         There("KTOTrainer", {"loss_type": "kto"}, knobs={
             "desirable_weight": "desirable_weight", "undesirable_weight": "undesirable_weight"}),)),
+    _compared("apo_zero_unpaired", "APO-zero of single completions: raises desired ones, lowers undesired ones",
+              r"\lambda_D(1-\sigma(\beta c)) + \lambda_U\,\sigma(\beta r)", **_OWN, knobs=SIDE_WEIGHTS,
+              whole_batch=True, pairwise=False, unpaired=True, every_token=True, trains="sides", trainer="KTOTrainer",
+              term="APO", elsewhere=(There("KTOTrainer", {"loss_type": "apo_zero_unpaired"}, knobs={
+                  "desirable_weight": "desirable_weight", "undesirable_weight": "undesirable_weight"}),)),
     PreferenceLoss("simpo", "SimPO: mean log-probs with a target margin, no reference",
                    r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)", **_OWN,
                    knobs=(TARGET_MARGIN,), cautions=(_NORMALISED,), trainer="CPOTrainer", elsewhere=(

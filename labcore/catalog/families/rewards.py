@@ -64,6 +64,14 @@ REWARD_CLIP = Knob(
     "reward_clip", "Reward clip", 1.0, "Largest absolute reward after the shaping clipped. Higher: rare large rewards "
     "count in full. Lower: no reward stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward", advanced=True,
     group="reward")
+REWARD_RANGE = (
+    Knob("reward_low", "Lowest reward", -1.0, "Lower rewards become this in the shaping clipped_between. Higher: bad "
+         "completions are more alike. Lower: rare very low rewards count.", "next batch", -1e6, 1e6, (-10.0, 0.0),
+         r"c_{low}", "reward", advanced=True, group="reward"),
+    Knob("reward_high", "Highest reward", 1.0, "Higher rewards become this in the shaping clipped_between. Higher: rare "
+         "very high rewards count. Lower: good completions are more alike.", "next batch", -1e6, 1e6, (0.5, 10.0),
+         r"c_{high}", "reward", advanced=True, group="reward"),
+)
 RESAMPLE_ROUNDS = Knob(
     "resample_rounds", "Resampling rounds", 0, "Maximum number of further batches that are sampled to replace the "
     "groups that informative leaves out. Higher: full batches of signal, "
@@ -146,6 +154,12 @@ SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards
         There("RLOOTrainer", knobs={"reward_clip": lambda most: {"reward_clip_range": (-most, most)}}),
         There("verl", note=f"no reward manager has it: {_IN_SCORE}"),
         There("OpenRLHF"))),  # by --reward.clip_range
+    Choice("clipped_between", "clipped to a lowest and a highest reward", r"\operatorname{clip}(R, c_{low}, c_{high})",
+           knobs=REWARD_RANGE, elsewhere=(
+        There("GRPOTrainer GMPOTrainer", note=f"GRPOTrainer clips no rewards: {_IN_SCORE}"),
+        There("RLOOTrainer"),  # by reward_clip_range
+        There("verl", note=f"no reward manager has it: {_IN_SCORE}"),
+        There("OpenRLHF"))),
 ))
 
 _ALL_TRUNCATED = "trains on truncated completions too"

@@ -81,6 +81,25 @@ PROMPT = (
          "gets no reward by itself. Empty: no fixed beginning.", advanced=True, group="model"),
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
+# Filters that SFT has not: the knobs of its spec name the base of every run.
+FILTERS = (
+    Knob("min_p", "Min-p", 0.0, "Sample among tokens with at least this share of the likeliest token's probability; 0: "
+         "all. Higher: fewer slips, less exploration.", "next batch", 0.0, 1.0, (0.0, 0.2), advanced=True,
+         group="sampling"),
+    Knob("repetition_penalty", "Repetition penalty", 1.0, "Logits of tokens that the prompt or the completion already "
+         "has are divided by this where they are positive, else multiplied. Higher: fewer repetitions. Lower than 1: "
+         "more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling"),
+)
+
+MOVING_REFERENCE = (
+    Knob("reference_every", "Reference follows every", 0, "Updates after which the reference moves towards the policy. "
+         "Lower: the policy may drift further from where it began. Higher: held to its beginning for longer. 0: the "
+         "reference never moves.", low=0, high=1_000_000, unit="updates", advanced=True, group="kl",
+         aliases="sync_ref_model ref_model_sync_steps"),
+    Knob("reference_mixup", "Reference mixup", 0.6, "Share of the policy's weights in the reference when it moves. "
+         "Higher: closer to the policy. Lower: it follows more slowly. 1: it becomes the policy.", "next batch", 0.0,
+         1.0, (0.1, 1.0), unit="share", advanced=True, group="kl", aliases="ref_model_mixup_alpha"),
+)
 
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
@@ -100,7 +119,7 @@ ONLINE = (
     Knob("mini_batches", "Mini-batches", 1, "Equal parts each pass is cut into, one optimizer update per part; must "
          "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
          "ones.", "next batch", 1, 4096, advanced=True, group="optimisation", aliases="ppo_mini_batch_size"),
-    *SAMPLING,
+    *SAMPLING, *FILTERS,
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
          reach=(0.0, 0.2), aliases="entropy_coeff"),
@@ -118,9 +137,9 @@ ONLINE = (
     rewards.REWARD_NOISE,
     Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared. overlong: "
          "a penalty for the last tokens before the length limit; length_cost: every token costs; clipped: neither very "
-         "high nor very low rewards.",
+         "high nor very low rewards; clipped_between: the same with a bound of its own on each side.",
          choices=choices.SHAPING.names, advanced=True, group="reward"),
-    *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP,
+    *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP, *rewards.REWARD_RANGE,
     Knob("selection", "Selection", "everything", "Completions that the updates learn from. informative: only groups "
          "whose "
          "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
@@ -185,6 +204,7 @@ ONLINE = (
          "Higher: slower. Lower: faster, but it may oscillate.",
          "next batch", 1.0, 1e9, (1000, 20_000),
          unit="completions", advanced=True, group="kl"),
+    *MOVING_REFERENCE,
     Knob("stop_kl", "Stop at this KL", 0.0, "The run ends after the step whose KL to the reference exceeds this. "
          "Higher: may drift further. Lower: ends sooner, nearer to the reference. 0: off.", "next batch", 0.0, 1e6,
          (0.0, 2.0), unit="nats/token", advanced=True, group="kl"),
@@ -210,7 +230,7 @@ PREFERENCE = (
     Knob("eval_every", "Evaluate every", 10, "Steps between two measurements by sampling. Lower: a finer curve, "
          "slower steps.", "next batch", 1, 1_000_000, unit="steps", advanced=True, group="evaluation"),
     EVAL_PROMPTS,
-    *SAMPLING, MAX_GRAD_NORM,
+    *SAMPLING, *FILTERS, MAX_GRAD_NORM,
     Knob("pairs", "Source of pairs", "reference_once", "Source of the pairs: the task's own file, completions "
          "of the reference made once before training, or the policy's own completions at every step.",
          choices=choices.PAIRS.names, advanced=True, group="loss"),
@@ -221,6 +241,14 @@ PREFERENCE = (
          advanced=True, group="loss"),
     Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+    Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: there is "
+         "no third one.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss"),
+    Knob("third_weight", "Weight of the third loss", 1.0, "What the third loss is multiplied by. Higher: it counts for "
+         "more; lower: the others do.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+    Knob("first_weight", "Weight of the first loss", 1.0, "What the preference loss is multiplied by. Higher: it counts "
+         "for more; lower: the others do. Alone it only scales the gradient.", "next batch", 0.0, 100.0, (0.05, 2),
+         advanced=True, group="loss", aliases="loss_weights"),
+    *MOVING_REFERENCE,
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
     *preferences.SIDE_WEIGHTS,
     Knob("divergence", "Divergence", "reverse_kl", "Divergence between the policy and the reference: it decides how "
@@ -239,8 +267,8 @@ PREFERENCE = (
 )
 
 REWARD_MODEL = (
-    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score. Higher: spreads the scores "
-         "further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward",
+    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score, where a pair of your file "
+         "has no margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward",
          group="loss"),
     Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
          "at 0. Lower: lets it drift, which preferences alone do not prevent.", "live", 0.0, 10.0, (0.0, 0.1), "c",
@@ -250,7 +278,7 @@ REWARD_MODEL = (
     Knob("eval_pairs", "Held-out pairs", 512, "Maximum pairs per evaluation: pairs held out of your file, else at most "
          "a fifth of all pairs. More: less noise, slower evaluations. Fewer: quicker.", low=8, high=100_000,
          unit="pairs", advanced=True, group="evaluation"),
-    *SAMPLING, MAX_GRAD_NORM,
+    *SAMPLING, *FILTERS, MAX_GRAD_NORM,
     *(knob for knob in PREFERENCE if knob.key == "pairs"),
     Knob("labelled_pairs", "Labelled pairs", "", "Pairs with labels of your own, or of a policy's fresh completions, "
          "learnt from beside the others: the name of an upload, as --labels FILE and the command label give it.",

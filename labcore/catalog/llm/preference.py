@@ -126,6 +126,17 @@ ROWS = (
                    "into their sides; your own file may have completions with a label instead of pairs.",
              paper="Ethayarajh et al. 2024, arXiv:2402.01306",
              panels=("exact_match", "margin", "logps", "mismatched_kl", *(panel for panel in _PANELS[4:]))),
+    _offline("mpo", "MPO", "sigmoid",
+             summary="Three losses at once: DPO for the comparison, BCO for each side's quality, SFT for the chosen "
+                     "answer.",
+             latex=r"L = w_1\big(-\log\sigma(\beta\Delta)\big) + w_2\big(-\log\sigma(\beta c)-\log\sigma(-\beta r)\big) + "
+                   r"w_3\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big),\quad " + _SIDES
+                   + r",\quad \Delta = c-r,\quad \bar T_w = \tfrac1B\textstyle\sum T_w",
+             watch="The chosen log-prob: the SFT term keeps it from falling as it does with DPO alone. The weights are "
+                   "the paper's: 0.8, 0.2 and 1. The paper's BCO also subtracts a running mean of rewards.",
+             paper="Wang et al. 2024, arXiv:2411.10442",
+             defaults={"first_weight": 0.8, "second_loss": "bco_pair", "second_weight": 0.2, "third_loss": "sft",
+                       "beta": 0.1}),
     _offline("simpo", "SimPO", "simpo", models=("policy",),
              summary="Mean log-probs with a target margin in place of a reference: only the policy is in memory.",
              latex=r"L = -\log\sigma\Big(\tfrac{\beta}{T_w}\log\pi_\theta(y_w)-\tfrac{\beta}{T_l}\log\pi_\theta(y_l)-"

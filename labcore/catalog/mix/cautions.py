@@ -84,10 +84,10 @@ ONLINE = (
             lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32" and v.get("rollouts", "engine") == "engine"),
 )
 PREFERENCE = (
-    Caution("Both losses are the same, which equals one of them with another weight.",
-            lambda v: v["second_loss"] == v["preference_loss"]),
-    Caution("The second loss has weight 0: it adds nothing.",
-            lambda v: len(choices.losses_of(v)) > 1 and not v["second_weight"]),
+    Caution("Two losses are the same, which equals one of them with another weight.",
+            lambda v: len(set(choices.losses_of(v))) < len(choices.losses_of(v))),
+    Caution("A loss has weight 0: it adds nothing.",
+            lambda v: not all(weight for _, weight in choices.weighted_losses(v))),
     Caution("The rejected sides are not used: this is SFT on the chosen ones.",
             lambda v: all(each.trains == "chosen" for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
     Caution("Nothing holds the policy near its base: both log-probabilities may fall. The second loss sft holds the "

@@ -162,8 +162,10 @@ def _ranked(values: Mapping[str, Value]) -> str:
 
 def _preference(values: Mapping[str, Value]) -> list[str]:
     losses = [choices.PREFERENCE_LOSS[name] for name in choices.losses_of(values)]
-    first, *second = losses
-    text = first.latex + "".join(rf" + w_2\big({each.latex}\big)" for each in second)
+    weighted = choices.weighted_losses(values)
+    first, *second = (each.latex if place == 1 and weighted[0][1] == 1 else rf"w_{place}\big({each.latex}\big)"
+                      for place, each in enumerate(losses, 1))
+    text = " + ".join([first, *second])
     weight = r"\operatorname{sg}(w_{pair})\," if values.get("pair_weighting") else ""
     said = [letter.means for letter in SHARED_LETTERS if re.search(letter.written, text)]
     said += [letter.means for each in losses for letter in each.letters if letter.means]

@@ -86,7 +86,9 @@ _PAIRS = '''
 def pairs(count: int, seed: int = 0) -> list[dict]:
     """Pairs of your file, or single completions with their labels."""
     return [{"prompt": asked(row), **{key: getattr(row, key) for key in ("chosen", "rejected", "completion", "label")
-                                      if getattr(row, key) is not None}} for row in drawn(rows(), count, seed)]
+                                      if getattr(row, key) is not None},
+             **{key: float(row.columns[key]) for key in ("margin",) if key in row.columns}}
+            for row in drawn(rows(), count, seed)]
 '''
 _TURNS = '''
 

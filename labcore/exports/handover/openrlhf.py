@@ -10,6 +10,7 @@ from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
     BY_VLLM,
+    FILTERS,
     LABELS,
     MEASURED,
     REWARD_RULES,
@@ -27,6 +28,7 @@ from labcore.exports.handover.plan import (
     given,
     lines,
     missing,
+    only_between,
     only_with,
     pairs_of,
     requirement,
@@ -107,6 +109,11 @@ def _of_gspo(plan: Plan) -> str:
     return there.aggregates if there else ""
 
 
+def _clipped_late(plan: Plan, value: Any) -> str:
+    return "" if _estimator(plan, plan["advantage"]) in _OWN_BASELINE else (
+        "clipped after the baseline is subtracted, not before")
+
+
 def _sampler(plan: Plan, value: Any) -> dict[str, Any]:
     """The correction for another sampler; one bound is the upper one. A sequence can only be left out there."""
     level, outside = str(plan["importance_mode"]).split("_")
@@ -134,6 +141,8 @@ _ONLINE: Rules = {
     "updates_per_batch": to("--train.max_epochs"),
     "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),
     "temperature": to("--rollout.temperature"), "top_p": to("--rollout.top_p"), "top_k": _NO_TOP_K,
+    "min_p": switch(missing("OpenRLHF samples among all tokens that top_p leaves"), 0.0),
+    "repetition_penalty": switch(missing("OpenRLHF penalises no repetitions"), 1.0),
     "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
     **bounds("--actor.dual_clip", "dual_clip", "ε_high"),
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
@@ -141,6 +150,7 @@ _ONLINE: Rules = {
                                    0.0),
     "rollouts": choice({"vllm": ({}, "")}, BY_VLLM),
     "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
+    "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
@@ -152,9 +162,8 @@ _ONLINE: Rules = {
     "surrogate": choices_of(choices.SURROGATE, "OpenRLHF", "it clips the ratio"),
     "shaping": choices_of(choices.SHAPING, "OpenRLHF", "write it into score() below"),
     "reward_clip": only_with("shaping", "clipped", given(
-        lambda plan, value: {"--reward.clip_range": (-value, value)}, lambda plan, value: "" if _estimator(
-            plan, plan["advantage"]) in _OWN_BASELINE else
-        "clipped after the baseline is subtracted, not before")),
+        lambda plan, value: {"--reward.clip_range": (-value, value)}, _clipped_late)),
+    **only_between("--reward.clip_range", _clipped_late),
     "selection": choices_of(choices.SELECTION, "OpenRLHF", "see --algo.dynamic_filtering_enable"),
     "overlong_filter": switch(missing("OpenRLHF trains on truncated completions too"), False),
     **REWARD_RULES,
@@ -177,12 +186,17 @@ _DPO: Rules = {
                           "no equivalent in OpenRLHF, which adds nothing but the SFT loss"),
     "second_weight": only_with("second_loss", "sft", to(
         "--model.nll_loss_coef", note="OpenRLHF weights all completions equally, the lab all tokens")),
+    "third_loss": switch(missing("no equivalent in OpenRLHF, which adds nothing but the SFT loss"), choices.NO_LOSS),
+    "third_weight": built_in(),
+    "first_weight": switch(missing("OpenRLHF has no weight for its first loss"), 1.0),
+    "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "divergence": choices_of(choices.DIVERGENCE, "OpenRLHF", "it uses the reverse KL"),
     "ld_alpha": acting(choice({1.0: ({}, "")}, "no equivalent in OpenRLHF: all tokens count the same"), "ld_alpha"),
     "pair_weighting": choice({False: ({}, "")}, "no equivalent in OpenRLHF: all pairs count the same"),
     "pairs": pairs_of("OpenRLHF has no online DPO"),
     "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
-    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS),
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS),
+                    _FOR_PAIRS),
     **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
@@ -192,8 +206,9 @@ _SFT: Rules = {
     **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
-                                     "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens")},
-    **LABELS, "margin": switch(given(lambda plan, value: {"--model.margin_loss_enable": ON}), 0.0),
+                                     "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS)},
+    **LABELS, "margin": lambda plan, value: (given(lambda plan, value: {
+        "--model.margin_loss_enable": ON}) if _margins(plan) else built_in())(plan, value),
     "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),
     "pairs": pairs_of(),
     "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
@@ -241,6 +256,11 @@ def words(option: str, value: Any) -> str:
     return " ".join([option, *map(shell.quoted, values)])
 
 
+def _margins(plan: Plan) -> bool:
+    """Whether pairs have margins: the run's, or those of your file."""
+    return plan.loop == "reward_model" and bool(plan["margin"] or brings_pairs(plan))
+
+
 def script(plan: Plan) -> str:
     """The whole script."""
     found, command = mapped(plan), COMMANDS[plan.loop]
@@ -256,7 +276,7 @@ def script(plan: Plan) -> str:
     if plan.chat:
         main = main.replace(_PAIRED, _PAIRED_TURNS).replace(_ANSWERED, _ANSWERED_TURNS).replace(
             "write(problems({rows}, {seed}))", "write(conversational(problems({rows}, {seed})))")
-    margin = f', "margin": {plan["margin"]}' if plan.get("margin") else ""
+    margin = f', "margin": row.get("margin", {plan["margin"]})' if _margins(plan) else ""
     return "".join([
         top, shell.begin(plan), shell.file("task.py", task_code(plan, main.format(
             rows=plan.rows, seed=plan.spec.seed, margin=margin))),

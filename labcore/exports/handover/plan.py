@@ -258,6 +258,13 @@ def only_with(knob: str, value: str, rule: Rule) -> Rule:
     return lambda plan, own: rule(plan, own) if plan.get(knob) == value else Line("", own, {}, built_in=True)
 
 
+def only_between(setting: str, note: Callable[[Plan, Any], str] = lambda plan, value: "") -> dict[str, Rule]:
+    """Both bounds of the shaping clipped_between as the one setting."""
+    both = only_with("shaping", "clipped_between", given(
+        lambda plan, value: {setting: (plan["reward_low"], plan["reward_high"])}, note))
+    return {"reward_low": both, "reward_high": both}
+
+
 def acting(rule: Rule, knob: str) -> Rule:
     """`rule`, unless `knob` has no effect on the run with its other knobs."""
     return lambda plan, value: (Line("", value, {}, built_in=True) if reason(knob, plan.spec.knobs)
@@ -289,6 +296,8 @@ def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
         return Line("", value, {}, built_in=value == way, note="" if value == way else f"always {way}, by its {by}")
     return own
 
+
+FILTERS = ("min_p", "repetition_penalty")  # of sampled tokens, beside top_k and top_p
 
 # The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
 IN_THE_CODE = built_in("in the code below")

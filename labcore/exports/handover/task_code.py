@@ -76,7 +76,8 @@ _PAIRS = '''
 def pairs(count: int, seed: int = 0) -> list[dict[str, str]]:
     """Pairs of your file."""
     return [{"prompt": text_of(row, "prompt", "question"), "chosen": str(row["chosen"]),
-             "rejected": str(row["rejected"])} for row in drawn(rows(), count, seed)]
+             "rejected": str(row["rejected"]), **{key: float(row[key]) for key in ("margin",) if key in row}}
+            for row in drawn(rows(), count, seed)]
 '''
 _SINGLES = '''
 
@@ -112,7 +113,8 @@ def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
 '''
 _SAMPLED = '''
 SEED, PAIR_PROMPTS, GROUP_SIZE, MAX_NEW_TOKENS = {seed}, {pair_prompts}, {group_size}, {max_new_tokens}
-SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}}}
+SAMPLING = {{"temperature": {temperature}, "top_k": {top_k}, "top_p": {top_p}, "min_p": {min_p},
+            "repetition_penalty": {repetition_penalty}}}
 
 
 def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[str, str]]:

@@ -148,7 +148,8 @@ def _rows(plan: Plan) -> str:
     asked = f"({plan.rows}, seed={plan.spec.seed})"
     if plan.loop == "reward_model":
         pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(sampler, tokenizer)"
-        return f'[{{**row, "margin": {plan["margin"]}}} for row in {pairs}]' if plan["margin"] else pairs
+        return f'[{{"margin": {plan["margin"]}, **row}} for row in {pairs}]' if (
+            plan["margin"] or brings_pairs(plan)) else pairs
     if plan.loop == "preference":
         pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(model, tokenizer)"
         return f"labelled({pairs})" if learns_singles(plan) else pairs

@@ -20,6 +20,7 @@ from labcore.exports.handover.plan import (
     comment,
     given,
     missing,
+    only_between,
     only_with,
     switch,
     to,
@@ -148,6 +149,9 @@ _NO_SHAPE = "write it into score() below"
 _ONLINE: Rules = {
     "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
         "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
+    "reference_every": switch(given(lambda plan, value: {"sync_ref_model": True, "ref_model_sync_steps": value}), 0),
+    "reference_mixup": lambda plan, value: (to("ref_model_mixup_alpha") if plan["reference_every"] else built_in())(
+        plan, value),
     "rollouts": _ROLLOUTS, "importance_cap": _sampler, "importance_mode": built_in("with importance_cap"),
     "importance_floor": _by_vllm(lambda value: {f"{_CORRECTION}_clip_min": value}, 0.0),
     "recompute_logprobs": switch(missing(_RECOMPUTED), False),
@@ -156,7 +160,8 @@ _ONLINE: Rules = {
     "group_size": _GROUPS, "prompts_per_step": given(_per_update), "updates_per_batch": to("num_iterations"),
     "mini_batches": to("steps_per_generation"),
     "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), "temperature": to("temperature"),
-    "top_k": to("top_k"), "top_p": to("top_p"), "max_new_tokens": to("max_completion_length"),
+    "top_k": to("top_k"), "top_p": to("top_p"), "min_p": switch(to("min_p"), 0.0),
+    "repetition_penalty": switch(to("repetition_penalty"), 1.0), "max_new_tokens": to("max_completion_length"),
     "gamma": _NO_CRITIC, "gae_lambda": _NO_CRITIC, "critic_learning_rate": _NO_CRITIC, "value_clip": _NO_CRITIC}
 
 
@@ -204,6 +209,7 @@ _RLOO: Rules = {
                             "group"),
     "normalisation": choices_of(choices.NORMALISATION, "RLOOTrainer", "see normalize_advantages"),
     "shaping": choices_of(choices.SHAPING, "RLOOTrainer", _NO_SHAPE),
+    **only_between("reward_clip_range"),
     **dict.fromkeys(("clip_delta", "dual_clip"), only_with("surrogate", "bounded_clip", switch(missing(
         "RLOOTrainer has no such switch: GRPOTrainer has"), 0.0))),
     "off_policy_threshold": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 0.0),

@@ -7,6 +7,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.choice import There
 from labcore.exports.handover.plan import (
+    FILTERS,
     LABELS,
     MEASURED,
     Line,
@@ -35,11 +36,13 @@ def _of_dpo(plan: Plan) -> list[tuple[str, There]]:
 
 
 def _loss(plan: Plan, _: Any) -> Line:
-    """The first loss with the second one: a list of both in one setting."""
+    """All losses, a list in one setting, and their weights."""
     known = _of_dpo(plan)
     settings: dict[str, Any] = {"loss_type": [name for name, _ in known]}
-    if len(known) > 1:
-        settings["loss_weights"] = [1.0, plan["second_weight"]]
+    weights = [weight for name, weight in choices.weighted_losses(plan.spec.knobs)
+               if choices.PREFERENCE_LOSS[name].there("DPOTrainer")]
+    if len(known) > 1 or weights not in ([], [1.0]):
+        settings["loss_weights"] = weights
     if not known:
         return Line("", 0, {}, note="no equivalent: DPOTrainer trains DPO instead")
     return Line("", 0, settings, note="; ".join(there.note for _, there in known if there.note))
@@ -86,10 +89,14 @@ _COMMON: Rules = {
     "beta": to("beta"), "pairs_per_step": to("per_device_train_batch_size"),
     "pairs": pairs_of("the experimental OnlineDPOTrainer samples them at every step"),
     "eval_every": MEASURED, "eval_prompts": MEASURED,
-    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens"), _FOR_PAIRS)}
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS),
+                    _FOR_PAIRS)}
 _DPO: Rules = {
-    **_COMMON, "preference_loss": _loss, "second_loss": _second,
-    "second_weight": lambda plan, value: Line("", value, {}, built_in=True, note=""),
+    **_COMMON, "preference_loss": _loss, **dict.fromkeys(("second_loss", "third_loss"), _second),
+    **dict.fromkeys(choices.LOSSES.values(), built_in()),
+    "reference_every": switch(given(lambda plan, value: {"sync_ref_model": True, "ref_model_sync_steps": value}), 0),
+    "reference_mixup": lambda plan, value: (to("ref_model_mixup_alpha") if plan["reference_every"] else built_in())(
+        plan, value),
     "divergence": _divergence, "divergence_alpha": only_with("divergence", "alpha", _divergence_alpha),
     "ld_alpha": acting(switch(to("ld_alpha"), 1), "ld_alpha"),
     "pair_weighting": _weighting}
@@ -97,8 +104,12 @@ _DPO: Rules = {
 
 def _without(trainer: str) -> Rules:
     """What only DPOTrainer has."""
-    return {"second_loss": _unless("second_loss", choices.NO_LOSS, f"{trainer} has one loss only"),
-            "second_weight": built_in(),
+    one = f"{trainer} has one loss only"
+    return {**{key: _unless(key, choices.NO_LOSS, one) for key in ("second_loss", "third_loss")},
+            "second_weight": built_in(), "third_weight": built_in(),
+            "first_weight": _unless("first_weight", 1.0, f"{trainer} has no weight for its loss"),
+            "reference_every": _unless("reference_every", 0, f"{trainer} keeps its reference"),
+            "reference_mixup": built_in(),
             "divergence": _unless("divergence", "reverse_kl", f"{trainer} uses the reverse KL"),
             "divergence_alpha": only_with("divergence", "alpha", missing(f"{trainer} uses the reverse KL")),
             "ld_alpha": acting(_unless("ld_alpha", 1, f"{trainer} counts all tokens the same"), "ld_alpha"),

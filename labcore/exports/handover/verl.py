@@ -141,6 +141,8 @@ _ONLINE: Rules = {
     "mini_batches": given(lambda plan, value: {f"{_ACTOR}.ppo_mini_batch_size": plan.batch // plan.parts}),
     "temperature": to(f"{_ROLLOUT}.temperature"), "top_p": to(f"{_ROLLOUT}.top_p"),
     "top_k": given(lambda plan, value: {f"{_ROLLOUT}.top_k": value or -1}),
+    "min_p": switch(missing("verl's rollout settings have no min-p"), 0.0),
+    "repetition_penalty": switch(missing("verl's agent loop always samples with a penalty of 1"), 1.0),
     "max_new_tokens": to("data.max_response_length"), "entropy_coef": to(f"{_ACTOR}.entropy_coeff"),
     **bounds(f"{_ACTOR}.clip_ratio_c", "dual_clip", "clip_ratio_high"),
     "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
@@ -149,6 +151,7 @@ _ONLINE: Rules = {
     "rollouts": given(lambda plan, value: {f"{_ROLLOUT}.name": "vllm"},
                       lambda plan, value: "" if value == "vllm" else BY_VLLM),
     "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
+    "reference_every": switch(missing("verl never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
     "adaptive_kl_target": switch(given(lambda plan, value: {

@@ -77,6 +77,9 @@ def _of_sampling(knobs: Knobs) -> list[str]:
     found = []
     if int(knobs["top_k"]) or float(knobs["top_p"]) < 1:
         found.append("Direction: top-k and top-p sample from another distribution than the one that learns.")
+    if float(knobs["min_p"]) or float(knobs["repetition_penalty"]) != 1:
+        found.append("Direction: min-p and a repetition penalty sample from another distribution than the one that "
+                     "learns.")
     if float(knobs["entropy_coef"]):
         found.append("Direction: the entropy bonus is part of the loss, but not of J.")
     if float(knobs["top_entropy_share"]) < 1:

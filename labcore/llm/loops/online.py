@@ -23,6 +23,7 @@ from labcore.llm import early_stopping, objective
 from labcore.llm.experience import collect
 from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
+from labcore.llm.moving_reference import follow_policy
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.nets.tape import Tape
@@ -57,6 +58,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
                     with attempt, part_of(f"update {len(updates) + 1} of {len(parts)}"):
                         measured = gradients(session, rollout, met, tape, session.moves == moves)
                 updates.append(measured | step(session, measured))
+                follow_policy(session)
                 tape = None  # its products are used up
                 yield Updated(part, met)
             session.say_no_signal(session.moves == moves)

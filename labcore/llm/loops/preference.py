@@ -15,6 +15,7 @@ from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.generation import chosen
 from labcore.llm.loops.stages import Ready, Stage, Taught
+from labcore.llm.moving_reference import follow_policy
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, precision
@@ -50,6 +51,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
             with attempt:
                 taken = gradients(session, found, met)
         metrics = step(session, found, taken)
+        follow_policy(session)
         session.step += 1
         if evaluation is None and measured:
             evaluation = evaluate(session)

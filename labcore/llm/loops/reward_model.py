@@ -149,15 +149,21 @@ def gradients(session: LlmSession, pairs: list[Pair]) -> tuple[float, Tensor, in
     many tokens they have."""
     knobs, model = session.knobs, _model(session)
     prompts, completions = encode(session, pairs)
-    loss, found = 0.0, []
+    loss, found, margins = 0.0, [], _margins(session, pairs)
     for some, rows in micro_batches(model, prompts, completions.ids, session.room):
         given = last_values(model, prompts[some], completions.ids[rows], completions.mask[rows], knobs["dtype"])
         chosen, rejected = given.view(-1, 2).unbind(1)
-        part = bradley_terry(chosen, rejected, knobs["margin"], knobs["centering"]).sum() / len(pairs)
+        part = bradley_terry(chosen, rejected, margins[some], knobs["centering"]).sum() / len(pairs)
         part.backward()
         loss += part.item()
         found.append(given.detach())
     return loss, torch.cat(found).view(-1, 2), int(completions.mask.sum())
+
+
+def _margins(session: LlmSession, pairs: list[Pair]) -> Tensor:
+    """The margin of each pair: its own where it has one, else the run's. (N,) reward"""
+    usual = float(session.knobs["margin"])
+    return torch.tensor([usual if pair.margin is None else pair.margin for pair in pairs], device=session.device)
 
 
 @retried

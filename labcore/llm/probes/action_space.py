@@ -42,7 +42,7 @@ def action_space(spec: Mapping[str, Any]) -> dict[str, Any]:
     count, seed = whole(spec, "count", LEAST, MOST_QUESTIONS), whole(spec, "seed", 0, 2**31 - 1)
     columns, tasks = [], {}
     for name in names:
-        session = reader(name, {"top_k": 0, "top_p": 1.0}, seed)
+        session = reader(name, {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}, seed)
         tasks[task_of(session)] = name
         if len(tasks) > 1:
             raise LabError(f"{' and '.join(tasks.values())} learnt different tasks, or one with different settings: "

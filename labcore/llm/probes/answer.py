@@ -156,12 +156,12 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling knobs of a session. Temperature 0 is the likeliest token. Raises LabError out of bounds."""
+    """The sampling knobs of a session; a run's other filters are off. Temperature 0 is the likeliest token. Raises LabError out of bounds."""
     greedy = not spec["temperature"]
     return {"temperature": 1.0 if greedy else TEMPERATURE.check(spec["temperature"]),
             "top_k": 1 if greedy else TOP_K.check(spec.get("top_k", 0)),
             "top_p": 1.0 if greedy else TOP_P.check(spec.get("top_p", 1.0)),
-            "max_new_tokens": MAX_NEW_TOKENS.check(spec["max_new_tokens"])}
+            "min_p": 0.0, "repetition_penalty": 1.0, "max_new_tokens": MAX_NEW_TOKENS.check(spec["max_new_tokens"])}
 
 
 def task_of(session: LlmSession) -> tuple[Any, ...]:

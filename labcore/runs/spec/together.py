@@ -45,6 +45,9 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             raise LabError(f"The surrogate {surrogate.key!r} needs a ratio: set ratio to token, or surrogate to "
                            "score_function.")
         _check_sampler(knobs)
+    if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
+        raise LabError(f"reward_low {knobs['reward_low']:g} is not below reward_high {knobs['reward_high']:g}, so every "
+                       "completion would have the same reward: set reward_low lower.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
 
@@ -110,6 +113,7 @@ def _check_rewards(knobs: Mapping[str, Value]) -> None:
 
 def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """Check that a preference loss has the reference it compares with, and pairs where these are to be compared."""
+    _check_reference(row, knobs)
     for name in choices.losses_of(knobs):
         loss = choices.PREFERENCE_LOSS[name]
         if loss.reference and "reference" not in row.models:
@@ -125,6 +129,17 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if knobs["pair_weighting"] and not loss.pairwise:
             raise LabError(f"The preference loss {name!r} has no number for each pair, so pairs cannot be weighted: "
                            "switch pair_weighting off, or choose another preference loss.")
+
+
+def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that there is a reference of its own where it is to follow the policy."""
+    if not knobs.get("reference_every"):
+        return
+    if "reference" not in row.models:
+        raise LabError(f"{row.label} holds no reference that could follow the policy: set reference_every to 0.")
+    if knobs.get("lora_rank"):
+        raise LabError("With LoRA the reference is the frozen base itself, which cannot follow the policy: set "
+                       "reference_every to 0, or lora_rank to 0.")
 
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:

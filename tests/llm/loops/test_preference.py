@@ -347,9 +347,16 @@ def test_a_batch_with_one_label_logs_what_it_has(labelled):
     assert not {"rewards/rejected", "rewards/margins"} & metrics.keys()
 
 
+def test_apo_learns_from_single_completions_without_the_kl_of_others(labelled):
+    made = session("kto", letters=False, task="preferences", data=labelled, steps=2, preference_loss="apo_zero_unpaired")
+    got = records(made)
+    assert "kl/mismatched" not in got[-1].metrics and got[0].metrics["loss"] == pytest.approx(0.5, abs=1e-6)
+    assert got[1].metrics["loss"] < got[0].metrics["loss"]
+
+
 def test_single_completions_are_of_no_use_to_losses_of_pairs(labelled):
     for given in ({"algorithm": "dpo"}, {"algorithm": "kto", "second_loss": "sft"}):
-        with pytest.raises(LabError, match=r"single completions with labels.* learns from pairs: use kto, or give"):
+        with pytest.raises(LabError, match=r"single completions with labels.* learns from pairs: use kto or apo_"):
             session(given.pop("algorithm"), letters=False, task="preferences", data=labelled, **given)
     assert records(session("sft", letters=False, task="preferences", data=labelled, steps=1))
 

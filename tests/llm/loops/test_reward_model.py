@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,30 @@ def test_an_update_has_the_loss_and_the_gradient_of_its_pairs():
     assert metrics["margin"] == pytest.approx(float(margins.mean()), rel=1e-4)
     assert metrics["accuracy"] == pytest.approx(float((margins > 0).float().mean()))
     assert made.tokens == int(completions.mask.sum())
+
+
+def test_a_pair_has_the_margin_of_its_own_where_it_has_one():
+    """TRL's lines: −log σ(r_w − r_l − margin), one margin for each pair."""
+    made = started(margin=0.3, centering=0.0)
+    own = [replace(RAGGED[0], margin=1.5), RAGGED[1], replace(RAGGED[2], margin=0.0)]
+    sides = torch.stack([by_hand(made, pair) for pair in RAGGED]).detach()
+    expected = -torch.nn.functional.logsigmoid(sides[:, 0] - sides[:, 1] - torch.tensor([1.5, 0.3, 0.0])).mean()
+    assert reward_model.gradients(made, own)[0] == pytest.approx(float(expected), rel=1e-5)
+    assert reward_model.gradients(made, RAGGED)[0] != pytest.approx(float(expected), rel=1e-3)
+
+
+@pytest.mark.parametrize("margin, said", [(0.5, None), ("0.5", None), (True, "is true|is True"), ("much", "'much'"),
+                                          ("nan", "'nan'")])
+def test_margins_are_read_from_a_file_of_pairs(tmp_path, margin, said):
+    rows = [{"prompt": "ab=", "chosen": "ab", "rejected": "ba", "margin": margin},
+            {"prompt": "cb=", "chosen": "bc", "rejected": "cb"}]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if said:
+        with pytest.raises(LabError, match=f"'margin' in line 1 .*({said})"):
+            session("reward_model", letters=False, task="preferences", data=str(tmp_path / "pairs.jsonl"))
+    else:
+        made = session("reward_model", letters=False, task="preferences", data=str(tmp_path / "pairs.jsonl"))
+        assert [pair.margin for pair in made.task.rows] == [0.5, None]
 
 
 def test_a_tie_is_not_right():
