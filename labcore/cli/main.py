@@ -26,6 +26,7 @@ from labcore.cli import (
     costing,
     doctoring,
     forks,
+    judging,
     keeping,
     labelling,
     mixing,
@@ -126,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     forks.add_options(add("fork", forks.fork, "continue from a checkpoint of a run with other knobs or another "
                                               "algorithm"))
 
-    for commands_of in (keeping, previewing, models, mixing, capsules, comparing, doctoring, costing,
+    for commands_of in (keeping, previewing, models, mixing, capsules, comparing, doctoring, judging, costing,
                         benching, asking, labelling, teaching, publishing, studying, watching):
         commands_of.add_to(add)
 

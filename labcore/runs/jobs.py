@@ -47,6 +47,7 @@ JOBS = {
     "speed": "labcore.llm.sizes:speed",
     "estimator_bench": "labcore.llm.exact.bench:estimator_bench",
     "merge": "labcore.exports.folder:merge",
+    "judge_again": "labcore.analysis.judge_again:judge_again",
 }
 FETCHING = ("dataset", "download")  # which wait for the network and hardly compute
 DOING = "doing.txt"  # in a job's folder: what its process is doing

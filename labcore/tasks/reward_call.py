@@ -35,12 +35,13 @@ HIDDEN = frozenset({*GIVEN, ANSWER, "prompt", "completion"})  # no columns: give
 
 @dataclass(frozen=True)
 class Asked:
-    """The arguments of reward functions: the problem, the text and the ids of each of B completions, the names of the
-    file's columns, and how far the run is: `step` of `steps` optimizer updates."""
+    """The arguments of reward functions: the problem, the text and the ids of each of B completions (None: the ids are
+    not known, so no function gets them), the names of the file's columns, and how far the run is: `step` of `steps`
+    optimizer updates."""
 
     problems: Sequence[Problem]
     texts: Sequence[str]
-    ids: Sequence[Sequence[int]]
+    ids: Sequence[Sequence[int]] | None
     columns: Iterable[str] = ()
     step: int = 0
     steps: int = 0
@@ -52,7 +53,7 @@ class Asked:
             "prompts": [messages(problem) or problem.prompt for problem in self.problems],
             "completions": [[{"role": "assistant", "content": text}] if messages(problem) else text
                             for problem, text in zip(self.problems, self.texts, strict=True)],
-            "completion_ids": [[*ids] for ids in self.ids],
+            **({} if self.ids is None else {"completion_ids": [[*ids] for ids in self.ids]}),
             "trainer_state": SimpleNamespace(global_step=self.step, max_steps=self.steps)}
 
 
@@ -68,13 +69,13 @@ def columns_of(task: TextTask) -> list[str]:
     return [name for name in found if name not in HIDDEN]
 
 
-def check_columns(terms: Iterable[Term], columns: Sequence[str]) -> None:
-    """Check that each function finds what it asks for.
+def check_columns(terms: Iterable[Term], columns: Sequence[str], without: Sequence[str] = ()) -> None:
+    """Check that each function finds what it asks for. `without`: what is not there, of all that functions may get.
 
     Raises:
         LabError: a parameter without a default is none of the columns.
     """
-    there = {*GIVEN, ANSWER, *columns}
+    there = {*GIVEN, ANSWER, *columns}.difference(without)
     for term in terms:
         if term.function:
             named, _ = _parameters(own_reward.function(term.key))

@@ -37,7 +37,8 @@ def test_a_step_that_is_made_again_has_one_file():
 def test_the_order_is_that_of_the_steps_and_other_files_are_none():
     folder = run_folder("a-run") / "samples"
     folder.mkdir(parents=True)
-    for name in ("step-1000000.json", "step-999999.json.gz", "step-000005.json", ".5.part", "step-1.json", "step-x.json"):
+    for name in ("step-1000000.json", "step-999999.json.gz", "step-000005.json", ".5.part", "step-1.json",
+                 "step-x.json", "step-000007.json.part"):
         (folder / name).write_text("{}")
     assert [path.name for path in step_files.found(folder)] == [
         "step-000005.json", "step-999999.json.gz", "step-1000000.json"]
@@ -48,7 +49,7 @@ def test_the_order_is_that_of_the_steps_and_other_files_are_none():
 def test_a_file_that_no_worker_wrote_is_damaged(tmp_path, content):
     path = tmp_path / "step-000005.json.gz"
     path.write_bytes(content)
-    with pytest.raises(Damaged, match="step-000005.json.gz is damaged .*: "):
+    with pytest.raises(Damaged, match=r"step-000005\.json\.gz is damaged .*: "):
         step_files.read(path, "the page skips this step")
 
 

@@ -1,0 +1,318 @@
+"""Judge the stored completions of a run again, by another verifier or reward, and compare both over the steps.
+
+A reward that rises while an independent judge of the same completions does not is the sign of reward hacking. All
+numbers are of completions that both have scored. Completions of one prompt are not independent of each other, so an
+interval is over prompts: each step's by the percentile bootstrap, that of a change by Welch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+
+from labcore.analysis.compare.statistics import mean
+from labcore.analysis.estimate import estimate
+from labcore.catalog.amounts import percent
+from labcore.catalog.knob import suggestion
+from labcore.catalog.llm.tasks import VERIFIERS
+from labcore.errors import LabError, quoted
+from labcore.runs import jobs
+from labcore.runs.files import atomic, step_files, storage, written
+from labcore.runs.files.paths import made, named, read_only, run_folder
+from labcore.runs.models import spec_of
+from labcore.runs.spec import model_names
+from labcore.runs.spec.run_spec import RunSpec
+from labcore.tasks import stored_completions as stored
+from labcore.tasks.stored_completions import Scores, Stored
+from labcore.tasks.task import TextTask, make_task
+
+JOB = "judge_again"
+FOLDER = "judged"  # in the run's folder: a file for each judgement
+PARTS = {"name", "steps", "sentence", "verdict", "apart", "agreement", "unscored", "steps_read", "steps_stored"}
+MOST = 4096  # completions that are judged, unless more are asked for
+MOST_SHOWN = 40  # completions of which a result has the text
+LONGEST_TEXT = 4000  # characters
+TASK, JUDGE = "task", "judge"  # what may judge, beside verifiers, functions and reward models
+KNOBS: Mapping[str, Any] = {"pattern": "", "length_low": 1, "length_high": 40, "judge_url": "", "judge_model": "",
+                            "judge_instruction": ""}
+
+
+def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most: int = MOST) -> dict[str, Any]:
+    """The job that judges a run as it is now. `by`: "task", a verifier, a function "FILE:name HASH", "judge", or the
+    name of a reward model; `knobs` are those of `KNOBS` that it needs.
+
+    Raises:
+        LabError: the run has stored nothing, or there is no such knob.
+    """
+    steps = step_files.steps_of(run_id, "samples")
+    if not steps:
+        raise LabError(f"The run {run_id} has stored no completions: only runs of language models do, with the knob "
+                       "probes on, from their first step.")
+    if unknown := next((key for key in knobs or {} if key not in KNOBS), ""):
+        raise LabError(f"A judgement has no setting {quoted(unknown)}: the settings are {', '.join(KNOBS)}.")
+    return {"job": JOB, "run": run_id, "by": by, "knobs": dict(knobs or {}), "until": steps[-1], "most": most}
+
+
+def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The job: the judgement of a run, which is also kept in the run's folder.
+
+    Raises:
+        LabError: the judge cannot be used, or there is no completion that both have scored.
+    """
+    run_id, by, until = str(spec["run"]), str(spec["by"]), int(spec["until"])
+    run = spec_of(run_id)
+    there = [step for step in step_files.steps_of(run_id, "samples") if step <= until]
+    task = _task(run)
+    scores = _scores(run_id, run, task, by, {**KNOBS, **spec["knobs"]})
+    steps, rows = _chosen(run_id, there, task, int(spec["most"]))
+    rows = [row for row in rows if not math.isnan(row.reward)]
+    if not rows:
+        raise LabError(f"The run {run_id} has stored no completion with a reward: judge a run that samples completions "
+                       "and rewards them.")
+    found = compared(rows, scores(rows), name_of(by))
+    found |= {"run": run_id, "by": by, "knobs": dict(spec["knobs"]), "steps_read": len(steps),
+              "steps_stored": len(there), "until": until}
+    if not read_only():
+        _keep(run_id, jobs.job_id({"job": JOB, **spec}), found)
+    return found
+
+
+def _task(run: RunSpec) -> TextTask | None:
+    """The task of a run; None where the lab has none, as of another tool's run."""
+    if not getattr(run.task_row, "source", ""):
+        return None
+    return make_task(run.task_row, run.knobs, run.data)
+
+
+def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Mapping[str, Any]) -> Scores:
+    if by == TASK:
+        if task is None or not run.task_row.verifiable:
+            raise LabError(f"The run {run_id} has no task with a verifier: name a verifier, such as exact.")
+        return stored.by_task(task)
+    if by in VERIFIERS:
+        return stored.by_verifier({**knobs, "verifier": by})
+    if by == JUDGE:
+        return stored.by_judge(knobs)
+    if ":" in by and " " in by:
+        return stored.by_function(by, task, run.steps)
+    if not is_reward_model(by):
+        known = [TASK, *VERIFIERS, JUDGE]
+        raise LabError(f"There is no judge {quoted(by)}: {suggestion(by, known)} A function of your own is FILE.py or "
+                       "FILE.py:function, and a reward model is the run that trained it.")
+    scores: Scores = resolve_name("labcore.llm.probes.reward_model_scores:by_reward_model")(by)  # which imports torch
+    return scores
+
+
+def is_reward_model(name: str) -> bool:
+    """True if a reward model may be called so: a run that is here, or a published one."""
+    found = model_names.read(name)
+    return model_names.is_published(name) or bool(found and storage.has(run_folder(found.run) / "spec.json"))
+
+
+def name_of(by: str) -> str:
+    """What a judge is called in a sentence: of a function without the hash of its file.
+
+    >>> name_of("mine.py:last_number 0a1b2c3d4e5f"), name_of("task"), name_of("numeric")
+    ('last_number', "the task's verifier", 'numeric')
+    """
+    if by == TASK:
+        return "the task's verifier"
+    return by.rpartition(" ")[0].rpartition(":")[2] if ":" in by and " " in by else by
+
+
+def _chosen(run_id: str, there: Sequence[int], task: TextTask | None, most: int) -> tuple[list[int], list[Stored]]:
+    """Steps evenly apart with at most some `most` completions together, the first and the last among them."""
+    last = list(stored.read(run_id, there[-1:], task))
+    count = max(2, most // max(len(last), 1))
+    places = np.unique(np.linspace(0, len(there) - 1, min(count, len(there))).round().astype(int))
+    steps = [there[place] for place in places]
+    return steps, [*stored.read(run_id, steps[:-1], task), *last]
+
+
+# ---------------------------------------------------------------- what is kept with the run
+
+def kept_as(spec: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The judgement that a job has made, as it is kept with the run; None where there is none."""
+    return dict(kept(str(spec["run"]))).get(jobs.job_id(spec))
+
+
+def kept(run_id: str) -> list[tuple[str, dict[str, Any]]]:
+    """The judgements of a run with their names, the newest first; a file that is damaged is left out."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    paths = [*(run_folder(run_id) / FOLDER).glob("*.json")]
+    for path in sorted(paths, key=lambda path: -path.stat().st_mtime_ns):
+        try:
+            found.append((path.stem, written.read(path, dict, "judge again")))
+        except (FileNotFoundError, written.Damaged):
+            continue
+    return [(name, each) for name, each in found if each.keys() >= PARTS]
+
+
+def _keep(run_id: str, name: str, found: Mapping[str, Any]) -> Path:
+    """Write a judgement once: the same question has the same name."""
+    path = named(name, made(run_folder(run_id) / FOLDER)).with_suffix(".json")
+    if not path.exists():
+        atomic.write_text(path, json.dumps(found, ensure_ascii=False, allow_nan=False))
+    return path
+
+
+# ---------------------------------------------------------------- comparison
+
+@dataclass(frozen=True)
+class Change:
+    """The mean in the first third of the steps and in the last third, and whether they differ: 1 up, −1 down, 0 not by
+    more than chance, None where there are too few prompts to tell."""
+
+    first: float
+    last: float
+    sign: int | None
+
+
+def compared(rows: Sequence[Stored], scores: Sequence[float], name: str) -> dict[str, Any]:
+    """The rewards of completions and their scores by the judge `name`, by steps; see `judge_again`.
+
+    Raises:
+        LabError: the judge has scored none of them.
+    """
+    pairs = [(row, score) for row, score in zip(rows, scores, strict=True) if math.isfinite(score)]
+    if not pairs:
+        raise LabError(f"{name} has scored none of the {len(rows):,} completions: choose another judge.")
+    reward = np.array([row.reward for row, _ in pairs])
+    score = np.array([each for _, each in pairs])
+    step = np.array([row.step for row, _ in pairs])
+    group = np.array([row.group for row, _ in pairs])
+    steps = np.unique(step)
+    by_step = [{"step": int(each), "n": int((step == each).sum()),
+                **{key: _mean(values[step == each], group[step == each])
+                   for key, values in (("reward", reward), ("score", score))}} for each in steps]
+    changes = {key: change(values, step, group) for key, values in (("reward", reward), ("score", score))}
+    verdict = verdict_of(changes["reward"], changes["score"])
+    return {"name": name, "n": len(pairs), "unscored": len(rows) - len(pairs), "steps": by_step,
+            "changes": {key: [each.first, each.last, each.sign] for key, each in changes.items() if each},
+            "agreement": _agreement(reward, score), "verdict": verdict,
+            "sentence": sentence(len(pairs), len(steps), name, changes["reward"], changes["score"], verdict),
+            "apart": _apart(pairs, reward, score)}
+
+
+def _mean(values: np.ndarray, groups: np.ndarray) -> dict[str, float | None]:
+    found = mean(_by_group(values, groups))
+    return {"mean": float(values.mean()), "low": found.low, "high": found.high}
+
+
+def _by_group(values: np.ndarray, *labels: np.ndarray) -> np.ndarray:
+    """The mean of each group of values; `labels` name the groups. (N,), (N,)… -> (G,)"""
+    _, places = np.unique(np.stack(labels), axis=1, return_inverse=True)
+    places = places.ravel()
+    means: np.ndarray = np.bincount(places, values) / np.bincount(places)
+    return means
+
+
+def change(values: np.ndarray, step: np.ndarray, group: np.ndarray) -> Change | None:
+    """The change from the first third of the steps to the last; None of a single step. (N,), (N,), (N,)"""
+    steps = np.unique(step)
+    if len(steps) < 2:
+        return None
+    third = max(1, len(steps) // 3)
+    early, late = np.isin(step, steps[:third]), np.isin(step, steps[-third:])
+    parts = {"early": _by_group(values[early], step[early], group[early]),
+             "late": _by_group(values[late], step[late], group[late])}
+    found = estimate(parts, {"early": -1.0, "late": 1.0})
+    sign = None if found.low is None or found.high is None else int(found.low > 0) - int(found.high < 0)
+    return Change(float(values[early].mean()), float(values[late].mean()), sign)
+
+
+def verdict_of(reward: Change | None, score: Change | None) -> str:
+    """ "exploits": the reward rises and the judge's score does not; "both": both rise; "missed": the score alone does;
+    else "none"."""
+    if not reward or not score or reward.sign is None or score.sign is None:
+        return "none"
+    if reward.sign > 0:
+        return "both" if score.sign > 0 else "exploits"
+    return "missed" if score.sign > 0 else "none"
+
+
+_ENDS = {"exploits": ": the completions may exploit the reward",
+         "both": ": both rise, so nothing here points to reward hacking",
+         "missed": ": the completions improve by a measure that the reward does not show", "none": ""}
+
+
+def about(found: Mapping[str, Any]) -> str:
+    """What a judgement is of: how many of the stored steps, and that a step's file holds a part of its batch."""
+    part = "all" if found["steps_read"] == found["steps_stored"] else f"{found['steps_read']:,} of the"
+    unscored = f" {found['unscored']:,} more completions could not be scored." if found["unscored"] else ""
+    agreement = found["agreement"]
+    same = (f" Both agree on {percent(agreement['same'])} of the completions." if "same" in agreement else
+            f" Their rank correlation is {agreement['rank_correlation']:.2f}." if agreement else "")
+    return (f"From {part} {found['steps_stored']:,} stored steps. A stored step has a part of its batch, groups with "
+            f"signal first, so its mean differs from the chart of the reward.{same}{unscored}")
+
+
+def sentence(count: int, steps: int, name: str, reward: Change | None, score: Change | None, verdict: str) -> str:
+    """The result in one sentence.
+
+    >>> print(sentence(412, 20, "last_number", Change(0.2, 0.9, 1), Change(0.1, 0.1, 0), "exploits"))
+    On the 412 stored completions of 20 steps, `reward` rises from 0.20 to 0.90 while `last_number` stays at 0.10: the \
+completions may exploit the reward.
+    """
+    on = f"On the {count:,} stored completions of {steps:,} step{'s' if steps > 1 else ''}"
+    if not reward or not score:
+        return f"{on}, nothing can be said of a change: it needs completions of at least two steps."
+    return f"{on}, `reward` {_moves(reward)} while {_code(name)} {_moves(score)}{_ENDS[verdict]}."
+
+
+def _code(name: str) -> str:
+    return name if " " in name else f"`{name.replace('`', '')}`"
+
+
+def _moves(found: Change) -> str:
+    first, last = (f"{each:.2f}" if abs(each) < 100 else f"{each:.3g}" for each in (found.first, found.last))
+    if found.sign is None:
+        return f"is {first} in the first and {last} in the last steps"
+    if found.sign == 0:
+        return f"stays at {last}" if first == last else f"stays near {last} (from {first}, within chance)"
+    return f"{'rises' if found.sign > 0 else 'falls'} from {first} to {last}"
+
+
+def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
+    """The share of completions on which both say the same, where both say 0 or 1; else Spearman's rank correlation,
+    where both vary."""
+    if np.isin(reward, (0, 1)).all() and np.isin(score, (0, 1)).all():
+        return {"same": float((reward == score).mean())}
+    if np.ptp(reward) == 0 or np.ptp(score) == 0:
+        return {}
+    return {"rank_correlation": float(np.corrcoef(_ranks(reward), _ranks(score))[0, 1])}
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """The rank of each value as a share of all, from 0 to 1; equal values share the mean of theirs. (N,) -> (N,)"""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    upto = np.cumsum(counts)
+    middle = upto - (counts + 1) / 2
+    ranks: np.ndarray = middle[places.ravel()] / max(len(values) - 1, 1)
+    return ranks
+
+
+def _apart(pairs: Sequence[tuple[Stored, float]], reward: np.ndarray, score: np.ndarray) -> list[dict[str, Any]]:
+    """The completions on which both differ most, those that the reward puts higher first: by their difference where
+    both lie from 0 to 1, else by that of their ranks. Equal ones are one entry, with how many `times` they came."""
+    alike = all((values >= 0).all() and (values <= 1).all() for values in (reward, score))
+    gap = reward - score if alike else _ranks(reward) - _ranks(score)
+    order = sorted(np.flatnonzero(gap).tolist(), key=lambda at: (gap[at] < 0, -abs(gap[at]), -pairs[at][0].step, at))
+    found: dict[tuple[str, str, float, float], dict[str, Any]] = {}
+    for at in order:
+        row, each = pairs[at]
+        key = row.problem.prompt, row.text, row.reward, each
+        if key in found:
+            found[key]["times"] += 1
+        elif len(found) < MOST_SHOWN:
+            found[key] = {"step": row.step, "prompt": row.problem.prompt[-LONGEST_TEXT:],
+                          "answer": row.problem.answer[:LONGEST_TEXT], "text": row.text[:LONGEST_TEXT],
+                          "reward": row.reward, "score": each, "gap": round(float(gap[at]), 4), "times": 1}
+    return [*found.values()]

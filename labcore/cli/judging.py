@@ -1,0 +1,87 @@
+"""The command `judge`: score the stored completions of a run by another verifier or reward."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from labcore.analysis import judge_again
+from labcore.analysis.judge_again import JUDGE, KNOBS, MOST, TASK
+from labcore.catalog.llm.tasks import VERIFIERS
+from labcore.cli.adding import Add
+from labcore.cli.comparing import lay_out
+from labcore.cli.terminal import computed
+from labcore.errors import LabError, cut, quoted
+from labcore.runs.spec import model_names
+from labcore.runs.spec.judge_address import KEY
+from labcore.runs.store.store import Store
+from labcore.tasks import judge, own_reward
+
+EXAMPLES = 5  # completions that are printed
+
+
+def add_to(add: Add) -> None:
+    """Add the command to the parser by its `add(name, command, help)`."""
+    sub = add("judge", judged, "score the stored completions of a run by another verifier or reward, to find reward "
+              "hacking after the fact")
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--by", required=True, metavar="NAME|FILE.py|RUN", help=f"{TASK} (the verifier of the run's "
+                     f"task), a verifier ({', '.join(VERIFIERS)}), a Python file of yours with a reward function "
+                     f"(FILE.py or FILE.py:function), a run that trained a reward model, or {JUDGE}")
+    sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="a setting of the verifier or "
+                     f"the judge: {', '.join(KNOBS)}")
+    sub.add_argument("--judge", metavar="URL", help="the address of the judge, in the form of OpenAI's API; its key is "
+                     f"read from {KEY}")
+    sub.add_argument("--most", type=int, default=MOST, metavar="N", help="score about N of the stored completions, of "
+                     f"steps evenly apart (default {MOST})")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def judged(options: argparse.Namespace) -> int:
+    """Print what was found, the means by steps, and completions on which both differ. The result is kept with the
+    run."""
+    Store().run(options.run)  # a name that is no run's must not become a path
+    if options.most < 1:
+        raise LabError(f"--most is {options.most}: give a number of completions from 1.")
+    knobs = dict(map(_setting, options.set)) | ({"judge_url": judge.allow(options.judge)} if options.judge else {})
+    found = computed(judge_again.spec_for(options.run, _judge(options.by), knobs, options.most))
+    print(json.dumps(found, ensure_ascii=False, indent=2) if options.json else "\n".join(_lines(found)))
+    return 0
+
+
+def _judge(by: str) -> str:
+    """The judge as the job names it: of a file its function, which this process then has, and the lab keeps."""
+    if ".py" in by and by not in VERIFIERS:
+        return own_reward.register(by)
+    if by in (TASK, JUDGE, *VERIFIERS) or model_names.is_published(by):
+        return by
+    found = model_names.read(by)
+    return found.pinned.name if found and judge_again.is_reward_model(by) else by
+
+
+def _setting(word: str) -> tuple[str, Any]:
+    key, equals, value = word.partition("=")
+    if not equals or key not in KNOBS:
+        raise LabError(f"--set {quoted(word)} cannot be used: write KNOB=VALUE, with one of {', '.join(KNOBS)}.")
+    if isinstance(KNOBS[key], str):
+        return key, value
+    if not value.isdecimal():
+        raise LabError(f"--set {quoted(word)} cannot be used: {key} is a whole number.")
+    return key, int(value)
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    rows = [["step", "n", "reward [95 %]", f"{found['name']} [95 %]"]]
+    rows += [[f"{each['step']:,}", f"{each['n']:,}", _mean(each["reward"]), _mean(each["score"])]
+             for each in found["steps"]]
+    shown = [[f"{each['step']:,}", f"{each['times']}×", f"{each['reward']:g}", f"{each['score']:g}",
+              cut(repr(each["prompt"])), cut(repr(each["text"]))] for each in found["apart"][:EXAMPLES]]
+    head = ["", "Completions on which both differ most"] if shown else []
+    return [found["sentence"], judge_again.about(found), "", *lay_out(rows), *head,
+            *(lay_out([["step", "times", "reward", found["name"], "prompt", "completion"], *shown]) if shown else [])]
+
+
+def _mean(each: dict[str, Any]) -> str:
+    interval = "" if each["low"] is None else f" [{each['low']:.2f}, {each['high']:.2f}]"
+    return f"{each['mean']:.3f}{interval}"
