@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.marked import worded
 from app.tokens import literal
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs import titles
@@ -61,7 +62,7 @@ def titled(sentence: str) -> str:
 
 def in_words(error: LabError | str) -> str:
     """The same as Markdown that shows it as it stands."""
-    return literal(titled(str(error)))
+    return literal(titled(worded(str(error))))
 
 
 @contextmanager

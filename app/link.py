@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
+from app.marked import worded
 from labcore.errors import LabError, cut, listed, one_line, quoted
 
 T = TypeVar("T")
@@ -78,8 +79,8 @@ class Fault:
     @property
     def sentence(self) -> str:
         """What is said of it."""
-        return self.why if self.partly else one_line(
-            f"The link has {cut(self.key)}={quoted(self.said)}, which was ignored: {self.why.rstrip('.')}.")
+        return worded(self.why) if self.partly else one_line(
+            f"The link has {cut(self.key)}={quoted(self.said)}, which was ignored: {worded(self.why).rstrip('.')}.")
 
 
 # ---- reading and writing, without a browser --------------------------------------------------------------------

@@ -5,17 +5,16 @@ What programs read keeps keys and paths: CSV, JSON, the command line; links keep
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from app.lab import titled
+from app.marked import FAMILIES, worded
 from labcore.analysis.compare.groups import CHANGED, changes_text
-from labcore.catalog import choices
-from labcore.catalog.knob import Knob, shown
+from labcore.catalog.knob import shown
 from labcore.runs.presets import preset_of
-from labcore.runs.spec.model_names import name_of_model, without_folders
+from labcore.runs.spec.model_names import name_of_model
 from labcore.runs.spec.run_spec import RunSpec, every_knob, knobs_of
 from labcore.runs.steering import unusual_knobs
 from labcore.runs.store.rows import RunRow
@@ -23,7 +22,6 @@ from labcore.runs.titles import title as title_of
 
 LONGEST = 24  # letters of a value in a label
 NAMED = 2  # settings beside a run's title
-FAMILIES = {family.key: family for family in choices.FAMILIES}
 # What of a setting is no knob.
 FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Model", "steps": "Steps",
           "device": "Device", "threads": "Threads", "data": "File", "parent": "Fork of",
@@ -86,42 +84,6 @@ def written(key: str, value: Any) -> str:
         label: str = family[value].label
         return label
     return "/".join(map(str, value)) if isinstance(value, list | tuple) else shown(value)
-
-
-# Where the lab names a knob in a sentence. Anywhere else a key may be a file's name or what another program said.
-_NAMED = re.compile(r"(?:(?P<first>^|(?<=: ))|(?<=[Ww]ith )|(?<=, )|(?<=above ))"
-                    r"(?P<key>\w+)(?==| (?:is|must|cannot|-?\d))")
-
-
-def worded(sentence: str, own: Iterable[Knob]) -> str:
-    """What the lab says: the knobs that it speaks of by their names, what it made and keeps without the folders.
-
-    `own` are the knobs of the run that it is about.
-    """
-    knobs = {knob.key: knob for knob in own}
-
-    def renamed(found: re.Match[str]) -> str:
-        knob = knobs.get(found["key"])
-        return found["key"] if knob is None else knob.name if found["first"] is None else knob.title
-
-    return without_folders(_NAMED.sub(renamed, sentence))
-
-
-_KEY = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
-_CHOICES = {choice.key: choice.label for family in choices.FAMILIES for choice in family}
-
-
-def plain(sentence: str) -> str:
-    """A sentence with the words of choices, and the signs of knobs, in place of their keys.
-
-    >>> plain("Use token_mean, or group_size above 1; π_ref stays.")
-    'Use “mean over all tokens of the update”, or G above 1; π_ref stays.'
-    """
-    def said(found: re.Match[str]) -> str:
-        key = found[0]
-        return f"“{_CHOICES[key].partition(':')[0]}”" if key in _CHOICES else name(key)
-
-    return _KEY.sub(said, sentence)
 
 
 def message(run: RunRow) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.naming import worded
+from app.marked import worded
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.catalog.knob import Knob

@@ -8,9 +8,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, link, naming, number_boxes
+from app import algorithms, link, number_boxes
 from app.lab import active, in_words, lab
 from app.link import Param
+from app.marked import worded
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.kinds import Kind
@@ -299,12 +300,12 @@ class Draft:
         try:
             self.spec()
         except LabError as error:
-            return naming.worded(str(error), knobs_of(self.row, self.task_row))
+            return worded(str(error), knobs_of(self.row, self.task_row))
         return ""
 
     def caution(self) -> str:
         """Why a run of these settings, which can be started, cannot come out well; mostly empty."""
-        return "" if self.fault() else naming.worded(self.spec().caution(), knobs_of(self.row, self.task_row))
+        return "" if self.fault() else worded(self.spec().caution(), knobs_of(self.row, self.task_row))
 
     def to_url(self) -> None:
         """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""

@@ -74,7 +74,7 @@ def test_a_run_in_bf16_is_cautioned_against_exactly_where_nothing_has_it(told):
     ask = [make(kind=kind, algorithm_key="rloo", task_key=task, knobs={"dtype": dtype}, device="cpu")
            for kind, task in (("llm", "sort"), ("exact", "sorted")) for dtype in ("bf16", "fp32")]
     told(XEON.format("", ""))
-    said = ("dtype is bf16, but this processor (A Xeon) has no bf16 arithmetic, so precision is lost and no time is "
+    said = ("`dtype` is bf16, but this processor (A Xeon) has no bf16 arithmetic, so precision is lost and no time is "
             "saved: choose fp32.")
     assert [spec.caution() for spec in ask] == [said, "", said, ""]
     assert machine.bf16_said() == "This processor (A Xeon) has no bf16 arithmetic: choose fp32."

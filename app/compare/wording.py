@@ -11,6 +11,7 @@ import numpy as np
 
 from app import naming
 from app.lab import titled
+from app.marked import FAMILIES
 from app.status import duration
 from app.theme import number
 from labcore.analysis.compare import statistics
@@ -255,7 +256,7 @@ def _setting(key: str, value: Any, words: str, algorithm_labels: Mapping[str, st
         words = algorithm_labels.get(str(value), words)
     if key == "parent":
         words = titled(words)
-    hidden = key in naming.FAMILIES or key in ("algorithm", "parent")
+    hidden = key in FAMILIES or key in ("algorithm", "parent")
     hover = f' title="{html.escape(str(value))}"' if hidden and value is not None else ""
     return f"<td{hover}>{html.escape(words)}</td>"
 

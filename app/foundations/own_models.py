@@ -6,6 +6,7 @@ import streamlit as st
 
 from app import jobs, link
 from app.components.foundations import NEXT_TOKEN
+from app.lab import in_words
 from app.link import Param
 from app.llm.action_tab import NAME
 from app.playground import models
@@ -40,7 +41,7 @@ def next_token() -> None:
         found, _ = jobs.result({"job": "next_token", "model": model, "prompt": prompt},
                                "The model reads the prompt", "foundations:next_token", like=chosen)
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
         return
     if found is not None:
         NEXT_TOKEN(data=found, key="foundations:next_token")

@@ -135,7 +135,7 @@ def _share(name: str, text: str, lesson: Lesson | None) -> None:
     try:
         st.caption(f"Lessons are saved in {literal(str(folders.own_folder()))}.")
     except LabError as error:
-        st.caption(literal(str(error)))
+        st.caption(in_words(error))
 
 
 def _name(proposed: str) -> str:

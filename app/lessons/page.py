@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from app import link, session, theme
+from app.lab import in_words
 from app.lessons import editor, lesson_page, words
 from app.lessons.pictures import picture
 from app.lessons.place import CSS, Place, go, write
@@ -44,11 +45,11 @@ def page() -> None:
         if place.lesson:
             folders.find(place.lesson)
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
     try:
         attempts: Attempts = progress.attempts()
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
         attempts = {}
     _list(lessons, attempts)
 

@@ -17,7 +17,7 @@ from app import jobs, link
 from app.lab import active, in_words, lab
 from app.link import Param
 from app.llm import chain
-from app.naming import worded
+from app.marked import worded
 from app.session import show_error, show_run
 from app.tokens import readable
 from labcore.errors import LabError

@@ -9,7 +9,7 @@ from app.components.figure_chart import figure_chart
 from app.lab import lab
 from app.llm import chain, labelling, proxy, proxy_figures
 from app.llm.proxy import Point
-from app.naming import worded
+from app.marked import worded
 from app.session import runs_of, show_error, show_run
 from app.tokens import literal
 from app.training import forking

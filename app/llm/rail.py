@@ -16,8 +16,8 @@ from app.components.rail import rail
 from app.lab import active, lab
 from app.llm import chain, labelling, own_prompts
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
+from app.marked import worded
 from app.naming import model as model_name
-from app.naming import worded
 from app.session import Draft, runs_of, show_error, show_run
 from app.status import STATES, name_of
 from app.theme import number

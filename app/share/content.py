@@ -24,6 +24,7 @@ from app.llm.history import history, thinned
 from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
+from app.marked import worded
 from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration
@@ -231,7 +232,7 @@ def _events(of: Feed) -> list[list[Any]]:
     moves = [(change.step, change.text) for change in KnobHistory(of.spec, of.events).moves]
     said = [(each.step, each.finding.verdict) for each in doctor.said(of.events) if each.finding]
     own = knobs_of(of.spec.row, of.spec.task_row)
-    return [[step, clean(naming.worded(text, own))] for step, text in sorted(moves + said)]
+    return [[step, clean(worded(text, own))] for step, text in sorted(moves + said)]
 
 
 def mathml(latex: str) -> str:
@@ -282,7 +283,7 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
     try:
         table = compare(traces, words=naming.setting, named=naming.preset)
     except LabError as error:
-        return f"<p>{escape(clean(naming.worded(str(error), ())))}</p>"
+        return f"<p>{escape(clean(worded(str(error))))}</p>"
     found = groups(traces, naming.setting, naming.preset)
     return _verdict(found, table.metric) + _table(table, [row.id for row in rows])
 

@@ -10,7 +10,8 @@ import streamlit as st
 
 from app import link, number_boxes, sharing
 from app.lab import active, lab
-from app.naming import to_choose, worded
+from app.marked import worded
+from app.naming import to_choose
 from app.plan import sweep_from
 from app.session import Draft, close_run, runs_of, show_error, show_run
 from app.status import failed_at_once, name_of

@@ -17,11 +17,12 @@ from typing import Any
 import streamlit as st
 
 from app import number_boxes, question_link
-from app.naming import worded
+from app.marked import worded
+from app.naming import written
 from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
 from labcore.catalog import inactive, questions
-from labcore.catalog.knob import Knob, Value, shown
+from labcore.catalog.knob import Knob, Value
 from labcore.catalog.reward_terms import JOIN
 from labcore.errors import LabError, listed
 from labcore.runs.files.paths import read_only
@@ -66,10 +67,10 @@ def _widget(target: Target, knob: Knob) -> None:
     where its default is from and what this machine has to do with it."""
     WIDGETS[kind(knob)](target, knob)
     if changed(target, [knob]):
-        st.button(f"Back to {_brief(target.usual[knob.key])}", icon=":material/undo:", type="tertiary",
+        st.button(f"Back to {_brief(knob.key, target.usual[knob.key])}", icon=":material/undo:", type="tertiary",
                   key=f"reset:{target.scope}:{knob.key}", on_click=reset, args=(target, [knob]))
     if knob.source and not target.going:
-        st.caption(literal(f"Default {shown(knob.default)}: {knob.source}."))
+        st.caption(literal(f"Default {written(knob.key, knob.default)}: {knob.source}."))
     if knob.here and not target.going and (said := resolve_name(knob.here)()):
         st.caption(literal(said))
 
@@ -102,7 +103,7 @@ def words(knob: Knob, going: bool) -> str:
     counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
               "restart": "needs a new run"}[knob.effect]
     locked = " Locked while the run is running." if going and knob.effect == "restart" else ""
-    return (f"{knob.help}{safe} Default {knob.default if knob.default != '' else 'empty'}; a change {counts}.{locked}"
+    return (f"{knob.help}{safe} Default {written(knob.key, knob.default) or 'empty'}; a change {counts}.{locked}"
             + question_link.as_markdown(questions.of_knob(knob.key)))
 
 
@@ -216,9 +217,9 @@ def reset_all(target: Target, knobs: Iterable[Knob]) -> None:
               help=literal(f"Changed: {listed([knob.title for knob in moved])}") if moved else None)
 
 
-def _brief(value: Value) -> str:
+def _brief(key: str, value: Value) -> str:
     """A value as a button can name it."""
-    text = shown(value).replace("_", " ")
+    text = written(key, value).replace("_", " ")
     return (text if len(text) <= LONGEST else f"{text[:LONGEST - 1]}…") or "empty"
 
 
@@ -268,7 +269,7 @@ def number(target: Target, knob: Knob) -> None:
 
 def _choice(target: Target, knob: Knob) -> None:
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
-                 index=knob.choices.index(target.values[knob.key]))
+                 index=knob.choices.index(target.values[knob.key]), format_func=lambda each: written(knob.key, each))
 
 
 def _switch(target: Target, knob: Knob) -> None:

@@ -14,6 +14,7 @@ import streamlit as st
 
 from app import question_link
 from app.lab import active, lab
+from app.naming import written
 from app.session import show_error
 from app.tokens import literal
 from app.training import forking
@@ -96,7 +97,9 @@ def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Fin
 
 def change(knob: Knob, before: Value, after: Value) -> str:
     """ "η 0.001 → 0.0003"; of a choice its new value alone."""
-    return f"{knob.name}: {shown(after)}" if knob.choices else f"{knob.name} {shown(before)} → {shown(after)}"
+    if knob.choices:
+        return f"{knob.name}: {written(knob.key, after)}"
+    return f"{knob.name} {shown(before)} → {shown(after)}"
 
 
 def _fix_button_of(run: RunRow, feed: Feed, at: int | None) -> Callable[[str, int, Finding], None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.tokens import literal
+from app.lab import in_words
 from labcore.runs.files import step_files
 from labcore.runs.files.step_files import path_of, steps_of
 from labcore.runs.files.written import Damaged
@@ -34,7 +34,7 @@ def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except Damaged as error:
-        st.caption(f":orange[:material/warning:] {literal(str(error))}")
+        st.caption(f":orange[:material/warning:] {in_words(error)}")
         return None
 
 

@@ -10,6 +10,7 @@ import streamlit as st
 
 from app import algorithms, memory, naming, number_boxes
 from app.lab import errors_shown, lab
+from app.marked import worded
 from app.session import PROBLEM, Draft, show_error
 from app.tokens import literal
 from app.training import base_line, controls, data_preview, mix, more_knobs, pretrained_models, step_time
@@ -114,7 +115,7 @@ def _knobs(draft: Draft, drawn: Elsewhere) -> None:
     try:
         spec = draft.spec()
     except LabError as error:
-        st.warning(literal(naming.worded(str(error), knobs_of(draft.row, draft.task_row))), icon=":material/rule:")
+        st.warning(literal(worded(str(error), knobs_of(draft.row, draft.task_row))), icon=":material/rule:")
     else:
         if len(draft.kind.models) > 1:
             base_line.show(draft, spec)

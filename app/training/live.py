@@ -14,7 +14,7 @@ from app.components.live_chart import live_chart
 from app.components.projector import projector
 from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
-from app.naming import worded
+from app.marked import worded
 from app.session import SMOOTH, Draft, axis, show_error
 from app.training import clock, doctor_line, forking, ghost, goal_line, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload

@@ -12,6 +12,7 @@ from dataclasses import replace
 import streamlit as st
 
 from app import algorithms, naming
+from app.marked import worded
 from app.session import Draft, show_error
 from app.tokens import literal
 from app.widget_state import widget_state
@@ -57,7 +58,7 @@ def of_numbers(draft: Draft) -> str:
 
 
 def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
-    return [naming.plain(naming.worded(each, knobs_of(draft.row, draft.task_row))) for each in said]
+    return [worded(each, knobs_of(draft.row, draft.task_row)) for each in said]
 
 
 def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
@@ -103,7 +104,7 @@ def differences(found: Iterable[Difference]) -> str:
 
 
 def _written(knob: Knob, value: Value) -> str:
-    return html.escape(naming.plain(naming.written(knob.key, value)))
+    return html.escape(naming.written(knob.key, value))
 
 
 def _count(cautions: int) -> str:

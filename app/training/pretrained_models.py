@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import jobs
+from app.lab import in_words
 from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.amounts import size
@@ -58,7 +59,7 @@ def _folder(draft: Draft, said: str) -> None:
     try:
         folder = str(hub_models.local(said))
     except LabError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(in_words(error), icon=":material/error:")
         return
     st.button("Use this folder", key=f"use_folder:{draft.scope}", disabled=draft.fields["model"] == folder,
               on_click=_take, args=(draft, folder), width="stretch")

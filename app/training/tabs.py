@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import link
 from app.link import Param
-from app.naming import worded
+from app.marked import worded
 from app.status import duration
 from app.training import equation, export, log
 from app.training.feed import Feed

@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from app.lab import in_words
 from app.session import Draft
 from app.tokens import literal
 from app.training import columns
@@ -98,7 +99,7 @@ def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
 def _refuse(draft: Draft, error: LabError) -> None:
     """Say what is wrong with an upload, and keep runs from being started with it."""
     draft.fields["unusable"] = draft.task_row.key
-    st.error(literal(str(error)), icon=":material/error:")
+    st.error(in_words(error), icon=":material/error:")
 
 
 def _verifiers(draft: Draft, path: str) -> None:
@@ -169,7 +170,7 @@ def keep_new(file: UploadedFile) -> str:
     try:
         return str(keep(file.name, file.getvalue()))
     except LabError as error:
-        st.error(literal(str(error)))
+        st.error(in_words(error))
         return ""
 
 

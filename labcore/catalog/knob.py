@@ -124,14 +124,14 @@ class Knob:
         """
         value = self._coerce(value)
         if self.choices and value not in self.choices:
-            raise LabError(f"{self.key} cannot be {quoted(value)}: {suggestion(value, self.choices)}")
+            raise LabError(f"`{self.key}` cannot be {quoted(value)}: {suggestion(value, self.choices)}")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not math.isfinite(value):
-                raise LabError(f"{self.key} must be a finite number, not {value}: {self._bounds()}.")
+                raise LabError(f"`{self.key}` must be a finite number, not {value}: {self._bounds()}.")
             too_low = self.low is not None and value < self.low
             too_high = self.high is not None and value > self.high
             if too_low or too_high:
-                raise LabError(f"{self.key} is {shown(value)}, outside its bounds: {self._bounds()}.")
+                raise LabError(f"`{self.key}` is {shown(value)}, outside its bounds: {self._bounds()}.")
         return value
 
     def parse(self, text: str) -> Value:
@@ -156,7 +156,7 @@ class Knob:
                 return int(number) if math.isfinite(number) else number
         wanted = {str: "a text of whole characters", bool: "on or off", int: "a whole number",
                   float: "a number"}[self.type]
-        raise LabError(f"{self.key} must be {wanted}, not {quoted(value)}: for example {self.key}={self.default}.")
+        raise LabError(f"`{self.key}` must be {wanted}, not {quoted(value)}: for example `{self.key}={self.default}`.")
 
     def _bounds(self) -> str:
         return f"use a value {self.bounds}" if self.bounds else "use any finite value"

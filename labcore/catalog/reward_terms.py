@@ -92,10 +92,10 @@ def weights(text: str, count: int) -> list[float]:
     except ValueError:
         found = [math.nan]
     if not all(map(math.isfinite, found)):
-        raise LabError(f"reward_weights is {quoted(text)}: write a number for each reward, for example 1 0.5.")
+        raise LabError(f"`reward_weights` is {quoted(text)}: write a number for each reward, for example 1 0.5.")
     if len(found) != count:
-        raise LabError(f"reward_weights has {len(found)} numbers for {count} reward{'' if count == 1 else 's'}: write "
-                       "one for each, in their order, or leave it empty for 1 each.")
+        raise LabError(f"`reward_weights` has {len(found)} numbers for {count} reward{'' if count == 1 else 's'}: "
+                       "write one for each, in their order, or leave it empty for 1 each.")
     return found
 
 

@@ -45,7 +45,7 @@ def check_room(session: Prompted) -> None:
             during the run cuts the completions at the context's end instead.
     """
     if int(session.knobs["max_new_tokens"]) >= session.context:
-        raise LabError(f"max_new_tokens {session.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
+        raise LabError(f"`max_new_tokens` {session.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                        f"context of {session.context} tokens: use {session.context - 1} or less.")
     task = session.task if isinstance(session.task, OfFile) else None
     if task:

@@ -138,13 +138,13 @@ def unfit(found: Sequence[Misfit], room: int) -> str:
     long, faulty = [each for each in found if each.tokens], [each for each in found if each.fault]
     if faulty:
         more = f" The same applies to {_lines(faulty[1:])}." if faulty[1:] else ""
-        return f"{faulty[0].fault}{more} To leave out such rows, set unusable_rows=skip."
+        return f"{faulty[0].fault}{more} To leave out such rows, set `unusable_rows=skip`."
     longest = max(each.tokens for each in long)
     which = f" ({_lines(long)})" if any(each.row.line for each in long) else ""
     have = f"has {longest:,}" if len(long) == 1 else f"have up to {longest:,}"
     return (f"{_counted(len(long), 'prompt')}{which} {have} tokens, but the model has room for {room:,} before the "
-            "completion: shorten them, lower max_new_tokens, choose a model with a longer context, or set long_prompts "
-            "to skip or cut.")
+            "completion: shorten them, lower `max_new_tokens`, choose a model with a longer context, or set "
+            "`long_prompts` to skip or cut.")
 
 
 def _lines(found: Sequence[Misfit]) -> str:

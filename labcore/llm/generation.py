@@ -76,7 +76,7 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     except (MemoryError, RuntimeError) as error:  # drawn in parts, the completions would be others
         if not out_of_memory(error):
             raise
-        sizes = ", ".join(f"{key} is {session.knobs[key]}" for key in SIZES if key in session.knobs)
+        sizes = ", ".join(f"`{key}` is {session.knobs[key]}" for key in SIZES if key in session.knobs)
         raise LabError(f"Memory ran out while {len(prompts)} × {group_size} completions of up to {limit} tokens were "
                        f"drawn: lower one of these: {sizes}.") from error
     if not completions.sampled_logprobs.isfinite().all():

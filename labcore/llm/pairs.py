@@ -118,7 +118,7 @@ def sample_once(session: LlmSession) -> list[Pair]:
     session.drawn = begun  # the first epoch of training begins with the first step
     if not pairs:
         raise LabError(f"None of {asked} prompts got both a better and a worse completion from the base, so there "
-                       "are no pairs to learn from: raise pair_prompts or group_size, or start from another base.")
+                       "are no pairs to learn from: raise `pair_prompts` or `group_size`, or start from another base.")
     return pairs
 
 

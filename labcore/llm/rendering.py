@@ -349,7 +349,8 @@ def _fitting(rows: Sequence[Asked], ids: list[list[int]], room: int) -> list[lis
             raise LabError(f"A prompt{_place(row)} is empty: give every prompt at least one character.")
         if len(each) > room:
             raise LabError(f"A prompt{_place(row)} has {len(each)} tokens, but the model has room for {room} before "
-                           "the completion: shorten it, lower max_new_tokens, or choose a model with a longer context.")
+                           "the completion: shorten it, lower `max_new_tokens`, or choose a model with a longer "
+                           "context.")
     return ids
 
 

@@ -158,8 +158,8 @@ def check(parent: RunSpec, spec: RunSpec) -> None:
     for knob in _shared(parent, row):
         value, before = spec.knobs[knob.key], parent.knobs[knob.key]
         if _fixed(knob, parent) and value != before:
-            raise LabError(f"A fork keeps the {knob.key} of its parent, {before}: to have {knob.key}={value}, start a "
-                           "new run.")
+            raise LabError(f"A fork keeps the `{knob.key}` of its parent, {before}: to have `{knob.key}={value}`, "
+                           "start a new run.")
 
 
 def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:

@@ -88,7 +88,7 @@ def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int])
     seen: set[str] = set()
     for found in specs:
         if (text := found.to_json()) in seen:
-            named = ", ".join([*(f"{key}={found.knobs[key]}" for key in axes), f"seed {found.seed}"])
+            named = ", ".join([*(f"`{key}={found.knobs[key]}`" for key in axes), f"seed {found.seed}"])
             raise LabError(f"The sweep has the run with {named} twice: give each value and each seed once.")
         seen.add(text)
     return specs
@@ -103,7 +103,7 @@ def _one(spec: RunSpec, knobs: Mapping[str, Any], seed: int) -> RunSpec:
     except LabError as error:
         if not knobs:
             raise
-        point = ", ".join(f"{key}={cut(str(value))}" for key, value in knobs.items())
+        point = ", ".join(f"`{key}={cut(str(value))}`" for key, value in knobs.items())
         raise LabError(f"With {point}: {error}") from error
 
 

@@ -98,7 +98,7 @@ def _of_task(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], limit: i
     if cut <= (1 - ENOUGH) * SAMPLED:
         return ""
     wanted = max(len(each.answer) for each in problems) + 1
-    return (f"The length limit of {limit:,} tokens cuts off {cut} of {SAMPLED} right answers: set max_new_tokens to "
+    return (f"The length limit of {limit:,} tokens cuts off {cut} of {SAMPLED} right answers: set `max_new_tokens` to "
             f"{wanted:,}.")
 
 
@@ -116,7 +116,7 @@ def of_file(spec: RunSpec) -> str:
         return ""
     wanted = enough(seen)
     room = MODELS[spec.model].context - seen.longest
-    return too_long(longer, seen, spec) + (f": set max_new_tokens to {wanted:,}." if wanted <= room else ".")
+    return too_long(longer, seen, spec) + (f": set `max_new_tokens` to {wanted:,}." if wanted <= room else ".")
 
 
 @lru_cache(maxsize=4)  # the runs of a sweep have one file

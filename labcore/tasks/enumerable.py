@@ -38,7 +38,8 @@ def count(letters: int, length: int, limit: int = LIMIT, ends: bool = True) -> i
     found: int = letters**length + (sum(letters**size for size in range(length)) if ends else 0)
     if found > limit:
         raise LabError(f"{letters} letters and up to {length} tokens make {found:,} completions, and at most {limit:,} "
-                       "can be enumerated: take fewer letters (vocabulary) or a lower length limit (max_new_tokens).")
+                       "can be enumerated: take fewer letters (`vocabulary`) or a lower length limit "
+                       "(`max_new_tokens`).")
     return found
 
 
@@ -52,11 +53,11 @@ def check(row: Task, knobs: Mapping[str, Value]) -> TextTask:
     letters, prompts = int(knobs["vocabulary"]), int(knobs["prompt_count"])
     count(letters, int(knobs.get("max_new_tokens", LENGTH)))
     if prompts > letters:
-        raise LabError(f"Every prompt is a letter of its own, so {prompts} prompts (prompt_count) do not go with "
-                       f"{letters} letters (vocabulary): take {letters} or fewer.")
+        raise LabError(f"Every prompt is a letter of its own, so {prompts} prompts (`prompt_count`) do not go with "
+                       f"{letters} letters (`vocabulary`): take {letters} or fewer.")
     if (source := knobs.get("reward_source", SOURCES[0])) not in SOURCES:
-        raise LabError(f"The mean reward of every completion is not known with the reward source {source!r}: set "
-                       f"reward_source to {', '.join(SOURCES[:-1])} or {SOURCES[-1]}.")
+        raise LabError(f"The mean reward of every completion is not known with the reward source `{source}`: set "
+                       f"{' or '.join(f'`reward_source={each}`' for each in SOURCES)}.")
     return make_task(row, knobs)
 
 

@@ -189,7 +189,8 @@ class Judge:
             return LabError(f"The judge at {self.url} answered none of {count} requests ({failed}): check that it "
                             f"runs, its model {quoted(self.model)} and {KEY}, then resume the run.")
         return LabError(f"The judge {quoted(self.model)} gave no number from 0 to 10 for any of {count} answers, but "
-                        f"for example {quoted(said or '')}: choose another judge_model, or change judge_instruction.")
+                        f"for example {quoted(said or '')}: choose another `judge_model`, or change "
+                        "`judge_instruction`.")
 
     def _body(self, problem: Problem, text: str) -> str:
         """The request for an answer, as JSON that is the same for the same words."""

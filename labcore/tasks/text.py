@@ -33,13 +33,13 @@ class Text:
         self._verify = verifier(knobs)
         self._prompt, self._piece = int(knobs["prompt_length"]), int(knobs["piece_length"])
         if self._prompt >= self._piece:
-            raise LabError(f"prompt_length {self._prompt} leaves nothing to learn of a piece of {self._piece} "
-                           f"characters: set piece_length above {self._prompt}.")
+            raise LabError(f"`prompt_length` {self._prompt} leaves nothing to learn of a piece of {self._piece} "
+                           f"characters: set `piece_length` above {self._prompt}.")
         self._text = read_text(data)
         self._line_ends = [match.start() for match in re.finditer("\n", self._text)]
         if len(self._text) < self._piece:
             raise LabError(f"{data.name} has {len(self._text)} characters, fewer than one piece of {self._piece}: "
-                           "lower piece_length, or give a longer text.")
+                           "lower `piece_length`, or give a longer text.")
         self.said, second = "", held_out_file(knobs)
         other = read_text(second) if second else ""
         kept = len(self._text) if second else self._kept(float(knobs.get("held_out", 0)), data)

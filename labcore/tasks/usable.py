@@ -15,7 +15,7 @@ from labcore.tasks.held_out import Parts, in_words
 
 MOST_NAMED = 8  # lines in a sentence
 STOP, SKIP, CUT = "stop", "skip", "cut"
-REMEDY = "Correct them, or leave them out with unusable_rows=skip."
+REMEDY = "Correct them, or leave them out with `unusable_rows=skip`."
 OWN = ""  # the run's own file among several
 LeftOut = dict[str, list[Fault]]  # by the name of a file in a sentence, such as "the held-out file test.jsonl"
 Row = TypeVar("Row")

@@ -71,8 +71,8 @@ class Pictures:
         full = self._bytes() > most
         while self._bytes() > most and self._thin(best, 2):
             pass
-        return full * (f"The {self._folder.name} of this run took more than {most / 1e9:g} GB, so every second one was "
-                       f"deleted; the newest stays. {SETTING} sets the limit.")
+        return full * (f"The {self._folder.name} of this run took more than {most / 1e9:g} GB, so every second file "
+                       f"was deleted, except the newest. {SETTING} sets the limit.")
 
     def _bytes(self) -> int:
         return sum(file.size for file in (self._files or {}).values())

@@ -69,42 +69,9 @@ def test_a_setting_is_called_as_its_run_calls_it():
     assert naming.setting("data", "/home/me/my-very-own-preferences.jsonl", dpo) == "file my-very-own-preferences…"
 
 
-def test_a_sentence_begins_with_the_words_of_the_run_that_it_is_about():
-    dpo = kinds.algorithm("dpo")
-    assert naming.worded("beta is 200.", dpo.knobs) == "Inverse temperature β is 200."
-
-
-@pytest.mark.parametrize("said, shown", [
-    ("length_low 6 is above length_high 4: swap them.", "Shortest 6 is above Longest 4: swap them."),
-    ("With group_size=4, mini_batches=5: mini_batches 5 does not divide 16.",
-     "With G=4, Mini-batches=5: Mini-batches 5 does not divide 16."),
-    ("temperature cannot change during a run: start a new run with temperature=2.",
-     "Temperature τ cannot change during a run: start a new run with τ=2.")])
-def test_a_sentence_names_all_its_knobs_alike(said, shown):
-    row, task = kinds.algorithm("grpo"), kinds.task("prompts", "llm")
-    assert naming.worded(said, (*row.knobs, *task.knobs)) == shown
-
-
-@pytest.mark.parametrize("said", [
-    "TypeError: <lambda>() takes beta", "beta set.jsonl has 3 lines.", "KeyError: 'clip_low'",
-    "clip_low.jsonl is empty.", "Write --set learning_rate=1e-4.",
-    "There is no file /tmp/beta/group_size.jsonl.", "lambda is no knob of GRPO."])
-def test_what_is_surely_no_knob_stays(said):
-    assert naming.worded(said, kinds.algorithm("grpo").knobs) == said
-
-
 def test_knobs_changed_mid_run_have_their_signs():
     assert naming.written("changed mid-run", [("beta", 0.5, 1), ("clip_low", 0.1, 2)]) == (
         "β=0.5 after step 1; ε_low=0.1 after step 2")
-
-
-def test_what_the_lab_keeps_is_called_without_its_folder_and_another_path_is_left_whole(folder):
-    said = (f"There is no file {home()}/uploads/0f/my pairs.jsonl: the model of {home()}/base/3fa81c/model, and "
-            f"'{home()}/grpo-sort-ab12/checkpoints/step-000200/policy'. ")
-    whole = (f"The details are in {home()}/grpo-sort-ab12/worker.log: it cannot be kept in {home()}/uploads/0f (no "
-             f"space), nor in {home()}/base/3fa81c/model/config.json or /elsewhere{home()}/uploads/0f/x.")
-    assert naming.worded(said + whole, ()) == (
-        f"There is no file my pairs.jsonl: the model of SFT base 3fa81c, and 'grpo-sort-ab12@200'. {whole}")
 
 
 @pytest.mark.parametrize("key", every_knob())

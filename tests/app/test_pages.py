@@ -311,7 +311,7 @@ def test_a_link_with_a_checkpoint_opens_the_form_with_its_model(page, lab, grpo)
 
 def test_what_a_run_says_has_its_own_words(page, lab):
     """β is a KL coefficient in most algorithms, and another thing in DPO."""
-    refused = "beta is 200, outside its bounds: use a value from 0 to 10."
+    refused = "`beta` is 200, outside its bounds: use a value from 0 to 10."
     going, broken = seed(lab.store, algorithm="dpo"), seed(lab.store, "failed", message=refused, algorithm="dpo")
     test = page("llm", run=going)
     lab.store.log(going, "refused", {"knob": "beta", "value": 200.0, "text": refused}, 6)

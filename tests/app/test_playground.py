@@ -41,7 +41,7 @@ def test_a_link_and_back():
 
 
 @pytest.mark.parametrize("query, words", [
-    ({"t": "9"}, "t='9', which was ignored: temperature is 9, outside its bounds"),
+    ({"t": "9"}, "t='9', which was ignored: Temperature τ is 9, outside its bounds"),
     ({"n": "99"}, "n='99', which was ignored: use a whole number from 1 to 8"),
     ({"seed": "-1"}, "seed='-1'"), ({"view": "x"}, "choose one of answers, vote"), ({"runs": "../x"}, "names no model"),
     ({"runs": "a,b,c,d,e"}, "3 models answer side by side, so d, e are left out")])

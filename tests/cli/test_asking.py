@@ -58,7 +58,7 @@ def test_a_batch(capsys, run):
     (("answer", "nobody", "--prompt", "a="), "The run nobody has no model here"),
     (("answer", "grpo-sort-aaaa", "--prompt", "é="), "does not know 'é'"),
     (("answer", "grpo-sort-aaaa", "--questions", "3", "--answer", "x"), "--answer needs --prompt"),
-    (("answer", "grpo-sort-aaaa", "--prompt", "a", "--temperature", "7"), "temperature is 7, outside its bounds"),
+    (("answer", "grpo-sort-aaaa", "--prompt", "a", "--temperature", "7"), "`temperature` is 7, outside its bounds"),
     (("batch", "grpo-sort-aaaa", "--stepper", "sft"), "There is no online algorithm 'sft'"),
     (("batch", "../x"), "names no model")])
 def test_what_cannot_be_is_one_sentence(capsys, given, words):

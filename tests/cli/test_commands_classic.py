@@ -165,12 +165,12 @@ def test_a_maze_file_that_cannot_be_read(capsys, tmp_path):
     (("--task", "clif"), "did you mean 'cliff'"),
     (("--task", "sort"), "The task 'sort' is of the kind llm, not maze: choose that kind."),
     (("--model", "tiny"), "A run of the kind maze has no model to choose: leave 'tiny' out."),
-    (("--set", "gamma=1.1"), "gamma is 1.1, outside its bounds: use a value from 0 to 1."),
-    (("--set", "alpha=inf"), "alpha must be a finite number"),
-    (("--set", "epsilon=-0.1"), "epsilon is -0.1, outside its bounds"),
-    (("--set", "step_limit=0.5"), "step_limit must be a whole number"),
+    (("--set", "gamma=1.1"), "`gamma` is 1.1, outside its bounds: use a value from 0 to 1."),
+    (("--set", "alpha=inf"), "`alpha` must be a finite number"),
+    (("--set", "epsilon=-0.1"), "`epsilon` is -0.1, outside its bounds"),
+    (("--set", "step_limit=0.5"), "`step_limit` must be a whole number"),
     (("--set", "lambda=0.5"), "Q-learning on 'corridors' has no knob 'lambda'"),
-    (("--task", "random", "--set", "height=31"), "height is 31, outside its bounds: use a value from 2 to 30."),
+    (("--task", "random", "--set", "height=31"), "`height` is 31, outside its bounds: use a value from 2 to 30."),
 ])
 def test_a_maze_setting_that_cannot_be(capsys, arguments, words):
     assert words in refused(capsys, *MAZE, *arguments)
@@ -207,11 +207,11 @@ def test_an_atari_game_without_its_package(capsys):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("--set", "gamma=1.1"), "gamma is 1.1, outside its bounds"),
-    (("--set", "learning_rate=2"), "learning_rate is 2, outside its bounds"),
-    (("--set", "td_loss=l1"), "td_loss cannot be 'l1': choose one of huber, mse."),
-    (("--set", "environments=0"), "environments is 0, outside its bounds: use a value from 1 to 65536."),
-    (("--set", "double=maybe"), "double must be on or off"),
+    (("--set", "gamma=1.1"), "`gamma` is 1.1, outside its bounds"),
+    (("--set", "learning_rate=2"), "`learning_rate` is 2, outside its bounds"),
+    (("--set", "td_loss=l1"), "`td_loss` cannot be 'l1': choose one of huber, mse."),
+    (("--set", "environments=0"), "`environments` is 0, outside its bounds: use a value from 1 to 65536."),
+    (("--set", "double=maybe"), "`double` must be on or off"),
     (("--set", "clip_low=0.1"), "DQN on 'CartPole-v1' has no knob 'clip_low'"),
 ])
 def test_a_cartpole_setting_that_cannot_be(capsys, arguments, words):

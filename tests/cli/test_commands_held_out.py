@@ -44,7 +44,7 @@ def test_a_second_file_is_measured_and_the_best_checkpoint_exported(capsys, file
     (["--task", "sort", "--held-out", "{test}"], "--held-out needs a training file"),
     (["--prompts", "{test}", "--held-out", "{test}"], "Every prompt of test.jsonl is in test.jsonl too"),
     (["--prompts", "{test}", "--held-out", "{none}"], "none.jsonl"),
-    (["--prompts", "{test}", "--set", "held_out=0.9"], "held_out is 0.9, outside its bounds: use a value from 0 to"),
+    (["--prompts", "{test}", "--set", "held_out=0.9"], "`held_out` is 0.9, outside its bounds: use a value from 0 to"),
     (["--prompts", "{test}", "--set", "held_out_file=test.jsonl"], "with --held-out FILE")])
 def test_what_is_wrong_is_one_sentence(capsys, files, arguments, words):
     places = {"test": files / "test.jsonl", "none": files / "none.jsonl"}

@@ -280,18 +280,18 @@ def test_bf16_without_its_arithmetic_is_one_line_before_the_start(monkeypatch, c
     monkeypatch.setattr(machine, "bf16", lambda device="auto": machine.Bf16("this processor (A Xeon)", False))
     monkeypatch.setattr(commands, "train", lambda *_: 0)
     assert main([*SORT, "--set", "dtype=bf16"]) == 0
-    assert capsys.readouterr().err == ("labcore: dtype is bf16, but this processor (A Xeon) has no bf16 arithmetic, so "
-                                       "precision is lost and no time is saved: choose fp32.\n")
+    assert capsys.readouterr().err == ("labcore: `dtype` is bf16, but this processor (A Xeon) has no bf16 arithmetic, "
+                                       "so precision is lost and no time is saved: choose fp32.\n")
     assert main(SORT) == 0 and capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("options, said", [
     (("--set", "kl_estimator=k1"), "k1 in the loss does not hold the policy near the reference: from the second "),
     (("--set", "kl_estimator=k1", "--set", "updates_per_batch=1"), "k1 in the loss has no gradient on average"),
-    (("--set", "surrogate=bounded_clip", "--set", "clip_delta=1.1"), "clip_delta is below 1 + ε_high"),
-    (("--set", "surrogate=bounded_clip", "--set", "dual_clip=0.5"), "dual_clip is not above 1"),
-    (("--set", "max_new_tokens=4"), "The length limit of 4 tokens cuts off 64 of 64 right answers: set max_new_tokens "
-                                    "to 7."),
+    (("--set", "surrogate=bounded_clip", "--set", "clip_delta=1.1"), "`clip_delta` is below 1 + ε_high"),
+    (("--set", "surrogate=bounded_clip", "--set", "dual_clip=0.5"), "`dual_clip` is not above 1"),
+    (("--set", "max_new_tokens=4"), "The length limit of 4 tokens cuts off 64 of 64 right answers: set "
+                                    "`max_new_tokens` to 7."),
     (("--set", "max_new_tokens=6"), ""), (("--set", "beta=0", "--set", "kl_estimator=k1"), ""), ((), "")])
 def test_what_the_page_says_beside_the_form_is_said_before_the_start(monkeypatch, capsys, options, said):
     """But what the algorithm's own defaults are like: that is what it is."""
@@ -303,7 +303,7 @@ def test_what_the_page_says_beside_the_form_is_said_before_the_start(monkeypatch
 
 @pytest.mark.parametrize("limit, verifier, said", [
     (4, "exact", "labcore: 2 of 3 answers are longer than the length limit of 4 tokens, so the model cannot write them "
-                 "to their end: set max_new_tokens to 9.\n"), (9, "exact", ""), (4, "contains", "")])
+                 "to their end: set `max_new_tokens` to 9.\n"), (9, "exact", ""), (4, "contains", "")])
 def test_answers_of_a_file_that_the_limit_cuts_off_are_said(monkeypatch, capsys, tmp_path, limit, verifier, said):
     monkeypatch.setattr(commands, "train", lambda *_: 0)
     file = tmp_path / "sums.jsonl"

@@ -128,8 +128,8 @@ def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
 @pytest.mark.parametrize("given, words", [
     (("--sweep", "alpha"), "is no KNOB=VALUE"),
     (("--sweep", "alpha=0.1", "--sweep", "alpha=0.2"), "The knob alpha is swept twice"),
-    (("--sweep", "alpha=0.1,x"), "With alpha=x: alpha must be a number"),
-    (("--sweep", "alpha=0.1,"), "alpha must be a number"),
+    (("--sweep", "alpha=0.1,x"), "With `alpha=x`: `alpha` must be a number"),
+    (("--sweep", "alpha=0.1,"), "`alpha` must be a number"),
     (("--sweep", "alhpa=1"), "did you mean 'alpha'"),
     (("--seeds", "a"), "write whole numbers with commas"),
     (("--seeds", "0,0"), "seed 0 twice"),

@@ -90,7 +90,7 @@ def test_prompts_that_are_too_long_are_left_out_or_cut(how, left, said):
 def test_rows_that_the_template_refuses_are_named_or_left_out():
     odd = (Turn("assistant", "5"), Turn("user", "x"))
     rows = [Problem("a", "", 2), Problem("x", "", 3, odd), Problem("x", "", 7, odd)]
-    with pytest.raises(LabError, match=r"\(line 3\).*roles must alternate.*applies to line 7.*unusable_rows=skip"):
+    with pytest.raises(LabError, match=r"\(line 3\).*roles must alternate.*applies to line 7.*`unusable_rows=skip`"):
         fitted(rendering("strict"), rows, 50, {})
     found = fitted(rendering("strict"), rows, 50, {"unusable_rows": "skip"})
     assert found.usable(rows) == rows[:1]
@@ -185,7 +185,7 @@ def test_a_fork_judges_all_rows_of_the_file_again(started):
 def test_rows_that_cannot_be_read_are_left_out_and_an_event_names_them(started):
     rows = [*SHORT[:2], "{", {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " "}]},
             *SHORT[2:]]
-    with pytest.raises(LabError, match=r"2 of 8 lines of x\.jsonl cannot be used.*unusable_rows=skip"):
+    with pytest.raises(LabError, match=r"2 of 8 lines of x\.jsonl cannot be used.*`unusable_rows=skip`"):
         started(rows)
     run = started(rows, unusable_rows="skip")
     assert first(run).notes[0].startswith("Left out: lines 3, 4. Line 3 of x.jsonl is not JSON") and run.task.size == 6

@@ -54,9 +54,9 @@ def test_greedy_takes_the_likeliest_and_draws_no_number():
 
 
 @pytest.mark.parametrize("algorithm, sizes", [
-    ("grpo", "prompts_per_step is 4, group_size is 4, max_new_tokens is 6"),
-    ("sft", "eval_prompts is 256, max_new_tokens is 6"),
-    ("dpo", "pair_prompts is 8, eval_prompts is 256, group_size is 4, max_new_tokens is 6")])
+    ("grpo", "`prompts_per_step` is 4, `group_size` is 4, `max_new_tokens` is 6"),
+    ("sft", "`eval_prompts` is 256, `max_new_tokens` is 6"),
+    ("dpo", "`pair_prompts` is 8, `eval_prompts` is 256, `group_size` is 4, `max_new_tokens` is 6")])
 @pytest.mark.parametrize("error", [
     torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")], ids=type)

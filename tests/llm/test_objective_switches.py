@@ -320,14 +320,14 @@ def test_gdpo_logs_its_rewards_and_weighs_them():
 
 
 @pytest.mark.parametrize("knobs, named", [
-    ({"shaping": "length_cost"}, "set shaping to none"), ({"kl_placement": "reward"}, "set kl_placement to loss")])
+    ({"shaping": "length_cost"}, "set `shaping=none`"), ({"kl_placement": "reward"}, "set `kl_placement=loss`")])
 def test_what_gdpo_would_not_look_at_is_refused(knobs, named):
     with pytest.raises(LabError, match=named):
         session("gdpo", **knobs)
 
 
 def test_an_advantage_of_1_cannot_be_normalised():
-    with pytest.raises(LabError, match="set normalisation to none"):
+    with pytest.raises(LabError, match="set `normalisation=none`"):
         session("reinforce", advantage="one", normalisation="tokens")
 
 

@@ -80,7 +80,7 @@ def refused(match, **knobs):
 
 
 def test_a_reward_model_that_is_none_is_refused_before_the_start(judge):
-    refused("needs a reward model: set reward_model to a run")
+    refused("needs a reward model: set `reward_model` to a run")
     refused("There is no reward model 'nobody' here", reward_model="nobody")
     refused("There is no reward model '../judge' here", reward_model="../judge")
     refused("There is no reward model 'base:judge' here", reward_model="base:judge")
@@ -189,7 +189,7 @@ def test_an_ensemble_that_is_none_is_refused(judges):
             reward_model="judge")
     refused("judge@4 is named twice", reward_model="judge,judge@4")
     refused("There is no reward model 'nobody' here", reward_model="judge,nobody")
-    refused("needs a reward model: set reward_model to a run", reward_model=" , ")
+    refused("needs a reward model: set `reward_model` to a run", reward_model=" , ")
 
 
 def test_a_fork_may_take_on_another_reward_model(judges):

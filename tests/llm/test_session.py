@@ -66,7 +66,7 @@ def test_what_it_holds_is_ready_to_train():
 
 
 def test_a_length_limit_that_leaves_no_room_is_told_before_the_first_step():
-    with pytest.raises(LabError, match=r"max_new_tokens 64 leaves no room .* context of 64 tokens: use 63"):
+    with pytest.raises(LabError, match=r"`max_new_tokens` 64 leaves no room .* context of 64 tokens: use 63"):
         session("grpo", max_new_tokens=64)
     session("grpo", max_new_tokens=63)
 

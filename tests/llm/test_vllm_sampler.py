@@ -215,7 +215,7 @@ def test_importance_is_corrected_unless_something_else_is_said():
 def test_a_run_that_corrects_nothing_is_cautioned(vllm):
     def said(**knobs):
         return make(algorithm_key="grpo", task_key="sort", device="cpu", knobs={"rollouts": "vllm", **knobs}).caution()
-    assert not said() and "importance_cap is 0" in said(importance_cap=0.0)
+    assert not said() and "`importance_cap` is 0" in said(importance_cap=0.0)
 
 
 def test_exact_values_are_of_the_lab_s_own_sampler():

@@ -250,8 +250,8 @@ def test_its_end_and_its_seed(store):
     ({"seed": 2}, "leave the seed out, or use fresh"),
     ({"knobs": {"bta": 1}}, "did you mean 'beta'"),
     ({"knobs": {"beta": -1}}, "outside its bounds"),
-    ({"knobs": {"sft_steps": 7}}, "A fork keeps the sft_steps of its parent, 0"),
-    ({"knobs": {"letters": 3}}, "A fork keeps the letters of its parent"),
+    ({"knobs": {"sft_steps": 7}}, "A fork keeps the `sft_steps` of its parent, 0"),
+    ({"knobs": {"letters": 3}}, "A fork keeps the `letters` of its parent"),
     ({"algorithm": "q_learning"}, "is of the kind maze"),
 ])
 def test_what_cannot_be_is_told_in_words(store, given, words):
@@ -275,7 +275,7 @@ def test_a_size_of_what_is_there_stays(store):
     with pytest.raises(LabError, match="no checkpoint to fork from: wait for its first step"):
         fork_spec(store, parent)
     checkpoint.save(run_folder(parent), 2, lambda folder: None)
-    with pytest.raises(LabError, match="A fork keeps the hidden of its parent, 8"):
+    with pytest.raises(LabError, match="A fork keeps the `hidden` of its parent, 8"):
         fork_spec(store, parent, knobs={"hidden": 16})
     assert fork_spec(store, parent, algorithm="reinforce").knobs["environments"] == 4  # not REINFORCE's own 16
 

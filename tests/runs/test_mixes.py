@@ -98,9 +98,9 @@ def test_a_spec_of_no_mix_is_written_as_before_and_one_of_a_mix_comes_back():
 def test_an_invalid_mix_is_refused_in_words():
     with pytest.raises(LabError, match="make a mix of your own, which has every knob"):
         make(algorithm_key="grpo", task_key="sort", knobs={"surrogate": "soft_gate"})
-    with pytest.raises(LabError, match="needs a ratio: set ratio to token"):
+    with pytest.raises(LabError, match="needs a ratio: set `ratio=token`"):
         spec(knobs={"ratio": "none"})
-    with pytest.raises(LabError, match="group_size is 1, but my own compares completions"):
+    with pytest.raises(LabError, match="`group_size` is 1, but my own compares completions"):
         spec(knobs={"group_size": 1})
 
 

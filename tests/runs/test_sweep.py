@@ -44,10 +44,10 @@ def test_a_grid_is_every_combination_with_every_seed():
     ({"beta": [n / 100 for n in range(23)]}, range(87), "has 2,001 runs, more than 2,000"),
     ({"beta": []}, [0], "has no beta: give at least one"),
     ({"beta": [0]}, [], "has no seeds"),
-    ({"beta": ["0.1", 0.1]}, [0], "the run with beta=0.1, seed 0 twice"),
+    ({"beta": ["0.1", 0.1]}, [0], "the run with `beta=0.1`, seed 0 twice"),
     ({"beta": [0.1]}, [2, 2], "seed 2 twice"),
-    ({"beta": [0, 99]}, [0], "With beta=99: beta is 99, outside its bounds"),
-    ({"group_size": [4, 1]}, [0], "With group_size=1: .* use 2 or more"),
+    ({"beta": [0, 99]}, [0], "With `beta=99`: `beta` is 99, outside its bounds"),
+    ({"group_size": [4, 1]}, [0], "With `group_size=1`: .* use 2 or more"),
     ({"bta": [1]}, [0], "did you mean 'beta'"),
     ({"beta": [0]}, [-1], "seed must be a whole number"),
 ])

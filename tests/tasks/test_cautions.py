@@ -20,8 +20,9 @@ def test_nothing_is_said_of_defaults(task):
 
 @pytest.mark.parametrize("task, knobs, said", [
     ("sort", {"letters": 8}, ""),  # all letters are there, and only the end is cut off
-    ("sort", {"letters": 9}, "The length limit of 8 tokens cuts off 64 of 64 right answers: set max_new_tokens to 10."),
-    ("add", {"digits": 6}, "set max_new_tokens to 8."), ("countdown", {"max_new_tokens": 3}, "cuts off 64 of 64"),
+    ("sort", {"letters": 9}, "The length limit of 8 tokens cuts off 64 of 64 right answers: set "
+     "`max_new_tokens` to 10."),
+    ("add", {"digits": 6}, "set `max_new_tokens` to 8."), ("countdown", {"max_new_tokens": 3}, "cuts off 64 of 64"),
     ("reviews", {"max_new_tokens": 2}, "")])  # whatever is written is a review
 def test_a_limit_below_the_right_answers_is_said_with_one_that_fits(task, knobs, said):
     found = of_task(make(algorithm_key="grpo", task_key=task, knobs=knobs))

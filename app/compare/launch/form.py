@@ -8,11 +8,12 @@ from typing import Any
 
 import streamlit as st
 
-from app import algorithms, cost, link, naming, number_boxes, session
+from app import algorithms, cost, link, number_boxes, session
 from app.compare.launch import duration_line, planning
 from app.compare.place import CURVES, Place, go
 from app.lab import errors_shown, lab
 from app.link import Param
+from app.marked import worded
 from app.plan import Plan
 from app.tokens import literal
 from app.training import pretrained_models
@@ -237,7 +238,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
             halving.check(stopping, specs)
         fault = ""
     except LabError as error:
-        specs, fault = [], naming.worded(str(error), knobs_of(plan.row, plan.task_row))
+        specs, fault = [], worded(str(error), knobs_of(plan.row, plan.task_row))
     places = max_runs()
     name, project = _labels()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):

@@ -53,7 +53,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    "as much weight as groups with a large one.",
               cautions=(
         Caution("Divided by the group's standard deviation, prompts that are nearly always or nearly never solved "
-                "count most (bias by difficulty). The advantage group_mean has no such bias."),),
+                "count most (bias by difficulty). The advantage `group_mean` has no such bias."),),
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "group"}), There("verl", {_VERL: "grpo", _BY_STD: True}),
         There("OpenRLHF", name="group_norm"))),

@@ -18,11 +18,11 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
              "gradient is −∇KL(π_old‖π).",
        cautions=(
         Caution("k1 in the loss has no gradient on average: it adds noise and does not hold the policy near the "
-                "reference. Use k2 or ratio_k3, or place it in the reward.",
+                "reference. Use k2 or `ratio_k3`, or place it in the reward.",
                 lambda v: kl_in(v, "loss") and updates(v) == 1),
         Caution("k1 in the loss does not hold the policy near the reference: from the second update on a batch it "
-                "makes every sampled token less likely, those of right answers too. Use k2 or ratio_k3, or place it in "
-                "the reward.", lambda v: kl_in(v, "loss") and updates(v) > 1)),
+                "makes every sampled token less likely, those of right answers too. Use k2 or `ratio_k3`, or place it "
+                "in the reward.", lambda v: kl_in(v, "loss") and updates(v) > 1)),
        elsewhere=(
         There("GRPOTrainer", {_GRPO: True}, "k3 × ratio in the loss: the gradient of each token's KL with its prefix "
               "held fixed; k1 in the reward has that of the KL of whole completions, which is the same only for "
@@ -41,7 +41,7 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
            "back": of["ref_logprobs"] - of["logprobs"]}),
        bias="Direction: k3 in the loss has the gradient of KL(π_ref‖π), not of KL(π‖π_ref).",
        cautions=(
-        Caution("k3 in the loss has the gradient of KL(π_ref ‖ π), not of KL(π ‖ π_ref): use k2 or ratio_k3 for the "
+        Caution("k3 in the loss has the gradient of KL(π_ref ‖ π), not of KL(π ‖ π_ref): use k2 or `ratio_k3` for the "
                 "latter.", lambda v: kl_in(v, "loss")),),
        elsewhere=(There("GRPOTrainer", {_GRPO: False}), There("GMPOTrainer"), There("verl", name="low_var_kl"),
                   There("OpenRLHF", {_OPENRLHF: "k3"}))),

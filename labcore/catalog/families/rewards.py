@@ -16,7 +16,7 @@ UNCERTAINTY_WEIGHT = Knob(
     "mean.",
     "next batch", 0.0, 1e6, (0.1, 10.0), r"\lambda_u", "per reward", advanced=True, group="reward")
 OWN_FUNCTION = (
-    Knob("reward_function", "Your rewards", "", "Rewards that own_function sums: Python functions from the "
+    Knob("reward_function", "Your rewards", "", "The rewards that are summed: Python functions from the "
          "lab's folder rewards or from --reward on the command line, and also the task's verifier, the reward model "
          "and the judge.", advanced=True, forkable=True, pick="labcore.tasks.own_reward:offered", group="reward"),
     Knob("reward_weights", "Weights of your rewards", "", "A number for each of your rewards, in their order, for "
@@ -34,18 +34,18 @@ JUDGE = (
          forkable=True, group="reward"),
 )
 NAMED_WEIGHTS = (
-    Knob("correct_weight", "Weight of correct", 1.0, "Weight of the verifier's reward in correct_and_format. Higher: "
+    Knob("correct_weight", "Weight of correct", 1.0, "Weight of the verifier's reward. Higher: "
          "correctness counts more. Lower: format counts more.",
          "next batch", 0.0, 100.0, (0.0, 2.0),
          advanced=True, group="reward"),
-    Knob("format_weight", "Weight of format", 1.0, "Weight of the format reward in correct_and_format: 1 where the "
+    Knob("format_weight", "Weight of format", 1.0, "Weight of the format reward: 1 where the "
          "answer ended by itself and is as long as the right one, else 0. "
          "Higher: format counts more. Lower: correctness counts more.",
          "next batch", 0.0, 100.0, (0.0, 2.0), advanced=True, group="reward"),
 )
 REWARD_NOISE = Knob(
-    "reward_noise", "Reward noise", 0.1, "Share of rewards that noisy_verifier flips. Higher: a harder signal to learn "
-    "from. Lower: closer to the true reward.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True,
+    "reward_noise", "Reward noise", 0.1, "Share of the verifier's rewards that are flipped. Higher: a harder signal "
+    "to learn from. Lower: closer to the true reward.", "next batch", 0.0, 0.5, (0.0, 0.3), unit="share", advanced=True,
     group="reward", reach=(0.0, 0.5))
 OVERLONG = (
     Knob("overlong_buffer", "Overlong buffer", 1, "Number of tokens before the length limit at which the overlong "
@@ -57,11 +57,11 @@ OVERLONG = (
          group="reward"),
 )
 LENGTH_COST = Knob(
-    "length_cost", "Length cost", 0.01, "Reward that length_cost subtracts per token. Higher: shorter "
+    "length_cost", "Length cost", 0.01, "Reward that is subtracted per token. Higher: shorter "
     "answers, even wrong ones. Lower: length matters less.", "next batch", 0.0, 10.0, (0.0, 0.05),
     unit="reward/token", advanced=True, group="reward")
 REWARD_CLIP = Knob(
-    "reward_clip", "Reward clip", 1.0, "Largest absolute reward after the shaping clipped. Higher: rare large rewards "
+    "reward_clip", "Reward clip", 1.0, "Largest absolute reward after the clip. Higher: rare large rewards "
     "count in full. Lower: no reward stands out.", "next batch", 0.0, 1e6, (0.5, 10.0), unit="reward", advanced=True,
     group="reward")
 REWARD_RANGE = (
@@ -74,7 +74,7 @@ REWARD_RANGE = (
 )
 RESAMPLE_ROUNDS = Knob(
     "resample_rounds", "Resampling rounds", 0, "Maximum number of further batches that are sampled to replace the "
-    "groups that informative leaves out. Higher: full batches of signal, "
+    "groups without signal. Higher: full batches of signal, "
     "more compute per step. 0: none.", "next batch", 0, 64,
     (0, 4), unit="rounds", advanced=True, group="sampling")
 

@@ -58,8 +58,8 @@ CLIP_HIGH = Knob(
     "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}", group="clip",
     reach=(0.0, 5.0), aliases="epsilon_high cliprange")
 DUAL_CLIP = Knob(
-    "dual_clip", "Dual clip c", 3.0, "Upper bound of the ratio in bounded_clip for tokens with negative advantage, "
-    "where clip has none. Lower: one such token cannot dominate an update. Higher: "
+    "dual_clip", "Dual clip c", 3.0, "Upper bound of the ratio for tokens with negative advantage, "
+    "where the plain clip has none. Lower: one such token cannot dominate an update. Higher: "
     "only extreme ratios are bounded. "
     "0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True, group="clip")
 CLIP_DELTA = Knob(
@@ -146,18 +146,19 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               knobs=(CLIP_LOW, CLIP_HIGH, CLIP_DELTA, DUAL_CLIP), rules=at_one(CLIP_DELTA, DUAL_CLIP),
               elsewhere=(There("GRPOTrainer verl OpenRLHF"), _ALWAYS),
               cautions=(
-        Caution("clip_delta is below 1 + ε_high: tokens with a positive advantage lose their gradient at clip_delta, "
-                "and ε_high bounds only tokens with a negative advantage. Set clip_delta above 1 + ε_high, or to 0 for "
-                "none.", lambda v: 0 < v["clip_delta"] < 1 + v["clip_high"]),
-        Caution("dual_clip is not above 1: tokens with a negative advantage lose their gradient at the ratio 1, so the "
-                "policy learns little or nothing from mistakes. Set dual_clip above 1, or to 0 for none.",
+        Caution("`clip_delta` is below 1 + ε_high: tokens with a positive advantage lose their gradient at "
+                "`clip_delta`, and ε_high bounds only tokens with a negative advantage. Set `clip_delta` above 1 + "
+                "ε_high, or to 0 for none.", lambda v: 0 < v["clip_delta"] < 1 + v["clip_high"]),
+        Caution("`dual_clip` is not above 1: tokens with a negative advantage lose their gradient at the ratio 1, so "
+                "the policy learns little or nothing from mistakes. Set `dual_clip` above 1, or to 0 for none.",
                 lambda v: 0 < v["dual_clip"] <= 1)),
               metric=Metric("surrogate/bounded_clip", "Surrogate, bounded clip", "advantage", "Mean of the clipped "
                             "term, bounded where the advantage is negative too.", r"L^{DUAL}",
                             "At or below the unclipped one, but for the bound.")),
     Surrogate("geometric_clip", "geometric mean of token ratios, each clipped on the side of its advantage",
               r"\Big(\prod_t \rho'_t\Big)^{1/T}\hat A", needs_ratio=True, whole=True, log_bounds=True,
-              cut="geometric_cut", absorbs={"high_entropy": r"t\ \text{where}\ "}, knobs=(CLIP_LOW, CLIP_HIGH), trainer="GMPOTrainer",
+              cut="geometric_cut", absorbs={"high_entropy": r"t\ \text{where}\ "}, knobs=(CLIP_LOW, CLIP_HIGH), "
+              "trainer="GMPOTrainer",
               letters=(Letter(r"\rho'_t", r"\rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ \text{if}\ \hat A > 0\ "
                               r"\text{else}\ \max(\rho_t, e^{-\varepsilon_{low}})"),),
               elsewhere=(There("GMPOTrainer"),

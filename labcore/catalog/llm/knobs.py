@@ -124,26 +124,16 @@ ONLINE = (
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
          reach=(0.0, 0.2), aliases="entropy_coeff"),
     MAX_GRAD_NORM,
-    Knob("reward_source", "Reward source", "verifier", "Source of the rewards. noisy_verifier: the verifier with a "
-         "share of its rewards flipped, as from an unreliable grader; correct_and_format: two named rewards, the "
-         "verifier's and one for the form of the answer; order_only: a flawed verifier of sort that a policy can "
-         "exploit; steps_and_outcome: the verifier, and a reward for each right character; reward_model: the score of "
-         "a trained reward model, or the mean of several; worst_case_ensemble and uncertainty_weighted_ensemble: the "
-         "lowest of several scores, or their mean minus their variance; own_function: a weighted sum of Python "
-         "functions of your own "
-         "and other rewards; judge: the grade that a language model behind a URL gives.",
+    Knob("reward_source", "Reward source", "verifier", "Source of the rewards: the task's verifier, a noisy or a "
+         "flawed one, trained reward models, functions of your own, or a language model that judges.",
          choices=choices.REWARD.names, advanced=True, group="reward"),
     rewards.SCORER, rewards.UNCERTAINTY_WEIGHT, *rewards.OWN_FUNCTION, *rewards.JUDGE, *rewards.NAMED_WEIGHTS,
     rewards.REWARD_NOISE,
-    Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared. overlong: "
-         "a penalty for the last tokens before the length limit; length_cost: every token costs; clipped: neither very "
-         "high nor very low rewards; clipped_between: the same with a bound of its own on each side.",
+    Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared: a penalty or a "
+         "cost of length, or a clip that leaves neither very high nor very low rewards.",
          choices=choices.SHAPING.names, advanced=True, group="reward"),
     *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP, *rewards.REWARD_RANGE,
-    Knob("selection", "Selection", "everything", "Completions that the updates learn from. informative: only groups "
-         "whose "
-         "rewards before shaping differ; best_of_group: the best completion of each prompt; not_truncated: only those "
-         "that ended by themselves.",
+    Knob("selection", "Selection", "everything", "Completions that the updates learn from.",
          choices=choices.SELECTION.names, advanced=True, group="sampling"),
     Knob("overlong_filter", "Overlong filtering", False, "On: completions cut at the length limit are left out of the "
          "loss, but stay in their group's baseline. Off: they count.", "next batch", advanced=True, group="sampling"),
@@ -152,12 +142,12 @@ ONLINE = (
          "better it is, the less noise in the gradient.", choices=choices.ADVANTAGE.names, advanced=True,
          group="advantage", aliases="baseline scale_rewards"),
     Knob("normalisation", "Normalisation of advantages", "none", "Normalisation of the batch's advantages: over its "
-         "completions (sequences), or over its tokens, where "
-         "long completions weigh more.", choices=choices.NORMALISATION.names, advanced=True, group="advantage"),
+         "completions, or over its tokens, where long completions weigh more.",
+         choices=choices.NORMALISATION.names, advanced=True, group="advantage"),
     Knob("ratio", "Ratio", "token", "Level of the ratio of new to old policy: tokens, or the whole sequence.",
          choices=choices.RATIO.names, advanced=True, group="clip"),
     Knob("surrogate", "Surrogate", "clip", "Objective: the plain score function, or the clipped ratio that "
-         "allows several updates per batch; bounded_clip adds the dual and the two-sided clip.",
+         "allows several updates per batch; the bounded one adds the dual and the two-sided clip.",
          choices=choices.SURROGATE.names, advanced=True, group="clip"),
     Knob("kl_estimator", "KL estimator", "k3", "Estimator of the KL that is penalised; estimators differ in their "
          "noise and their gradient.", choices=choices.KL_ESTIMATOR.names, advanced=True, group="kl"),
@@ -237,7 +227,7 @@ PREFERENCE = (
     Knob("preference_loss", "Preference loss", "sigmoid", "The function of the pair's log-ratios that is minimised.",
          choices=choices.PREFERENCE_LOSS.names, advanced=True, group="loss"),
     Knob("second_loss", "Second loss", choices.NO_LOSS, "A preference loss that is added to the first; none: there is "
-         "only one. sft keeps the chosen side from falling.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names),
+         "only one. SFT keeps the chosen side from falling.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names),
          advanced=True, group="loss"),
     Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
@@ -303,5 +293,5 @@ SFT = (
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
 # of LoRA, ENGINE, OPTIMIZER and PROMPT are left out of it where they are off.)
 SFT_LOSS = Knob(
-    "sft_loss", "SFT loss", "nll", "nll: −log π of each token of the answer. dft: that times its own probability.",
+    "sft_loss", "SFT loss", "nll", "−log π of each token of the answer, or that times its own probability.",
     choices=choices.SFT_LOSS.names, advanced=True, group="loss")

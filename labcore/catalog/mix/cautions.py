@@ -48,7 +48,7 @@ def _own_length(values: Values) -> bool:
 # Cautions about several choices at once. A caution about a single choice is declared with that choice.
 ONLINE = (
     Caution("Every completion is imitated equally, and on average that gradient is zero: nothing is learnt. Select "
-            "best_of_group, or choose another advantage.",
+            "`best_of_group`, or choose another advantage.",
             lambda v: _advantage(v).constant and not choices.SELECTION[v["selection"]].ranks),
     Caution("Several updates per batch without a ratio: from the second on the gradient is off policy, and nothing "
             "corrects it. Use one update per batch, or a surrogate with a ratio.",
@@ -68,17 +68,17 @@ ONLINE = (
     Caution("Advantages are divided by a spread twice: the normalisation undoes most of what the first did.",
             lambda v: _advantage(v).scaled and v["normalisation"] != "none"),
     Caution("Each completion is averaged over its own tokens, so a token of a long completion counts less: long wrong "
-            "answers are pushed down less (bias by length). The aggregation constant_length has no such bias.",
+            "answers are pushed down less (bias by length). The aggregation `constant_length` has no such bias.",
             lambda v: _own_length(v) and not _product(v)),
     Caution("Each token has the gradient of the whole completion's ratio, and they are added up: a completion counts "
-            "as many times as it has tokens. Use sequence_mean_token_mean.",
+            "as many times as it has tokens. Use `sequence_mean_token_mean`.",
             lambda v: _product(v) and not _own_length(v)),
     Caution("The geometric mean of the ratios stays near 1, so with an ε this large the clip hardly ever acts: GSPO "
             "has 0.03 and 0.04 here.",
             lambda v: _surrogate(v).through_ratio and bool(_surrogate(v).cut) and choices.RATIO[v["ratio"]].near_one
             and min(v["clip_low"], v["clip_high"]) >= _WIDE and updates(v) > 1),
     Caution("Tokens have advantages of their own, but the ratio is that of the whole completion: each advantage moves "
-            "all of its tokens. Use the ratio token or sequence_mean_token.",
+            "all of its tokens. Use the ratio token or `sequence_mean_token`.",
             lambda v: _advantage(v).level == "token" and not _per_token(v)),
     Caution("In fp32 sampler and trainer agree up to rounding, so truncated importance weighs every token by 1.",
             lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32" and v.get("rollouts", "engine") == "engine"),

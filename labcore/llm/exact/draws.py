@@ -197,7 +197,8 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[tu
         likely = (len(session.tokenizer) ** -world.space.lengths.double()).expand(len(world), -1)
         weight = gain.sigmoid()
     elif int(session.knobs["group_size"]) != 2:
-        raise LabError("Pairs of the best and the worst of a group are enumerated for groups of two: set group_size=2.")
+        raise LabError("Pairs of the best and the worst of a group are enumerated for groups of two: set "
+                       "`group_size=2`.")
     else:
         writes = session.models.get(REFERENCE, session.policy) if source.once else session.policy
         with torch.no_grad():

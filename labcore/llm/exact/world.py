@@ -128,6 +128,6 @@ def _earned(session: LlmSession, problems: list[Problem], generated: Generated, 
     """The reward of each completion, after shaping. (Q·N,) Raises LabError where that is drawn at random."""
     again = judged(session, problems, generated).shaped
     if not torch.equal(rollout.shaped.nan_to_num(), again.nan_to_num()):
-        raise LabError("Shaped rewards with noise in them have no mean that is known: set shaping to none, or "
-                       "reward_source to verifier.")
+        raise LabError("Shaped rewards with noise in them have no mean that is known: set `shaping=none`, or "
+                       "`reward_source=verifier`.")
     return total_rewards({**session.knobs, "kl_placement": "off"}, rollout)

@@ -107,7 +107,7 @@ def _of_file(apart: LlmSession, brings_pairs: bool, count: int) -> list[Pair]:
     if problems and not pairs:
         apart.say_once(f"None of {len(problems)} held-out prompts got both a better and a worse completion, so the "
                        "reward model is evaluated on pairs of training prompts: hold out more rows, or raise "
-                       "group_size.")
+                       "`group_size`.")
     return pairs
 
 

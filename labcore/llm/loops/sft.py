@@ -46,7 +46,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
     if rows and not any(answer_of(row).strip() for row in rows):
         raise LabError(f"No row of {Path(session.spec.data or '').name} has an answer, so SFT has nothing to learn: "
                        "add answers, or run an algorithm that learns from rewards, such as grpo, with "
-                       "sft_steps 0.")
+                       "`sft_steps` 0.")
     while session.step < session.spec.steps and not session.finished_because:  # a resumed run may have reached it
         due = session.step == 0 or (session.step + 1) % int(session.knobs["eval_every"]) == 0
         yield Ready(due)

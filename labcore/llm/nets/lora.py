@@ -235,7 +235,7 @@ def _inject(config: Any, model: nn.Module, seed: int) -> None:
     except ValueError as error:
         if config.target_modules is not None:
             raise
-        raise LabError(f"There are no usual layers for LoRA on a model of the type {kind}: set lora_rank to 0, or "
+        raise LabError(f"There are no usual layers for LoRA on a model of the type {kind}: set `lora_rank` to 0, or "
                        "choose a Llama, Qwen, Mistral, Gemma or GPT-2 model.") from error
 
 

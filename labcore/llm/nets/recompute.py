@@ -49,7 +49,7 @@ def mark(model: nn.Module, on: bool) -> None:
     found = layers(model)
     if on and not found:
         kind = getattr(getattr(model, "config", None), "model_type", "unknown")
-        raise LabError(f"A {kind} model has no layers that can be computed again: switch gradient_checkpointing off.")
+        raise LabError(f"A {kind} model has no layers that can be computed again: switch `gradient_checkpointing` off.")
     for layer in found:
         layer.gradient_checkpointing = on
 

@@ -90,7 +90,7 @@ class TextScorer(nn.Module):
         room = getattr(config, "max_position_embeddings", None)
         if room and longest > room:
             raise LabError(f"A prompt and its completion have {longest:,} tokens for the reward model {self.name}, "
-                           f"which reads {room:,}: lower max_new_tokens, or choose another reward model.")
+                           f"which reads {room:,}: lower `max_new_tokens`, or choose another reward model.")
 
 
 def _parts(lengths: list[int], alone: bool) -> list[list[int]]:

@@ -25,7 +25,7 @@ def precision_caution(spec: RunSpec) -> str:
     knows."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:
         return ""
-    return (f"dtype is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
+    return (f"`dtype` is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
             "choose fp32.")
 
 

@@ -173,7 +173,7 @@ def _reward_model(name: str) -> Path:
     """The same; nothing is fetched."""
     found = read(name)
     if found is None or found.stage or found.sft or not _left_anything(found.run):
-        raise LabError(f"There is no reward model {quoted(name)} here: set reward_model to the id of a run of the "
+        raise LabError(f"There is no reward model {quoted(name)} here: set `reward_model` to the id of a run of the "
                        "algorithm reward_model (RUN or RUN@STEP), or to the folder or hub id of a Hugging Face model "
                        "with one score.")
     there = dict(checkpoint.steps(run_folder(found.run)))
@@ -182,7 +182,7 @@ def _reward_model(name: str) -> Path:
         raise LabError(f"The run {found.run} has no checkpoint of step {step}: take one of "
                        f"{', '.join(map(str, there))}.")
     if not storage.has(there[step] / REWARD_WEIGHTS):
-        raise LabError(f"The run {found.run} trained no reward model: set reward_model to a run of the algorithm "
+        raise LabError(f"The run {found.run} trained no reward model: set `reward_model` to a run of the algorithm "
                        "reward_model.")
     return there[step]
 

@@ -355,7 +355,7 @@ def _check_lora(row: Algorithm, model: str, knobs: Mapping[str, Value]) -> None:
     """Check that an adapter is put on weights that have learnt something, and not on random ones."""
     if knobs.get("lora_rank") and model in MODELS and (row.loop == "sft" or not knobs["sft_steps"]):
         raise LabError(f"LoRA leaves the weights of its model as they are, and those of {quoted(model)} would be "
-                       "random here: choose an earlier run or a Hugging Face model, or set lora_rank to 0.")
+                       "random here: choose an earlier run or a Hugging Face model, or set `lora_rank` to 0.")
 
 
 def default_threads(model: str | None) -> int:
@@ -402,7 +402,7 @@ def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
     for key, value in changes:
         _check_known(spec.row, spec.task, [key], known)
         if known[key].effect == "restart":
-            raise LabError(f"{key} cannot change during a run: start a new run with {key}={value}.")
+            raise LabError(f"`{key}` cannot change during a run: start a new run with `{key}={value}`.")
         knobs[key] = known[key].check(value)
     check_together(spec.row, knobs)
     return replace(spec, knobs=knobs)

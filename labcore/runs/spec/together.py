@@ -25,31 +25,31 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     _check_losses(row, knobs)
     _check_rewards(knobs)
     if knobs.get("compile") and knobs.get("gradient_checkpointing"):
-        raise LabError("compile and gradient_checkpointing do not go together: switch compile off to save memory, or "
-                       "gradient_checkpointing to save time.")
+        raise LabError("`compile` and `gradient_checkpointing` do not go together: switch `compile` off to save "
+                       "memory, or `gradient_checkpointing` to save time.")
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
         compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]
         if group < 2 and any(choice.group for choice in compares):
-            raise LabError(f"group_size is {group}, but {row.label} compares completions of one prompt with each "
+            raise LabError(f"`group_size` is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
         _check_advantage(knobs)
         parts = int(knobs.get("mini_batches", 1))
         if prompts % parts:
             fitting = [n for n in range(1, prompts + 1) if prompts % n == 0]
             near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:3])
-            raise LabError(f"mini_batches {parts} does not divide the batch of {prompts} prompts (groups stay whole): "
-                           f"use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
+            raise LabError(f"`mini_batches` {parts} does not divide the batch of {prompts} prompts (groups stay "
+                           f"whole): use {', '.join(map(str, near[:-1])) + ' or ' if near[1:] else ''}{near[-1]}.")
         surrogate = choices.SURROGATE[str(knobs["surrogate"])]
         if surrogate.needs_ratio and choices.ratio_of(knobs).key == "none":
-            raise LabError(f"The surrogate {surrogate.key!r} needs a ratio: set ratio to token, or surrogate to "
-                           "score_function.")
+            raise LabError(f"The surrogate `{surrogate.key}` needs a ratio: set `ratio=token`, or "
+                           "`surrogate=score_function`.")
         _check_sampler(knobs)
     if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
         raise LabError(f"reward_low {knobs['reward_low']:g} is not below reward_high {knobs['reward_high']:g}, so every "
                        "completion would have the same reward: set reward_low lower.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
-        raise LabError(f"length_low {knobs['length_low']} is above length_high {knobs['length_high']}: swap them.")
+        raise LabError(f"`length_low` {knobs['length_low']} is above `length_high` {knobs['length_high']}: swap them.")
 
 
 def _check_sampler(knobs: Mapping[str, Value]) -> None:
@@ -57,25 +57,26 @@ def _check_sampler(knobs: Mapping[str, Value]) -> None:
     surrogate's own ratio."""
     cap, floor, mode = float(knobs["importance_cap"]), float(knobs["importance_floor"]), str(knobs["importance_mode"])
     if cap and floor > cap:
-        raise LabError(f"importance_floor {floor:g} is above importance_cap {cap:g}, so no ratio is within them: set "
-                       f"importance_floor to {cap:g} or less.")
+        raise LabError(f"`importance_floor` {floor:g} is above `importance_cap` {cap:g}, so no ratio is within them: "
+                       f"set `importance_floor` to {cap:g} or less.")
     surrogate = choices.SURROGATE[str(knobs["surrogate"])]
     if cap and "sampler_correction" in surrogate.absorbs and mode.startswith("sequence"):
-        raise LabError(f"The surrogate {surrogate.key!r} multiplies its own ratio by the weights of tokens: set "
-                       "importance_mode to token_truncate or token_mask.")
+        raise LabError(f"The surrogate `{surrogate.key}` multiplies its own ratio by the weights of tokens: set "
+                       "`importance_mode=token_truncate` or `importance_mode=token_mask`.")
 
 
 def _check_advantage(knobs: Mapping[str, Value]) -> None:
     """Check that nothing is added to a total that the advantage does not look at, and that something is left of it."""
     chosen = choices.ADVANTAGE[str(knobs["advantage"])]
     if chosen.constant and knobs.get("normalisation", "none") != "none":
-        raise LabError(f"The advantage {chosen.key!r} is the same for all completions, so normalisation "
-                       f"{knobs['normalisation']} would make it 0: set normalisation to none.")
+        raise LabError(f"The advantage `{chosen.key}` is the same for all completions, so "
+                       f"`normalisation={knobs['normalisation']}` would make it 0: set `normalisation=none`.")
     if chosen.by_part:
-        for key, fits in (("shaping", knobs["shaping"] == "none"), ("kl_placement", knobs["kl_placement"] != "reward")):
-            if not fits:
-                raise LabError(f"The advantage {chosen.key!r} compares each named reward by itself, so {key} "
-                               f"{knobs[key]} would be lost: set {key} to {'none' if key == 'shaping' else 'loss'}.")
+        for key, lost, other in (("shaping", knobs["shaping"] != "none", "none"),
+                                 ("kl_placement", knobs["kl_placement"] == "reward", "loss")):
+            if lost:
+                raise LabError(f"The advantage `{chosen.key}` compares each named reward by itself, so "
+                               f"`{key}={knobs[key]}` would be lost: set `{key}={other}`.")
 
 
 def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -89,8 +90,9 @@ def _check_choices(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                     if {family.key, *chosen.needs} <= {knob.key for knob in other.knobs}]
             run = f"run {' or '.join(able[:3])}, " if able else ""
             mix = ", or make a mix of your own, which has every knob" if can_be_mixed(row) else ""
-            raise LabError(f"The {family.label} {chosen.key!r} needs {' and '.join(missing)}, which {row.label} does "
-                           f"not have: {run}choose another {family.label}{mix}.")
+            needs = " and ".join(f"`{key}`" for key in missing)
+            raise LabError(f"The {family.label} `{chosen.key}` needs {needs}, which {row.label} does not have: "
+                           f"{run}choose another {family.label}{mix}.")
 
 
 def _check_rewards(knobs: Mapping[str, Value]) -> None:
@@ -99,16 +101,16 @@ def _check_rewards(knobs: Mapping[str, Value]) -> None:
     if knobs.get("reward_source") == reward_terms.SOURCE:
         found = reward_terms.terms(str(knobs["reward_function"]))
         if not found:
-            raise LabError("The reward source own_function adds up rewards of your own: choose them in "
-                           "reward_function, or start the run with --reward FILE:function.")
+            raise LabError("The reward source `own_function` adds up rewards of your own: choose them in "
+                           "`reward_function`, or start the run with --reward FILE:function.")
         reward_terms.weights(str(knobs["reward_weights"]), len(found))
     if knobs.get("judge_url"):
         judge_address.address(str(knobs["judge_url"]))
     if reward_terms.JUDGE in choices.sources_of(knobs):
         for key in ("judge_url", "judge_model"):
             if not knobs[key]:
-                raise LabError(f"The reward source 'judge' needs {key}: set {key}, or give --judge URL --judge-model "
-                               "NAME.")
+                raise LabError(f"The reward source `judge` needs `{key}`: set `{key}`, or give --judge URL "
+                               "--judge-model NAME.")
 
 
 def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -117,18 +119,18 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     for name in choices.losses_of(knobs):
         loss = choices.PREFERENCE_LOSS[name]
         if loss.reference and "reference" not in row.models:
-            able = [other.key for other in choices.PREFERENCE_LOSS.members if not other.reference]
-            raise LabError(f"The preference loss {name!r} compares with a reference, and {row.label} holds none: "
+            able = [f"`{other.key}`" for other in choices.PREFERENCE_LOSS.members if not other.reference]
+            raise LabError(f"The preference loss `{name}` compares with a reference, and {row.label} holds none: "
                            f"choose {', '.join(able[:-1])} or {able[-1]}, or run DPO.")
         if knobs["divergence"] != "reverse_kl" and loss.reference and not loss.differences:
-            raise LabError(f"The preference loss {name!r} looks at each side by itself, and only in their difference "
-                           "does the constant of another divergence cancel: set divergence to reverse_kl.")
+            raise LabError(f"The preference loss `{name}` looks at each side by itself, and only in their difference "
+                           "does the constant of another divergence cancel: set `divergence=reverse_kl`.")
         if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
-            raise LabError(f"The preference loss {name!r} compares with completions of other prompts: set "
-                           "pairs_per_step to 2 or more.")
+            raise LabError(f"The preference loss `{name}` compares with completions of other prompts: set "
+                           "`pairs_per_step` to 2 or more.")
         if knobs["pair_weighting"] and not loss.pairwise:
-            raise LabError(f"The preference loss {name!r} has no number for each pair, so pairs cannot be weighted: "
-                           "switch pair_weighting off, or choose another preference loss.")
+            raise LabError(f"The preference loss `{name}` has no number for each pair, so pairs cannot be weighted: "
+                           "switch `pair_weighting` off, or choose another preference loss.")
 
 
 def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -147,9 +149,9 @@ def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
     fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
             for choice in choices.PAIRS.members}
     if "pairs" in knobs and not fits[str(knobs["pairs"])]:
-        able = " or ".join(key for key, fit in fits.items() if fit)
-        raise LabError(f"The source of pairs {knobs['pairs']!r} does not go with the task {task_row.key!r}: set pairs "
-                       f"to {able}.")
+        able = " or ".join(f"`pairs={key}`" for key, fit in fits.items() if fit)
+        raise LabError(f"The source of pairs `{knobs['pairs']}` does not go with the task {task_row.key!r}: set "
+                       f"{able}.")
 
 
 def check_uploads(knobs: Mapping[str, Value]) -> None:
@@ -167,12 +169,12 @@ def pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
     if not choices.needs_reward_model(knobs):
         return {}
     if not model_names.members(str(knobs["reward_model"])):
-        raise LabError(f"The reward source {knobs['reward_source']!r} needs a reward model: set "
-                       "reward_model to a run of the algorithm reward_model, or to the folder of a Hugging Face model "
-                       "with one score.")
+        raise LabError(f"The reward source `{knobs['reward_source']}` needs a reward model: set "
+                       "`reward_model` to a run of the algorithm reward_model, or to the folder of a Hugging Face "
+                       "model with one score.")
     pinned = model_names.pinned_reward_models(str(knobs["reward_model"]))
     if choices.REWARD[str(knobs["reward_source"])].ensemble and "," not in pinned:
-        raise LabError(f"The reward source {knobs['reward_source']!r} compares several reward models, and {pinned} is "
-                       "one: name more of them in reward_model with commas between, or set reward_source to "
-                       "reward_model.")
+        raise LabError(f"The reward source `{knobs['reward_source']}` compares several reward models, and {pinned} is "
+                       "one: name more of them in `reward_model` with commas between, or set "
+                       "`reward_source=reward_model`.")
     return {"reward_model": pinned}

@@ -38,6 +38,6 @@ def caution(spec: RunSpec) -> str:
     if why := fault_of(spec):
         return why
     if by_vllm(spec.knobs) and not spec.knobs["importance_cap"]:
-        return ("vLLM rounds differently from the trainer, and importance_cap is 0, so nothing corrects the "
+        return ("vLLM rounds differently from the trainer, and `importance_cap` is 0, so nothing corrects the "
                 "difference: set it to 2.")
     return ""

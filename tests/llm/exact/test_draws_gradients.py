@@ -260,7 +260,7 @@ def test_all_pairs_are_those_that_the_run_makes(source):
 
 
 def test_pairs_of_larger_groups_are_refused():
-    with pytest.raises(LabError, match="set group_size=2"):
+    with pytest.raises(LabError, match="set `group_size=2`"):
         population(found := session("dpo", pairs="reference_once", group_size=4), World.of(found))
 
 

@@ -60,7 +60,7 @@ def test_equal_answers_make_no_pair_and_empty_ones_take_no_part(monkeypatch):
 
 
 def test_a_verifier_that_sees_no_difference_is_told_in_words(monkeypatch):
-    with pytest.raises(LabError, match=r"None of 1 prompts .* raise pair_prompts"):
+    with pytest.raises(LabError, match=r"None of 1 prompts .* raise `pair_prompts`"):
         sampled(["a", "b"], [False] * 2, {"a": 1.0, "b": 1.0}, monkeypatch)
 
 
@@ -266,9 +266,9 @@ def test_apo_moves_the_chosen_side_down_or_up(key, chosen, worse):
 def test_a_row_without_a_reference_holds_none_and_takes_only_such_losses(name):
     metrics = records(session("simpo", steps=1, preference_loss=name))[0].metrics
     assert "kl" not in metrics and isfinite(metrics["loss"])
-    with pytest.raises(LabError, match=r"'sigmoid' compares with a reference, and ORPO holds none: choose simpo"):
+    with pytest.raises(LabError, match=r"`sigmoid` compares with a reference, and ORPO holds none: choose `simpo`"):
         session("orpo", preference_loss="sigmoid")
-    with pytest.raises(LabError, match="'kto' compares with a reference"):
+    with pytest.raises(LabError, match="`kto` compares with a reference"):
         session("simpo", second_loss="kto")
 
 
@@ -362,7 +362,7 @@ def test_single_completions_are_of_no_use_to_losses_of_pairs(labelled):
 
 
 def test_pairs_without_a_number_of_their_own_cannot_be_weighted():
-    with pytest.raises(LabError, match="'aot' has no number for each pair"):
+    with pytest.raises(LabError, match="`aot` has no number for each pair"):
         session("aot", pair_weighting=True)
 
 

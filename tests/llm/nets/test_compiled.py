@@ -80,7 +80,7 @@ def test_a_fork_compiles_what_it_says_and_not_what_its_parent_did(monkeypatch):
 
 
 def test_layers_that_are_computed_again_are_not_compiled():
-    with pytest.raises(LabError, match="compile and gradient_checkpointing do not go together"):
+    with pytest.raises(LabError, match="`compile` and `gradient_checkpointing` do not go together"):
         make(algorithm_key="grpo", task_key="sort", knobs={"compile": True, "gradient_checkpointing": True})
 
 

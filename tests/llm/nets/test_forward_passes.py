@@ -197,7 +197,7 @@ def test_layers_that_are_computed_again_keep_their_input_only(kind):
 
 
 def test_a_network_without_layers_says_so():
-    with pytest.raises(LabError, match=r"softmax_table model has no layers .* switch gradient_checkpointing off"):
+    with pytest.raises(LabError, match=r"softmax_table model has no layers .* switch `gradient_checkpointing` off"):
         recompute.mark(build_table(5, 4, 0, 0), True)
 
 

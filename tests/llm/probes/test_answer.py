@@ -114,7 +114,7 @@ def test_a_verdict_needs_an_answer_to_compare_with(run):
     ({"prompt": "a" * 80}, "has room for 63"),
     ({"count": 17}, "count must be a whole number from 1 to 16, not 17"),
     ({"seed": -1}, "seed must be a whole number"),
-    ({"temperature": 9.0}, "temperature is 9, outside its bounds"),
+    ({"temperature": 9.0}, "`temperature` is 9, outside its bounds"),
     ({"models": []}, "0 models were asked: choose one to 3"),
     ({"models": ["grpo-sort-aaaa@7"]}, "no checkpoint of step 7 any more: take one of 1, 2"),
     ({"models": ["nobody"]}, "The run nobody has no model here"),

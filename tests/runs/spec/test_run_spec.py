@@ -116,23 +116,23 @@ def test_what_cannot_be_run(given, words):
 @pytest.mark.parametrize("algorithm, knobs, words", [
     ("grpo", {"betta": 1}, ["GRPO on 'sort' has no knob 'betta'", "did you mean 'beta'"]),
     ("grpo", {"gamma": 1}, ["GRPO on 'sort' has no knob 'gamma'"]),
-    ("grpo", {"beta": -1}, ["beta is -1, outside its bounds", "from 0 to 10"]),
-    ("grpo", {"beta": "much"}, ["beta must be a number, not 'much'"]),
-    ("grpo", {"beta": float("nan")}, ["beta must be a finite number"]),
-    ("grpo", {"beta": None}, ["beta must be a number"]), ("grpo", {"beta": 10**400}, ["beta must be a number"]),
-    ("grpo", {"beta": True}, ["beta must be a number"]),
-    ("grpo", {"group_size": 2.5}, ["group_size must be a whole number, not 2.5"]),
-    ("grpo", {"group_size": 0}, ["group_size is 0, outside"]),
-    ("grpo", {"dtype": "fp8"}, ["dtype cannot be 'fp8'", "fp32, bf16"]),
-    ("grpo", {"advantage": 3}, ["advantage must be a text"]),
-    ("ppo", {"whiten_advantages": "perhaps"}, ["whiten_advantages must be on or off"]),
-    ("grpo", {"group_size": 1}, ["group_size is 1", "GRPO compares", "use 2 or more"]),
-    ("rloo", {"group_size": 1}, ["group_size is 1", "RLOO compares"]),
-    ("grpo", {"prompts_per_step": 12, "mini_batches": 5}, ["mini_batches 5 does not divide", "12", "use 3, 4 or 6"]),
-    ("ppo", {"prompts_per_step": 1, "mini_batches": 2}, ["mini_batches 2 does not divide", "use 1"]),
-    ("grpo", {"ratio": "none"}, ["surrogate 'clip' needs a ratio"]),
-    ("grpo", {"advantage": "gae"}, ["'gae' needs gamma and gae_lambda", "GRPO does not have", "run PPO"]),
-    ("reinforce", {"surrogate": "clip", "ratio": "token"}, ["'clip' needs clip_low and clip_high", "GRPO or RLOO"]),
+    ("grpo", {"beta": -1}, ["`beta` is -1, outside its bounds", "from 0 to 10"]),
+    ("grpo", {"beta": "much"}, ["`beta` must be a number, not 'much'"]),
+    ("grpo", {"beta": float("nan")}, ["`beta` must be a finite number"]),
+    ("grpo", {"beta": None}, ["`beta` must be a number"]), ("grpo", {"beta": 10**400}, ["`beta` must be a number"]),
+    ("grpo", {"beta": True}, ["`beta` must be a number"]),
+    ("grpo", {"group_size": 2.5}, ["`group_size` must be a whole number, not 2.5"]),
+    ("grpo", {"group_size": 0}, ["`group_size` is 0, outside"]),
+    ("grpo", {"dtype": "fp8"}, ["`dtype` cannot be 'fp8'", "fp32, bf16"]),
+    ("grpo", {"advantage": 3}, ["`advantage` must be a text"]),
+    ("ppo", {"whiten_advantages": "perhaps"}, ["`whiten_advantages` must be on or off"]),
+    ("grpo", {"group_size": 1}, ["`group_size` is 1", "GRPO compares", "use 2 or more"]),
+    ("rloo", {"group_size": 1}, ["`group_size` is 1", "RLOO compares"]),
+    ("grpo", {"prompts_per_step": 12, "mini_batches": 5}, ["`mini_batches` 5 does not divide", "12", "use 3, 4 or 6"]),
+    ("ppo", {"prompts_per_step": 1, "mini_batches": 2}, ["`mini_batches` 2 does not divide", "use 1"]),
+    ("grpo", {"ratio": "none"}, ["surrogate `clip` needs a ratio"]),
+    ("grpo", {"advantage": "gae"}, ["`gae` needs `gamma` and `gae_lambda`", "GRPO does not have", "run PPO"]),
+    ("reinforce", {"surrogate": "clip", "ratio": "token"}, ["`clip` needs `clip_low` and `clip_high`", "GRPO or RLOO"]),
 ])
 def test_knobs_that_cannot_be(algorithm, knobs, words):
     refused(words, make, algorithm_key=algorithm, task_key="sort", knobs=knobs)
@@ -150,19 +150,19 @@ def test_another_divergence_only_where_its_constant_cancels(loss):
     if loss in DIFFERENCES or not PREFERENCE_LOSS[loss].reference:
         dpo(preference_loss=loss, divergence="jensen_shannon")
     else:
-        words = [repr(loss), "set divergence to reverse_kl"]
+        words = [f"`{loss}`", "set `divergence=reverse_kl`"]
         refused(words, dpo, preference_loss=loss, divergence="jensen_shannon")
         refused(words, dpo, second_loss=loss, divergence="forward_kl")
 
 
 def test_kto_needs_another_prompt_to_compare_with():
     spec = make(algorithm_key="kto", task_key="sort", knobs={"pairs_per_step": 2})
-    refused(["'kto'", "set pairs_per_step to 2 or more"], with_knob, spec, "pairs_per_step", 1)
+    refused(["`kto`", "set `pairs_per_step` to 2 or more"], with_knob, spec, "pairs_per_step", 1)
     assert make(algorithm_key="dpo", task_key="sort", knobs={"pairs_per_step": 1}).knobs["pairs_per_step"] == 1
 
 
 def test_lengths_the_wrong_way_round(prompts):
-    refused(["length_low 9 is above length_high 3", "swap"], make, algorithm_key="grpo", task_key="prompts",
+    refused(["`length_low` 9 is above `length_high` 3", "swap"], make, algorithm_key="grpo", task_key="prompts",
             data=prompts, knobs={"length_low": 9, "length_high": 3})
 
 
@@ -184,12 +184,12 @@ def test_a_knob_changed_during_the_run():
 
 @pytest.mark.parametrize("key, value, words", [
     ("betta", 1, ["no knob 'betta'", "did you mean 'beta'"]),
-    ("beta", 11, ["beta is 11, outside"]),
-    ("dtype", "bf16", ["dtype cannot change during a run", "dtype=bf16"]),
-    ("letters", 4, ["letters cannot change during a run"]),
-    ("group_size", 1, ["group_size is 1", "use 2 or more"]),
-    ("mini_batches", 5, ["mini_batches 5 does not divide the batch of 32"]),
-    ("prompts_per_step", "many", ["prompts_per_step must be a whole number"])])
+    ("beta", 11, ["`beta` is 11, outside"]),
+    ("dtype", "bf16", ["`dtype` cannot change during a run", "dtype=bf16"]),
+    ("letters", 4, ["`letters` cannot change during a run"]),
+    ("group_size", 1, ["`group_size` is 1", "use 2 or more"]),
+    ("mini_batches", 5, ["`mini_batches` 5 does not divide the batch of 32"]),
+    ("prompts_per_step", "many", ["`prompts_per_step` must be a whole number"])])
 def test_a_change_that_cannot_be(key, value, words):
     refused(words, with_knob, grpo(), key, value)
 
@@ -247,5 +247,5 @@ def test_a_choice_whose_knobs_no_algorithm_has_is_refused_without_naming_one(mon
         with pytest.raises(LabError) as caught:
             check_together(spec.row, {**spec.knobs, family.key: "mine"})
         said = str(caught.value)
-        assert "needs own_weight" in said and ": choose another" in said and "run " not in said
+        assert "needs `own_weight`" in said and ": choose another" in said and "run " not in said
         assert ("make a mix" in said) == (begun == "grpo")

@@ -1,0 +1,54 @@
+"""Names in place of the keys that the lab marks in its sentences.
+
+A sentence of the lab writes the key of a knob or a choice, or a knob's setting, between backticks, as in "`beta` is
+200". Programs and the command line show it as it stands; pages have the words that people know it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from labcore.catalog import choices
+from labcore.catalog.choice import Choice
+from labcore.catalog.knob import Knob
+from labcore.runs.spec.model_names import without_folders
+from labcore.runs.spec.run_spec import every_knob
+
+
+def _quoted(choice: Choice) -> str:
+    """A choice within a sentence."""
+    return f"“{choice.label.partition(':')[0]}”"
+
+
+# The family of a knob that chooses among its members.
+FAMILIES = {family.key: family for family in choices.FAMILIES} | {"second_loss": choices.PREFERENCE_LOSS}
+_CHOICES = {choice.key: _quoted(choice) for family in choices.FAMILIES for choice in family}
+
+
+def worded(sentence: str, own: Iterable[Knob] = ()) -> str:
+    """The sentence with names in place of marked keys, and what the lab made and keeps without the folders.
+
+    `own` are the knobs of the run that it is about, which may have names of their own there.
+
+    >>> worded("`beta` is 200: use `token_mean`, or `group_size=4`.")
+    'KL coefficient β is 200: use “mean over all tokens of the update”, or G=4.'
+    >>> worded("TypeError: `f` takes no beta")
+    'TypeError: `f` takes no beta'
+    """
+    knobs = every_knob() | {knob.key: knob for knob in own}
+    parts = without_folders(sentence).split("`")
+    for place in range(1, len(parts), 2):
+        first = not parts[place - 1] or parts[place - 1].endswith((": ", ". "))
+        known = _name(parts[place], knobs, first) if place + 1 < len(parts) else ""
+        parts[place] = known or f"`{parts[place]}" + "`" * (place + 1 < len(parts))
+    return "".join(parts)
+
+
+def _name(marked: str, knobs: Mapping[str, Knob], first: bool) -> str:
+    """What is between two backticks as people write it; empty where it is neither a knob nor a choice."""
+    key, is_set, value = marked.partition("=")
+    if key not in knobs:
+        return _CHOICES.get(marked, "")
+    if key in FAMILIES and value in FAMILIES[key].names:
+        return f"{knobs[key].name} {_quoted(FAMILIES[key][value])}"
+    return (knobs[key].title if first and not is_set else knobs[key].name) + is_set + value
