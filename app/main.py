@@ -18,8 +18,9 @@ with suppress(LabError, OSError):  # the page says what is wrong
 
 import streamlit as st  # noqa: E402
 
-from app import login, serving  # noqa: E402
+from app import incoming, login, serving  # noqa: E402
 
 login.begin()
 
-app = st.App("navigation.py", lifespan=serving.lifespan, middleware=serving.MIDDLEWARE)
+app = st.App("navigation.py", lifespan=serving.lifespan, middleware=serving.MIDDLEWARE,
+             routes=incoming.routes())

@@ -24,6 +24,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import lab
 from labcore.errors import LabError, quoted
+from labcore.watching.receiving import token
 
 FORGET_SECONDS = 30  # between two looks for tabs that are closed for good
 CLOSE_SECONDS = 2  # how long Ctrl-C waits for open tabs
@@ -121,6 +122,7 @@ def has_room() -> bool:
         LabError: a setting of the server is wrong.
     """
     headers()
+    token()
     text = os.environ.get(VISITORS, "").strip()
     if not text:
         return True

@@ -1,6 +1,6 @@
 """Send a training run of any program to the lab while it trains. One file, standard library only: it can be copied.
 
-    from labcore.watch import Watch
+    from watch import Watch
 
     with Watch("qwen grpo", home="/data/lab", tool="my loop", config={"learning_rate": 1e-6}) as run:
         for step in range(1, 101):
@@ -9,7 +9,7 @@
 
 A call puts what it is given into a bounded queue and returns. It never waits, and it never raises: a fault is logged
 once by `logging` and shown in the run. A thread writes the queue to files below the lab's folder, which the lab reads
-whenever it runs; with a `url` it keeps the files in a folder of its own until the lab has them.
+whenever it runs. With a `url` the files are kept in a folder of this machine until the lab there has them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ import re
 import secrets
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,12 +38,14 @@ QUEUED = 10_000  # calls that wait for the thread
 PICTURES = 8  # of these with completions, which are large
 SEGMENT_BYTES = 8 * 2**20  # of one file
 LINE_BYTES = 16 * 2**20  # of one line
-SPOOL_BYTES = 2**30  # of all files that the lab has not read; completions are dropped at half of it
+SPOOL_BYTES = 2**30  # of all files that the lab has not read yet; completions are dropped at half of it
 COMPLETIONS = 256  # of one step that are sent, whole groups
 BEAT_SECONDS = 15.0  # between two signs of life
-CLOSE_SECONDS = 10.0  # how long the end of a program waits for the queue
+CLOSE_SECONDS = 10.0  # how long the end of a program waits until all is written, and sent
+BODY_BYTES = 2**20  # of one request
 STATES = ("finished", "stopped", "failed")
-PER_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
+BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
+_ID = re.compile(r"\w(?:[\w.-]{0,98}[\w-])?", re.ASCII)
 _log = logging.getLogger("labcore.watch")
 
 
@@ -51,29 +55,29 @@ class Watch:
 
     `tool` is the program that trains, such as "TRL". `config` are its settings; keys such as learning_rate, beta,
     num_generations, max_steps and algorithm are understood. A `run_id` that was used before continues that run: a step
-    that was logged already then begins a fork. In a distributed run only the process of rank 0 sends.
+    that was logged already then begins a fork. In a distributed run only the process of rank 0 sends. A `patient` one
+    waits where the queue is full: for programs that read files, not for trainers.
     """
 
     def __init__(self, name: str, home: str | None = None, url: str | None = None, token: str | None = None,
-                 tool: str = "", config: Mapping[str, Any] | None = None, run_id: str | None = None):
-        self.id = run_id or f"{_slug(name)}-{secrets.token_hex(3)}"
-        self.active = _first_rank()
-        self._begun, self._ended = time.monotonic(), False
+                 tool: str = "", config: Mapping[str, Any] | None = None, run_id: str | None = None,
+                 patient: bool = False):
+        slug = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-")[:40] or "run"
+        self.id = run_id or f"{slug}-{secrets.token_hex(3)}"
+        self.active = next((os.environ[key] for key in ("RANK", "LOCAL_RANK") if key in os.environ), "0") == "0"
+        self._begun, self._ended, self._pid, self._patient = time.monotonic(), False, os.getpid(), patient
         self._said: set[str] = set()
         self._lost: Counter[str] = Counter()  # what the queue had no room for since that was last said
         self._pictures = 0  # in the queue
         self._lock = threading.Lock()
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(QUEUED)
-        self._pid = os.getpid()
         if not self.active:
             return
+        about = {"kind": "run", "format": FORMAT, "id": self.id, "name": str(name), "tool": str(tool),
+                 "created": time.time(), "config": config or {}, "pid": self._pid, "host": platform.node()}
         try:
-            self._writer = _writer(self.id, home, url or os.environ.get("RL_LAB_WATCH_URL"),
-                                   token or os.environ.get("RL_LAB_WATCH_TOKEN"))
-            about = {"kind": "run", "format": FORMAT, "id": self.id, "name": str(name), "tool": str(tool),
-                     "created": time.time(), "config": _plain(config or {}), "pid": os.getpid(),
-                     "host": platform.node()}
-            self._writer.begin(about)
+            self._files = _files(self.id, about, home, url or os.environ.get("RL_LAB_WATCH_URL", ""),
+                                 token or os.environ.get("RL_LAB_WATCH_TOKEN", ""), self._fault)
         except Exception as error:  # the trainer goes on without the lab
             self._fault(f"this run is not sent to the lab: {error}")
             self.active = False
@@ -88,37 +92,38 @@ class Watch:
             seconds: float | None = None) -> None:
         """The numbers of a step, under the tool's own names or the lab's. `tokens` and `seconds` count from the start
         of the run."""
-        self._put({"kind": "numbers", "step": step, "seconds": seconds, "tokens": tokens, "numbers": numbers})
+        if seconds is None:
+            seconds = round(time.monotonic() - self._begun, 3)
+        self._put("numbers", step=step, seconds=seconds, tokens=tokens, numbers=numbers)
 
     def rollouts(self, step: int, prompts: Sequence[Any] = (), completions: Sequence[Any] = (),
                  rewards: Mapping[str, Sequence[Any]] | None = None, advantages: Any = None, tokens: Any = None,
                  logprobs: Any = None, old_logprobs: Any = None, ref_logprobs: Any = None, entropy: Any = None,
                  group: int | None = None) -> None:
         """Completions of a step. All lists are flat: one item per completion, and those by token a list in it.
-        `rewards` has a list for each reward function. `group` is the number of completions per prompt; `prompts` has
-        one per completion, or one per group. `tokens` are texts; `advantages` may be per completion or per token."""
-        self._put({"kind": "rollouts", "step": step, "prompts": prompts, "completions": completions,
-                   "rewards": rewards or {}, "advantages": advantages, "tokens": tokens, "logprobs": logprobs,
-                   "old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs, "entropy": entropy, "group": group})
+
+        `rewards` has a list for each reward function, and under "reward" the total, where that is not their sum.
+        `group` is the number of completions per prompt; `prompts` has one per completion, or one per group. `tokens`
+        are texts; `advantages` may be per completion or per token.
+        """
+        self._put("rollouts", step=step, prompts=prompts, completions=completions, rewards=rewards,
+                  advantages=advantages, tokens=tokens, logprobs=logprobs, old_logprobs=old_logprobs,
+                  ref_logprobs=ref_logprobs, entropy=entropy, group=group)
 
     def config(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Settings that changed, from `step` on (default: the next step)."""
-        self._put({"kind": "config", "step": step, "values": values})
+        self._put("config", step=step, values=values)
 
     def event(self, step: int | None, text: str) -> None:
         """A sentence about a step, shown in the run's log."""
-        self._put({"kind": "event", "step": step, "text": str(text)})
+        self._put("event", step=step, text=str(text))
 
     def finish(self, state: str = "finished", message: str = "") -> None:
         """End the run as "finished", "stopped" or "failed", and wait at most CLOSE_SECONDS until all is written."""
-        if self._ended or not self.active or os.getpid() != self._pid:
-            return
         if state not in STATES:
             self._fault(f"a run ends as {', '.join(STATES)}, not as {state!r}")
-            state = "finished"
-        self._put({"kind": "end", "state": state, "message": str(message)})
-        self._ended = True
-        self._close()
+        if not self._ended and self.active and os.getpid() == self._pid:
+            self._close({"kind": "end", "time": time.time(), "state": state, "message": str(message)})
 
     def __enter__(self) -> Watch:
         return self
@@ -126,158 +131,114 @@ class Watch:
     def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
         if error is None:
             self.finish()
+        elif isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self.finish("stopped")
         else:
-            stopped = isinstance(error, KeyboardInterrupt)
-            self.finish("stopped" if stopped else "failed", "" if stopped else f"{kind.__name__}: {error}")
+            self.finish("failed", f"{kind.__name__}: {error}")
 
     # ---------------------------------------------------------------- the queue
 
-    def _put(self, line: dict[str, Any]) -> None:
+    def _put(self, kind: str, **said: Any) -> None:
         """Queue a line. Where there is no room, it is counted and dropped, completions long before numbers."""
-        if not self.active or os.getpid() != self._pid:  # a forked child of the trainer, such as a data loader
+        if not self.active:
             return
-        if self._ended:
-            self._fault(f"the run {self.id} has ended: what is sent later is not shown")
+        if self._ended or os.getpid() != self._pid:  # a forked child of the trainer has no thread that writes
+            self._fault(f"the run {self.id} has ended" if self._ended else "a forked process sends nothing")
             return
         try:
-            large = line["kind"] == "rollouts"
-            line["time"] = time.time()
-            if line.get("seconds") is None:
-                line["seconds"] = round(time.monotonic() - self._begun, 3)
-            if large:
-                line = {key: _listed(value) for key, value in line.items()}
-            else:
-                line = {key: dict(value) if isinstance(value, Mapping) else value for key, value in line.items()}
+            line = {key: _taken(value) for key, value in said.items() if value is not None}
+            line |= {"kind": kind, "time": time.time()}
+            large = kind == "rollouts"
             with self._lock:
-                if large and self._pictures >= PICTURES:
-                    self._lost["rollouts"] += 1
+                if large and self._pictures >= PICTURES and not self._patient:
+                    self._lost[kind] += 1
                     return
                 self._pictures += large
             try:
-                self._queue.put_nowait(line)
+                self._queue.put(line, block=self._patient)
             except queue.Full:
                 with self._lock:
-                    self._lost[line["kind"]] += 1
+                    self._lost[kind] += 1
                     self._pictures -= large
         except Exception as error:  # never into the trainer
-            self._fault(f"a call of {line['kind']} cannot be used: {type(error).__name__}: {error}")
+            self._fault(f"a call of {kind} cannot be used: {type(error).__name__}: {error}")
 
     def _work(self) -> None:
-        """The thread: write lines until None comes; a sign of life where nothing comes for long."""
-        while True:
+        """The thread: write what is queued until None comes; a sign of life where nothing comes for long."""
+        going = True
+        while going:
             try:
                 line = self._queue.get(timeout=BEAT_SECONDS)
+                going = line is not None
+                if line is not None:
+                    self._write(line)
+                if self._queue.empty() or not going:
+                    self._say_lost()
+                    self._files.flush()
             except queue.Empty:
-                line = {"kind": "beat"}
-            try:
-                self._write(line)
+                self._files.beat()
             except Exception as error:  # the disk is full, say
                 self._fault(f"a line is lost: {type(error).__name__}: {error}")
-            if line is None:
-                return
+        self._files.close()
 
-    def _write(self, line: dict[str, Any] | None) -> None:
-        if line is not None and line["kind"] == "rollouts":
-            with self._lock:
-                self._pictures -= 1
+    def _write(self, line: dict[str, Any]) -> None:
+        large = line["kind"] == "rollouts"
+        with self._lock:
+            self._pictures -= large
+        text = _rollouts(line, self._fault) if large else _packed(line)
+        if len(text) > LINE_BYTES:
+            self._fault(f"a line of {line['kind']} has more than {LINE_BYTES:,} bytes, and is left out")
+        elif text:
+            self._files.write(text, line["kind"])
+
+    def _say_lost(self) -> None:
         with self._lock:
             lost, self._lost = self._lost, Counter()
         if lost:
-            self._writer.write(_packed({"kind": "dropped", "time": time.time(), "counts": dict(lost), "why": (
-                "they came faster than they could be written")}), "dropped")
-        if line is None:
-            self._writer.close()
-        elif line["kind"] == "beat":
-            self._writer.beat()
-        else:
-            for text in _texts(line, self._fault):
-                self._writer.write(text, line["kind"])
-            self._writer.flush(self._queue.empty())
+            self._files.say_lost(lost, "they came faster than they could be written")
 
-    def _close(self) -> None:
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=1.0)
+    def _close(self, end: dict[str, Any] | None) -> None:
+        self._ended = True
+        for line in (end, None) if end else (None,):
+            with suppress(queue.Full):
+                self._queue.put(line, timeout=CLOSE_SECONDS / 2)
         self._thread.join(CLOSE_SECONDS)
         atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
         """The program ends without `finish`: what is queued is written, and the lab sees that the process is gone."""
         if not self._ended and os.getpid() == self._pid:
-            self._ended = True
-            self._close()
+            self._close(None)
 
     def _fault(self, text: str) -> None:
         """Say once what is wrong: in the trainer's log, and in the run."""
-        kind = text[:40]
-        if kind in self._said:
+        if text[:40] in self._said:
             return
-        self._said.add(kind)
+        self._said.add(text[:40])
         _log.warning("RL Visual Lab: %s", text)
-        with suppress(Exception):
-            self._queue.put_nowait({"kind": "event", "step": None, "text": text, "time": time.time()})
+        with suppress(queue.Full):
+            self._queue.put_nowait({"kind": "event", "time": time.time(), "text": text})
 
 
 # ---------------------------------------------------------------- lines
 
 
-def _texts(line: dict[str, Any], fault: Any) -> Iterator[bytes]:
-    """The line as JSON; none where it cannot be one."""
-    if line["kind"] != "rollouts":
-        text = _packed({key: value for key, value in line.items() if value is not None})
-        if len(text) > LINE_BYTES:
-            fault(f"a line of {line['kind']} has {len(text):,} bytes, more than {LINE_BYTES:,}, and is left out")
-        else:
-            yield text
-    elif not len(line["completions"]):
-        fault("a call of rollouts has no completions")
-    else:
-        yield _rollouts(line, fault)
-
-
-def _rollouts(line: dict[str, Any], fault: Any) -> bytes:
-    """A line of completions, packed one by one so that the trainer's thread is not kept waiting. Of many the first
-    whole groups are sent; the line says how many there were."""
-    count = len(line["completions"])
-    group = line["group"] or _run_length(line["prompts"], count)
-    if not isinstance(group, int) or group < 1:
-        fault(f"group is {group!r}, not the number of completions per prompt")
-        group = 1
-    prompts = line["prompts"] if len(line["prompts"]) != count else line["prompts"][::group]
-    columns = {**{name: line[name] for name in PER_COMPLETION}, **{f"reward:{name}": each for name, each in
-                                                                  line["rewards"].items()}}
-    columns = {name: each for name, each in columns.items() if each is not None}
-    for name in [name for name, each in columns.items() if len(each) != count]:
-        fault(f"{name} has {len(columns.pop(name))} items for {count} completions, and is left out")
-    packed, size = [], 0
-    for start in range(0, count, group):
-        rows = [_packed({"text": line["completions"][at], **_row(columns, at)}).rstrip(b"\n")
-                for at in range(start, min(start + group, count))]
-        prompt = prompts[start // group] if start // group < len(prompts) else ""
-        packed.append(b'{"prompt":%s,"completions":[%s]}' % (_packed(prompt).rstrip(b"\n"), b",".join(rows)))
-        size += len(packed[-1])
-        if size > LINE_BYTES or (len(packed) - 1) * group >= COMPLETIONS:
-            packed.pop()
-            break
-    head = _packed({"kind": "rollouts", "step": line["step"], "time": line["time"], "of": count})[:-2]
-    return b'%s,"groups":[%s]}\n' % (head, b",".join(packed))
-
-
-def _row(columns: Mapping[str, Any], at: int) -> dict[str, Any]:
-    row: dict[str, Any] = {name: each[at] for name, each in columns.items() if not name.startswith("reward:")}
-    rewards = {name[len("reward:"):]: each[at] for name, each in columns.items() if name.startswith("reward:")}
-    return {**row, **({"rewards": rewards} if rewards else {})}
-
-
-def _run_length(prompts: Sequence[Any], count: int) -> int:
-    """The completions per prompt where nobody says it: by the number of prompts, else how often the first repeats."""
-    if 0 < len(prompts) < count:
-        return max(1, count // len(prompts))
-    return next((at for at, prompt in enumerate(prompts) if prompt != prompts[0]), len(prompts)) or 1
+def _taken(value: Any) -> Any:
+    """A value as it is now: its owner may change lists and arrays as soon as the call returns."""
+    if isinstance(value, Mapping):
+        return {str(key): _taken(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _packed(value: Any) -> bytes:
     """A line of JSON. NaN and infinities are texts, because JSON has no such numbers."""
-    return (json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError):
+        text = json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+    return (text + "\n").encode("utf-8", "replace")
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -286,113 +247,244 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if depth > 20:
-        return str(type(value))
-    if isinstance(value, Mapping):
+    if depth < 20 and isinstance(value, Mapping):
         return {str(key): _plain(each, depth + 1) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
+    if depth < 20 and isinstance(value, (list, tuple)):
         return [_plain(each, depth + 1) for each in value]
     if hasattr(value, "tolist"):  # numpy and torch
         return _plain(value.tolist(), depth + 1)
-    if hasattr(value, "__float__"):
-        return _plain(float(value), depth + 1)
-    return str(value)
+    return _plain(float(value)) if hasattr(value, "__float__") else str(value)[:1000]
 
 
-def _listed(value: Any) -> Any:
-    """A tensor or an array as a list, now: its owner may change it as soon as the call returns."""
-    if isinstance(value, Mapping):
-        return {str(key): _listed(each) for key, each in value.items()}
-    return value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, (list, tuple)) else value
+def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
+    """A line of completions, packed one by one so that the trainer's thread is not kept waiting. Of many the first
+    whole groups are sent; the line says how many there were."""
+    texts, prompts, rewards = line["completions"], line.get("prompts") or [], line.get("rewards") or {}
+    count = len(texts)
+    group = line.get("group") or _run_length(prompts, count)
+    columns = {name: line[name] for name in BY_COMPLETION if name in line}
+    columns |= {("reward", name): each for name, each in rewards.items()}
+    for name in [name for name, each in columns.items() if len(each) != count]:
+        fault(f"{name} of {len(columns.pop(name))} items for {count} completions is left out")
+    if not count or not isinstance(group, int) or group < 1:
+        fault("a call of rollouts without completions is left out" if not count else
+              f"a call of rollouts is left out: group is {group!r}, not the number of completions per prompt")
+        return b""
+    per_group = len(prompts) != count
+    packed, size = [], 0
+    for first in range(0, min(count, max(group, COMPLETIONS // group * group)), group):
+        at = first // group if per_group else first
+        rows = [_completion(texts[row], columns, row) for row in range(first, min(first + group, count))]
+        packed.append(b'{"prompt":%s,"completions":[%s]}' % (
+            _packed(prompts[at] if at < len(prompts) else "")[:-1], b",".join(rows)))
+        size += len(packed[-1]) + 1
+        if size > LINE_BYTES - 1000:
+            packed.pop()
+            break
+    head = {"kind": "rollouts", "step": line["step"], "time": line["time"], "of": count}
+    return b'%s,"groups":[%s]}\n' % (_packed(head)[:-2], b",".join(packed)) if packed else b" " * (LINE_BYTES + 1)
+
+
+def _completion(text: Any, columns: Mapping[Any, Any], row: int) -> bytes:
+    said: dict[str, Any] = {"text": text}
+    for name, each in columns.items():
+        value = each[row]
+        if isinstance(name, tuple):
+            said.setdefault("rewards", {})[name[1]] = value
+        elif isinstance(value, list) and name != "tokens":
+            with suppress(TypeError):
+                value = [round(number, 5) for number in value]
+            said[name] = value
+        else:
+            said[name] = value
+    return _packed(said)[:-1]
+
+
+def _run_length(prompts: Sequence[Any], count: int) -> int:
+    """The completions per prompt where nobody says it: by the number of prompts, else how often the first repeats."""
+    if 0 < len(prompts) < count:
+        return -(-count // len(prompts))
+    return next((at for at, prompt in enumerate(prompts) if prompt != prompts[0]), len(prompts)) or 1
 
 
 # ---------------------------------------------------------------- files
 
 
+def _files(run_id: str, about: dict[str, Any], home: str | None, url: str, token: str,
+           fault: Callable[[str], None]) -> _Files:
+    if not _ID.fullmatch(run_id):
+        raise ValueError(f"run_id {run_id[:80]!r} must have at most 100 letters, digits, _, - and dots inside")
+    if not url:
+        return _Files(Path(home or os.environ.get("RL_LAB_HOME") or "runs").absolute() / "watched" / run_id, about)
+    kept = Path(home or os.environ.get("RL_LAB_SPOOL") or Path.home() / ".cache" / "rl-lab").absolute()
+    files = _Files(kept / "watched" / run_id, {**about, "url": url})
+    files.sender = _Sender(files, url.rstrip("/"), token, fault)
+    return files
+
+
 class _Files:
     """Writes lines into the files of one run, `spool/TIME-WRITER-NUMBER.jsonl`, a new one every SEGMENT_BYTES.
 
-    The lab deletes the files that it has read. Where it does not run, they grow up to SPOOL_BYTES."""
+    Whoever has read a file deletes it. Where nobody reads, the files grow up to SPOOL_BYTES.
+    """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, about: dict[str, Any]):
         self.folder, self.spool = folder, folder / "spool"
-        self._prefix, self._number, self._size = f"{int(time.time() * 1000):013d}-{secrets.token_hex(4)}", 0, 0
-        self._file: Any = None
+        self.prefix, self.closed = f"{int(time.time() * 1000):013d}-{secrets.token_hex(4)}", False
+        self.sender: _Sender | None = None
+        self._number, self._size, self._file = 0, 0, None  # type: int, int, Any
         self._dropped: Counter[str] = Counter()
-        self._checked, self._full = 0.0, 0.0  # when the disk's share was last looked at, and what it was
-        self._flushed = 0.0
-
-    def begin(self, about: Mapping[str, Any]) -> None:
+        self._looked, self._used = -math.inf, 0.0  # when the disk's share was looked at, and what it was
         self.spool.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "run.json"
-        if not path.exists():
-            part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-            part.write_bytes(_packed(about))
+        text = _packed(about)
+        if not (path := folder / "run.json").exists():
+            part = folder / f".{self.prefix}.part"
+            part.write_bytes(text)
             part.replace(path)
-        self.write(_packed(about), "run")
-        self.flush(True)
+        self.write(text, "run")
+        self.flush()
 
     def write(self, text: bytes, kind: str) -> None:
         """Add a line; where the disk's share is used up it is counted and dropped, completions at half of that."""
-        if self._share() > (0.5 if kind == "rollouts" else 1.0) and kind not in ("run", "end"):
+        if self._share() > (0.5 if kind == "rollouts" else 1.0) and kind not in ("run", "end", "dropped"):
             self._dropped[kind] += 1
             return
         if self._dropped:
             lost, self._dropped = self._dropped, Counter()
-            self.write(_packed({"kind": "dropped", "time": time.time(), "counts": dict(lost), "why": (
-                "the lab has not read what waits on the disk")}), "end")
+            self.say_lost(lost, "the files that the lab has not read yet have no room for more")
         if self._file is None or self._size > SEGMENT_BYTES:
-            self._next()
+            if self._file:
+                self._file.close()
+            self._file = (self.spool / f"{self.prefix}-{self._number:05d}.jsonl").open("ab")
+            self._number, self._size = self._number + 1, 0
         self._file.write(text)
         self._size += len(text)
 
-    def _next(self) -> None:
-        if self._file:
-            self._file.close()
-        self._file = (self.spool / f"{self._prefix}-{self._number:05d}.jsonl").open("ab")
-        self._number, self._size = self._number + 1, 0
+    def say_lost(self, lost: Mapping[str, int], why: str) -> None:
+        """Write how many lines of each kind were dropped."""
+        self.write(_packed({"kind": "dropped", "time": time.time(), "counts": dict(lost), "why": why}), "dropped")
 
     def _share(self) -> float:
         """How much of SPOOL_BYTES is used, looked at every few seconds."""
-        if time.monotonic() - self._checked > 2.0:
+        if time.monotonic() - self._looked > 2.0:
             with suppress(OSError):
-                self._full = sum(each.stat().st_size for each in self.spool.iterdir()) / SPOOL_BYTES
-            self._checked = time.monotonic()
-        return self._full
+                self._used = sum(path.stat().st_size for path in self.spool.iterdir()) / SPOOL_BYTES
+            self._looked = time.monotonic()
+        return self._used
 
-    def flush(self, idle: bool) -> None:
-        """Hand the lines to the system, and ring: the lab looks at the time of one folder to see that any run wrote."""
-        now = time.monotonic()
-        if idle or now - self._flushed > 0.5:
-            self._file.flush()
-            self._flushed = now
-            self.ring()
-
-    def ring(self) -> None:
+    def flush(self) -> None:
+        """Hand the lines to the system, and ring: the time of one folder tells the lab that some run has written."""
+        self._file.flush()
         with suppress(OSError):
             os.utime(self.folder.parent)
+        if self.sender:
+            self.sender.rings.set()
 
     def beat(self) -> None:
+        """A sign of life."""
         with suppress(OSError):
             os.utime(self.folder / "run.json")
-        self.ring()
+        self.flush()
 
     def close(self) -> None:
+        """Close the file; with a lab elsewhere wait until it has all, but not for long."""
+        self.flush()
         self._file.close()
-        self.ring()
+        self.closed = True
+        if self.sender:
+            self.sender.join(CLOSE_SECONDS * 0.8)
 
 
-def _writer(run_id: str, home: str | None, url: str | None, token: str | None) -> _Files:
-    if not re.fullmatch(r"\w(?:[\w.-]*[\w-])?", run_id) or len(run_id) > 120:
-        raise ValueError(f"run_id {run_id[:80]!r} must have letters, digits, _, - and dots inside, and at most 120")
-    root = Path(home or os.environ.get("RL_LAB_HOME") or "runs").absolute()
-    return _Files(root / "watched" / run_id)
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the token elsewhere, so it is an error."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: it is not followed."""
 
 
-def _slug(name: Any) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-")[:40] or "run"
+class _Sender(threading.Thread):
+    """Sends the files of a run to the lab at `url`, whose answers say how much of a file it has. A file that is there
+    whole is deleted. First come the files that earlier runs on this machine could not send."""
+
+    def __init__(self, files: _Files, url: str, token: str, fault: Callable[[str], None]):
+        super().__init__(name="watch-sender", daemon=True)
+        self.rings = threading.Event()
+        self._files, self._url, self._token, self._fault = files, url, token, fault
+        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._sent: dict[Path, int] = {}  # how much of a file the lab has
+        self.start()
+
+    def run(self) -> None:
+        """Send until all is sent after the end."""
+        wait, over = 1.0, False
+        while not over:
+            closed = self._files.closed
+            try:
+                self._send(self._files.folder, closed)
+                for folder in self._earlier():
+                    self._send(folder, True)
+                wait, over = 1.0, closed
+                self.rings.wait(0.0 if closed else BEAT_SECONDS)
+                self.rings.clear()
+            except urllib.error.HTTPError as error:
+                why = error.read(300).decode(errors="replace")
+                self._fault(f"{self._url} does not take this run ({error.code}): {why}")
+                time.sleep(BEAT_SECONDS)
+            except Exception as error:  # the lab is not there: it is tried again
+                self._fault(f"{self._url} cannot be reached ({error}): what is logged is kept in {self._files.spool} "
+                            "and sent later")
+                wait = min(30.0, 2 * wait)
+                time.sleep(wait)
+
+    def _earlier(self) -> Iterator[Path]:
+        """The folders of runs whose program ended on this machine before all was sent to this lab."""
+        for path in self._files.folder.parent.glob("*/run.json"):
+            with suppress(OSError, ValueError, KeyError):
+                about = json.loads(path.read_bytes())
+                if path.parent != self._files.folder and about["url"].rstrip("/") == self._url and not _lives(about):
+                    yield path.parent
+
+    def _send(self, folder: Path, over: bool) -> None:
+        """Send what the files of a folder have; `over`: nothing is added to them any more."""
+        paths = sorted((folder / "spool").glob("*.jsonl"))
+        for place, path in enumerate(paths):
+            with suppress(FileNotFoundError), path.open("rb") as file:  # another program sends what was left
+                before = self._sent.get(path)
+                while file.seek(self._sent.get(path, 0)) >= 0 and (body := file.read(BODY_BYTES)):
+                    self._sent[path] = self._post(folder.name, path.name, self._sent.get(path, 0), body)
+                if before == self._sent.get(path) and path == paths[-1]:
+                    self._post(folder.name, path.name, before or 0, b"")  # a sign of life
+            if over or place < len(paths) - 1:
+                path.unlink(missing_ok=True)
+        if over:
+            with suppress(OSError):
+                (folder / "run.json").unlink()
+                (folder / "spool").rmdir()
+                folder.rmdir()
+
+    def _post(self, run_id: str, name: str, at: int, body: bytes) -> int:
+        """Add `body` at the byte `at` of a file; returns how many bytes of it the lab has then."""
+        request = urllib.request.Request(f"{self._url}/watch/{run_id}/{name}?at={at}", data=body, method="POST")
+        request.add_header("Authorization", f"Bearer {self._token}")
+        request.add_header("Content-Type", "application/x-ndjson")
+        try:
+            with self._opener.open(request, timeout=20) as answer:
+                return int(json.loads(answer.read(1000))["size"])
+        except urllib.error.HTTPError as error:
+            if error.code != 410:
+                raise
+            self._fault(f"the run {run_id} was deleted in the lab, so nothing of it is shown any more")
+            return at + len(body)
 
 
-def _first_rank() -> bool:
-    """True in the process of a distributed run that speaks for all of them."""
-    return next((os.environ[key] for key in ("RANK", "LOCAL_RANK") if key in os.environ), "0") == "0"
+def _lives(about: Mapping[str, Any]) -> bool:
+    """True if the program that wrote this is on this machine and alive, or may be."""
+    if about["host"] != platform.node() or os.name != "posix":
+        return True
+    try:
+        os.kill(about["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        pass
+    return True

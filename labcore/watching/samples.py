@@ -44,7 +44,7 @@ def _text(said: Any) -> str:
 def _completion(said: Mapping[str, Any]) -> dict[str, Any]:
     rewards = said.get("rewards")
     parts = {str(name): _finite(value) for name, value in rewards.items()} if isinstance(rewards, Mapping) else {}
-    reward = _finite(said.get("reward"))
+    reward = parts.pop("reward", None)
     if reward is None:
         known = [value for value in parts.values() if value is not None]
         reward = sum(known) if known else None

@@ -16,6 +16,7 @@ from labcore.runs.files.paths import home, named
 from labcore.runs.files.untrusted import NotJSON, json_of
 
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
+GONE = "gone"  # a file in the folder of a run that was deleted: a program elsewhere is told
 LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
 AT_ONCE = 4 * 2**20  # bytes that are read at once, or one line
 _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})\.jsonl")
@@ -120,3 +121,10 @@ def forget_read(folder: Path, at: Mapping[str, int]) -> dict[str, int]:
         if path != newest[writer_of(path.name)] and path.stat().st_size <= at.get(path.name, 0):
             path.unlink()
     return {path.name: at[path.name] for path in files(folder) if path.name in at}
+
+
+def forget(folder: Path) -> None:
+    """Delete what the program of a run sends that was deleted for good."""
+    (folder / GONE).touch()
+    for path in files(folder):
+        path.unlink(missing_ok=True)

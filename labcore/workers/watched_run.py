@@ -66,28 +66,47 @@ class WatchedRun:
         self._courses: dict[str, Course] = {}
         self._taking: Taking
 
+    @property
+    def going(self) -> bool:
+        """True if any of its runs has not ended."""
+        return not all(course.over for course in self._courses.values())
+
     def take(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Take some lines, all of them or none. Returns the place after them."""
+        """Take some lines, all of them or none. Returns the place after them.
+
+        Raises:
+            NoSuchRun: the run is in the trash.
+            LabError: the store cannot be written, or another process reads this run.
+        """
         with self._store.taking(self.name) as self._taking:
             place = self._taking.place
-            for line in lines:
+            for line in merged(lines):
                 if not place.get("deleted"):
                     self._line(line)
-                place.setdefault("at", {})[line.file] = line.end
-            return dict(place)
+            place.setdefault("at", {}).update({line.file: line.end for line in lines})
+        return place
+
+    def take_up(self) -> None:
+        """Go on with the run whose program has not ended, though the lab did. Raises LabError as `take`."""
+        with self._store.taking(self.name) as self._taking:
+            run_id = self._taking.place.get("newest")
+            if run_id and self._taking.mine(run_id):
+                self._courses[run_id] = self._opened(run_id)
 
     def end(self, state: str, text: str) -> None:
         """End the runs of the folder that are going."""
         with self._store.taking(self.name) as self._taking:
-            for run_id in {*self._taking.place.get("runs", {}).values()}:
-                self._taking.end(run_id, state, text)
+            for course in self._courses.values():
+                if not course.over:
+                    self._taking.end(course.id, state, text)
         for course in self._courses.values():
             course.over = True
 
-    def keep(self, at: Mapping[str, int]) -> None:
-        """Note that only these files are there still."""
+    def keep(self, at: Mapping[str, int]) -> dict[str, Any]:
+        """Note that only these files are there still. Returns the place."""
         with self._store.taking(self.name) as taking:
             taking.place["at"] = dict(at)
+        return taking.place
 
     # ---------------------------------------------------------------- lines
 
@@ -100,12 +119,16 @@ class WatchedRun:
         elif (kind := line.said["kind"]) in reads:
             reads[kind](line)
         else:
-            self._say(line, f"lines of the kind {kind[:40]!r} are not known and were left out", f"kind {kind}")
+            self._say(line, f"lines of the kind {kind[:40]!r} are not known, and are left out", f"kind {kind}")
 
     def _course(self, line: Line) -> Course | None:
         """The run that the writer of a line goes on in; None where it was deleted."""
         place = self._taking.place
-        of = place.setdefault("runs", {})
+        of = place.setdefault("runs", {})  # the last one is the newest writer
+        if line.writer in of and line.writer != next(reversed(of)) and "writers" not in place.setdefault("said", []):
+            place["said"].append("writers")
+            self._taking.log(of[line.writer], "note", {"text": (
+                "Two programs write to this run at the same time: give each of them an id of its own.")}, 0)
         run_id = of.get(line.writer) or place.get("newest") or self._create(line)
         of[line.writer] = place["newest"] = run_id
         course = self._courses.get(run_id)
@@ -146,6 +169,7 @@ class WatchedRun:
     def _begin(self, line: Line) -> None:
         begun = bool(self._taking.place.get("newest"))
         course = self._course(line)
+        self._taking.place["process"] = [line.said.get("pid"), line.said.get("host")]
         if course and begun:  # the program was started again, maybe with other settings
             self._set(course, names.settings(_mapping(line.said.get("config"))), course.step + 1)
 
@@ -198,30 +222,36 @@ class WatchedRun:
             return
         found = names.numbers_of(_mapping(line.said.get("numbers")))
         if found.strange:
-            self._say(line, f"{found.strange[0]} is no number, and was left out", f"strange {found.strange[0]}")
+            self._say(line, f"the metric {found.strange[0]} is no number at step {step:,}, and is left out",
+                      f"strange {found.strange[0]}")
         metrics = self._known(line, course, found.metrics)
         if step == 0:  # the lab counts from 1: what came before the first step is drawn with it
             self._taking.place.setdefault("zero", {}).update(_finite(metrics))
             return
         finite = _finite(metrics)
         for key in metrics.keys() - finite.keys():
-            self._say(line, f"{key.removeprefix('own/')} is {metrics[key]} at step {step:,}", f"finite {key}")
+            value = "NaN" if metrics[key] != metrics[key] else "infinite"
+            self._say(line, f"the metric {key.removeprefix('own/')} is {value} at step {step:,}, which no chart can draw",
+                      f"finite {key}")
         there = None if step > course.step else self._taking.metrics(course.id, step)
         if step > course.step:
-            self._append(course, step, metrics, found.counters, line.said)
+            self._append(line, course, step, metrics, found.counters)
         elif there is None and self._taking.place.get("writer") == line.writer:  # it came late
-            self._append(course, step, metrics, found.counters, line.said, newest=False)
+            self._append(line, course, step, metrics, found.counters, newest=False)
         elif there is None or any(there.get(key, value) != value for key, value in finite.items()):
             self._fork(line, course, step)
         else:
             self._taking.amend(course.id, step, finite)
 
-    def _append(self, course: Course, step: int, metrics: Mapping[str, float], counters: Mapping[str, float],
-                said: Mapping[str, Any], newest: bool = True) -> None:
-        """Add a row. Counters never go back: a clock may."""
-        zero = self._taking.place.pop("zero", {})
+    def _append(self, line: Line, course: Course, step: int, metrics: Mapping[str, float],
+                counters: Mapping[str, float], newest: bool = True) -> None:
+        """Add a row. Counters never go back, though a clock may."""
+        said, zero = line.said, self._taking.place.pop("zero", {})
+        if zero.keys() & metrics.keys():
+            self._say(line, f"the lab counts steps from 1: the numbers of step 0 are left out where step {step:,} has "
+                      "the same ones", "zero")
         finite = {**zero, **_finite(metrics)}
-        self._taking.place["writer"] = next(key for key, of in self._taking.place["runs"].items() if of == course.id)
+        self._taking.place["writer"] = line.writer
         tokens = _counted(said.get("tokens"), counters.get("tokens"), course.tokens)
         env_steps = _counted(None, counters.get("env_steps"), course.env_steps)
         seconds = max(course.seconds, next((value for value in (counters.get("seconds"), names.number(
@@ -283,6 +313,25 @@ class WatchedRun:
         if key not in said and len(said) < MOST_SAID and (course := self._course(line)):
             said.append(key)
             self._taking.log(course.id, "note", {"text": f"{text[:1].upper()}{text[1:LONGEST]}."}, course.step)
+
+
+def merged(lines: Sequence[Line]) -> list[Line]:
+    """The lines, with numbers that were logged for one step by several calls in the first of them."""
+    found: list[Line] = []
+    last: dict[str, int] = {}  # writer -> the place of its newest numbers
+    for line in lines:
+        numbers = line.said.get("numbers") if line.said.get("kind") == "numbers" else None
+        if isinstance(numbers, Mapping):
+            before = found[last[line.writer]] if line.writer in last else line
+            known = before.said.get("numbers", {})
+            if before is not line and before.said.get("step") == line.said.get("step") and known.keys().isdisjoint(
+                    numbers):
+                found[last[line.writer]] = replace(before, said={**before.said, **line.said, "numbers": {
+                    **known, **numbers}})
+                continue
+            last[line.writer] = len(found)
+        found.append(line)
+    return found
 
 
 def spec_of(about: Mapping[str, Any], name: str) -> RunSpec:

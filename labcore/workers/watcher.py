@@ -8,20 +8,21 @@ it looks at the time of that one folder, which every program that sends touches.
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 
-from labcore.errors import LabError
+from labcore.errors import LabError, NoSuchRun
 from labcore.runs.files.paths import is_id
-from labcore.runs.store.rows import GOING
 from labcore.runs.store.store import Store
 from labcore.watching import spool
 from labcore.workers import process
@@ -31,21 +32,29 @@ from labcore.workers.watched_run import WatchedRun
 COMMAND = (sys.executable, "-m", "labcore.workers.watcher")
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 5.0  # between two looks at all folders, whatever the time of theirs says
+LOOKS = 20  # between two looks at runs that are not going
 SILENT_SECONDS = 90.0  # after which a program that gives no sign of life is gone: it gives one every 15 s
+GONE_SECONDS = 20.0  # the same where its process cannot be seen any more, which it cannot from another container
 SETTLED_SECONDS = 1.0  # how long the newest step waits for more numbers of it
+CLOSED = ("The lab was closed while the program went on. What it sends meanwhile is read when the lab is open again.")
 
 
 @dataclass
 class Folder:
-    """A watched folder: its reader, the newest sign of life, and when that was noticed."""
+    """A watched folder: its reader, what it last showed of its program, and when that was noticed."""
 
     path: Path
     run: WatchedRun
-    at: dict[str, int] = field(default_factory=dict)
+    place: dict[str, Any]
     sign: tuple[Any, ...] = ()
-    noticed: float = 0.0
-    waits: float = 0.0  # since when lines of the newest step wait
-    going: bool = False
+    noticed: float = field(default_factory=time.monotonic)
+    waits: bool = False  # lines of the newest step wait for more of it
+
+    @property
+    def at(self) -> dict[str, int]:
+        """How far each file was read."""
+        found: dict[str, int] = self.place.get("at", {})
+        return found
 
 
 class Watcher:
@@ -55,26 +64,52 @@ class Watcher:
         self._store = store
         self._folders: dict[str, Folder] = {}
         self._places = store.watched()
+        self._looks = 0
 
     @property
     def waits(self) -> bool:
         """True if lines of a newest step wait for more of it."""
         return any(folder.waits for folder in self._folders.values())
 
-    def look(self) -> bool:
-        """Read what is new. Returns whether any run is going."""
-        for path in sorted(spool.root().iterdir()) if spool.root().is_dir() else ():
-            if is_id(path.name) and path.is_dir() and path.name not in self._folders:
-                place = self._places.get(path.name, {})
-                self._folders[path.name] = Folder(path, WatchedRun(self._store, path.name), place.get("at", {}))
-        for folder in [*self._folders.values()]:
+    @property
+    def going(self) -> bool:
+        """True if any run is going."""
+        return any(folder.run.going for folder in self._folders.values())
+
+    def look(self) -> None:
+        """Read what is new: at each look of the runs that are going, of others now and then."""
+        self._looks += 1
+        for name in sorted(os.listdir(spool.root())) if spool.root().is_dir() else ():
+            folder = self._folders.get(name)
+            if folder is None and is_id(name):
+                folder = self._folders[name] = self._found(name)
+            elif folder is None or not (folder.run.going or self._looks % LOOKS == 0):
+                continue
             try:
                 self._read(folder)
-            except LabError as error:  # the disk is full, say: it is tried again, from the last place in the store
-                print(error, file=sys.stderr, flush=True)
-                self._folders.pop(folder.path.name)
+            except LabError as error:
+                if not isinstance(error, NoSuchRun):  # in the trash: its lines wait
+                    print(error, file=sys.stderr, flush=True)
                 self._places = self._store.watched()
-        return any(folder.going for folder in self._folders.values())
+                self._folders[name] = replace(self._new(name), sign=folder.sign, noticed=folder.noticed)
+
+    def close(self) -> None:
+        """End what is going, because the lab does."""
+        for folder in self._folders.values():
+            if folder.run.going:
+                folder.run.end("interrupted", CLOSED)
+
+    def _new(self, name: str) -> Folder:
+        return Folder(spool.folder_of(name), WatchedRun(self._store, name), self._places.get(name, {}))
+
+    def _found(self, name: str) -> Folder:
+        """A folder that is seen for the first time. A run whose program goes on is taken up."""
+        folder = self._new(name)
+        if folder.place.get("newest") and _seconds_silent(folder.path) < SILENT_SECONDS:
+            with suppress(LabError):
+                if self._store.run(folder.place["newest"]).state == "interrupted" and not _gone(folder):
+                    folder.run.take_up()
+        return folder
 
     def _read(self, folder: Folder) -> None:
         now, more = time.monotonic(), True
@@ -83,42 +118,52 @@ class Watcher:
             folder.sign, folder.noticed = sign, now
         while more:
             lines, more = spool.lines(folder.path, folder.at)
-            if not more and lines:
+            folder.waits = False
+            if not more:
                 lines = self._settled(folder, lines, now)
-            if not lines:
-                break
-            place = folder.run.take(lines)
-            folder.at, folder.going = place["at"], True
-        if folder.going and not folder.waits:
+            if lines:
+                folder.place = folder.run.take(lines)
+        if folder.place.get("deleted"):
+            spool.forget(folder.path)
+        elif folder.run.going and not folder.waits:
             self._check(folder, now)
 
     def _settled(self, folder: Folder, lines: list[spool.Line], now: float) -> list[spool.Line]:
         """The lines without those of the newest step, which may get more numbers; with them once it is quiet."""
-        last = next((line.said.get("step") for line in reversed(lines) if line.said.get("kind") == "numbers"), None)
-        first = next((place for place, line in enumerate(lines) if line.said.get("kind") == "numbers"
-                      and line.said.get("step") == last), len(lines))
-        if lines[-1].said.get("kind") == "end" or first == len(lines) or (
-                folder.waits and now - folder.noticed > SETTLED_SECONDS):
-            folder.waits = 0.0
+        places = [place for place, line in enumerate(lines) if line.said.get("kind") == "numbers"]
+        if not places or lines[-1].said.get("kind") == "end" or now - folder.noticed > SETTLED_SECONDS:
             return lines
-        folder.waits = folder.waits or now
-        return lines[:first]
+        newest = lines[places[-1]].said.get("step")
+        folder.waits = True
+        return lines[:next(place for place in places if lines[place].said.get("step") == newest)]
 
     def _check(self, folder: Folder, now: float) -> None:
-        """See whether a run has ended, or its program is gone."""
-        place = self._store.watched().get(folder.path.name, {})
-        rows = self._store.runs_named([*{*place.get("runs", {}).values()}])
-        folder.going = any(row.state in GOING for row in rows.values())
-        if folder.going and now - folder.noticed > SILENT_SECONDS:
-            cut = spool.unfinished(folder.path, folder.at)
-            said = " Its last line was cut in the middle." if cut else ""
-            folder.run.end("interrupted", f"Nothing came from the program for {SILENT_SECONDS:.0f} s: it ended, or its "
-                           f"connection is gone.{said} The run goes on here as soon as it sends again.")
-            folder.going = False
-        kept = spool.forget_read(folder.path, folder.at)
-        if kept != folder.at:
-            folder.run.keep(kept)
-            folder.at = kept
+        """See whether the program of a run is gone, and delete files that were read."""
+        silent = now - folder.noticed
+        if silent > SILENT_SECONDS or (silent > GONE_SECONDS and _gone(folder)):
+            cut = " Its last line was cut in the middle, and is lost." if spool.unfinished(
+                folder.path, folder.at) else ""
+            why = "The program's process is gone, and has not ended the run." if _gone(folder) else (
+                f"Nothing came from the program for {SILENT_SECONDS:.0f} s: it ended, or its connection did.")
+            folder.run.end("interrupted", f"{why}{cut} What it had not written yet is lost. The run continues when the "
+                           "program sends again.")
+        if (kept := spool.forget_read(folder.path, folder.at)) != folder.at:
+            folder.place = folder.run.keep(kept)
+
+
+def _gone(folder: Folder) -> bool:
+    """True if the process that sends was on this machine, and is there no more."""
+    pid, host = folder.place.get("process") or (None, None)
+    return isinstance(pid, int) and pid > 0 and host == platform.node() and not psutil.pid_exists(pid)
+
+
+def _seconds_silent(path: Path) -> float:
+    """How long ago the program of a folder last wrote, or gave a sign of life."""
+    newest = 0.0
+    for each in (path / spool.ABOUT, *spool.files(path)[-3:]):
+        with suppress(FileNotFoundError):
+            newest = max(newest, each.stat().st_mtime)
+    return time.time() - newest
 
 
 def _sign(path: Path) -> tuple[Any, ...]:
@@ -140,13 +185,13 @@ def main() -> None:
     try:
         with lock().acquire(blocking=False), Lifeline(sys.stdin.fileno()) as lifeline:
             watcher, rung, looked = Watcher(Store()), -1, 0.0
-            going = True
-            while not lifeline.cut and going:
+            while not lifeline.cut and (rung < 0 or watcher.going or watcher.waits):
                 now = time.monotonic()
-                if (time_of := changed()) != rung or now - looked > LOOK_SECONDS or watcher.waits:
-                    rung, looked = time_of, now
-                    going = watcher.look()
+                if (rings := changed()) != rung or now - looked > LOOK_SECONDS or watcher.waits:
+                    rung, looked = rings, now
+                    watcher.look()
                 time.sleep(POLL_SECONDS)
+            watcher.close()
     except Timeout:
         return  # another lab on this folder watches
 

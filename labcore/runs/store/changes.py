@@ -137,12 +137,8 @@ def markable(connection: sa.Connection, name: str, in_trash: bool = False) -> st
     return None
 
 
-def is_in_the_trash(connection: sa.Connection, name: str) -> bool:
-    return connection.scalar(sa.select(marks.c.deleted).where(marks.c.id == name)) is not None
-
-
 def check_not_in_trash(connection: sa.Connection, name: str) -> None:
-    if is_in_the_trash(connection, name):
+    if connection.scalar(sa.select(marks.c.deleted).where(marks.c.id == name)) is not None:
         raise in_the_trash(name)
 
 

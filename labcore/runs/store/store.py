@@ -319,11 +319,13 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
 
     def _interrupt(self, run_id: str, pid: int | None, why: str) -> bool:
         with self._writing() as connection:
-            row = connection.execute(sa.select(runs.c.state, runs.c.pid, runs.c.step).where(
+            row = connection.execute(sa.select(runs.c.state, runs.c.pid, runs.c.step, runs.c.spec).where(
                 runs.c.id == run_id)).first()
             if row is None or row.state not in GOING or row.pid != pid:
                 return False  # it ended, or was taken over, in the meantime
-            message = f"The run was interrupted at step {row.step} ({why}): resume it."
+            elsewhere = RunSpec.from_json(row.spec).kind_row.elsewhere
+            then = "it continues here when its program sends again" if elsewhere else "resume it"
+            message = f"The run was interrupted at step {row.step} ({why}): {then}."
             changes.move(connection, run_id, "interrupted", message)
             changes.log(connection, run_id, "interrupted", {"text": message}, row.step)
             return True

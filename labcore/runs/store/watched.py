@@ -41,14 +41,16 @@ class Taking:
         return run_id
 
     def mine(self, run_id: str) -> bool:
-        """Take up a run: after it ended, or after the process that read it did. False where it was deleted.
+        """Take up a run: after it ended, or after the process that read it did. False where it was deleted for good.
 
         Raises:
+            NoSuchRun: it is in the trash.
             NotOwner: another process reads it.
         """
         state = changes.state(self._connection, run_id)
-        if state is None or changes.is_in_the_trash(self._connection, run_id):
+        if state is None:
             return False
+        changes.check_not_in_trash(self._connection, run_id)
         if state in ENDED:
             owner = Owner.this()
             self._connection.execute(runs.update().where(runs.c.id == run_id), {

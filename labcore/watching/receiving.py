@@ -1,0 +1,117 @@
+"""Take the lines of a watched run that come over the network, into the files that a program on this machine writes.
+
+A program sends a file byte by byte and is told how much of it is there, so an answer that was lost costs nothing: what
+is there already is not added again. Nothing that is sent becomes a path unless it is an id or the name of a spool's
+file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock
+
+from labcore.errors import LabError, os_reason, quoted
+from labcore.runs.files import atomic
+from labcore.runs.files.paths import is_id, made
+from labcore.runs.files.untrusted import NotJSON, json_of
+from labcore.watching import spool
+
+TOKEN = "RL_LAB_WATCH_TOKEN"
+SHORTEST_TOKEN = 16
+BODY_BYTES = 2 * 2**20  # of one request
+FILE_BYTES = 64 * 2**20  # of one file: a program begins the next one after 8 MB, or after a line of 16 MB
+WAITING_BYTES = 2 * 2**30  # of all files of a run that have not been read yet
+MOST_RUNS = 10_000  # folders
+ABOUT_BYTES = 2**20
+LONGEST_ID = 100
+
+
+class Refused(LabError):
+    """What was sent is not taken. `status` is that of HTTP."""
+
+    def __init__(self, status: int, sentence: str):
+        self.status = status
+        super().__init__(sentence)
+
+
+def token() -> str:
+    """The token that programs elsewhere have to send; empty where none may.
+
+    Raises:
+        LabError: it is too short to be a secret.
+    """
+    found = os.environ.get(TOKEN, "").strip()
+    if found and (len(found) < SHORTEST_TOKEN or not found.isascii()):
+        raise LabError(f"{TOKEN} must have at least {SHORTEST_TOKEN} ASCII characters, because whoever knows it can "
+                       "write into this lab: set it to the output of openssl rand -hex 16.")
+    return found
+
+
+def receive(name: str, file: str, at: int, body: bytes) -> int:
+    """Add `body` at the byte `at` of a file of the run `name`; returns how many bytes of the file are there then.
+
+    An empty `file` is for programs that only send whole lines: these are added to a file of their own.
+
+    Raises:
+        Refused: a name cannot be one, or there is no room.
+    """
+    if not is_id(name) or len(name) > LONGEST_ID:
+        raise Refused(400, f"{quoted(name)} cannot be the id of a run: use at most {LONGEST_ID} letters, digits, _, - "
+                      "and dots inside.")
+    if file and not spool.is_file(file):
+        raise Refused(400, f"{quoted(file)} cannot be a file of a run: call it TIME-WRITER-NUMBER.jsonl.")
+    if not file and body and not body.endswith(b"\n"):
+        raise Refused(400, "The last line has no end: send whole lines, each with a line break.")
+    folder = spool.folder_of(name)
+    try:
+        if not folder.exists() and len(os.listdir(made(spool.root()))) > MOST_RUNS:
+            raise Refused(507, f"This lab has {MOST_RUNS:,} watched runs: delete some of them first.")
+        made(folder / spool.SPOOL)
+        with FileLock(folder / ".lock"):
+            return _add(folder, file, at, body)
+    except OSError as error:
+        raise Refused(507, f"The lab cannot keep what was sent ({os_reason(error)}): free some space there.") from error
+
+
+def _add(folder: Path, file: str, at: int, body: bytes) -> int:
+    if (folder / spool.GONE).exists():
+        raise Refused(410, "This run was deleted in the lab.")
+    path = folder / spool.SPOOL / (file or _plain_file(folder))
+    size = path.stat().st_size if path.exists() else 0
+    new = body[max(0, size - at):] if file else body
+    if not file or (new and at <= size):
+        if size + len(new) > FILE_BYTES:
+            raise Refused(413, f"A file of a run has at most {FILE_BYTES // 2**20} MB: begin the next one.")
+        if sum(each.stat().st_size for each in spool.files(folder)) > WAITING_BYTES:
+            raise Refused(507, "The lab has not read what was sent before: send it later.")
+        with path.open("ab") as opened:
+            opened.write(new)
+        size += len(new)
+        _note_about(folder, path, at == 0)
+    for each in (folder / spool.ABOUT, spool.root()):  # a sign of life; the lab looks
+        with suppress(FileNotFoundError):
+            os.utime(each)
+    return size
+
+
+def _plain_file(folder: Path) -> str:
+    """The file of programs that send lines only: the newest, or the next where that is long."""
+    mine = [path for path in spool.files(folder) if spool.writer_of(path.name) == "lines"]
+    if mine and mine[-1].stat().st_size < FILE_BYTES // 8:
+        return mine[-1].name
+    return f"{int(time.time() * 1000):013d}-lines-{len(mine):05d}.jsonl"
+
+
+def _note_about(folder: Path, path: Path, first: bool) -> None:
+    """Keep what the first line of a run's first file says of it, as a program on this machine does."""
+    if not first or (folder / spool.ABOUT).exists():
+        return
+    with path.open("rb") as opened:
+        line = opened.readline(ABOUT_BYTES)
+    with suppress(NotJSON):
+        if line.endswith(b"\n") and isinstance(json_of(line, constants=True), dict):
+            atomic.write_bytes(folder / spool.ABOUT, line)
