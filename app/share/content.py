@@ -20,10 +20,11 @@ from app.compare import verdict, wording
 from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
-from app.llm.history import history, thinned
+from app.llm.history import over, recurring, thinned
 from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
+from app.llm.step_groups import WATCHED, groups_of
 from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration
@@ -179,13 +180,13 @@ PICTURES = {"maze": _board, "cartpole": _film}
 
 def _story(row: RunRow, samples: dict[str, Any], step: int, steps: Sequence[int]) -> dict[str, Any] | None:
     """The strip of each prompt, by its name; `telling` is the one that is shown unless another one is chosen."""
-    groups = story.groups_of(samples) if "reward_model" not in row.spec.row.models else {}
+    groups = groups_of(samples) if "reward_model" not in row.spec.row.models else {}
     if not groups:
         return None
-    over = thinned(steps, step)
-    strips = {name: story.payload(groups, name, history(row.id, over, story.WATCHED.index(name))
-                                  if name in story.WATCHED else [], step, step) for name in groups}
-    return {"telling": story.telling(groups, None), "strips": strips, "watched": list(story.WATCHED)}
+    columns = thinned(steps, step)
+    strips = {name: story.payload(groups, name, over(row.id, columns, groups, name), step, step) for name in groups}
+    return {"telling": story.telling(groups, None, again=recurring(row.id, columns, groups)), "strips": strips,
+            "watched": list(WATCHED)}
 
 
 def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any] | None:

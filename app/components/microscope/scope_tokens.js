@@ -116,8 +116,19 @@ function sideOf(side, strip, named) {
     head.append(made("b", "", side.role), made("code", "rl-scope-clamped", visible(side.text)));
     box.append(head);
   }
-  box.append(strip.box);
+  if (side.parts?.length) box.append(textOf(side));
+  else box.append(strip.box);
   return box;
+}
+
+// A completion whose tokens are not known, as a text.
+function textOf({ parts, cut_off: cut }) {
+  const text = made("div", "rl-scope-text");
+  text.tabIndex = 0; // so that its keys scroll it
+  text.setAttribute("role", "group");
+  text.setAttribute("aria-label", "The whole completion");
+  text.append(...chipped(parts), ...(cut ? [made("span", "rl-chip", "cut at the length limit")] : []));
+  return text;
 }
 
 // ---- the arithmetic --------------------------------------------------------------------------------------------

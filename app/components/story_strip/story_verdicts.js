@@ -91,7 +91,7 @@ function verdicts(strip) {
   const { data, list } = strip;
   const focused = list.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const top = list.scrollTop;
-  strip.names.textContent = "Δ log-prob, nats";
+  strip.names.textContent = data.verdicts.some(({ change }) => change !== null) ? "Δ log-prob, nats" : "";
   strip.rows = new Map();
   list.replaceChildren(...data.verdicts.flatMap((band, place) => bandOf(strip, band, place)));
   list.scrollTop = top;

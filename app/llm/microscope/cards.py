@@ -203,9 +203,9 @@ def _facts(group: Item) -> str:
     rewards = credit.rewards_of(group)
     if len(group["completions"]) == 1 or not rewards:
         return ""
-    right = sum(bool(each.get("exact")) for each in group["completions"])
-    parts = [f"{right} of {len(group['completions'])} right",
-             f"reward {number(credit.mean(rewards), 2)} ± {number(credit.spread(rewards), 2)}"]
+    judged = [bool(each["exact"]) for each in group["completions"] if each.get("exact") is not None]
+    parts = [f"{sum(judged)} of {len(judged)} right"] if judged else []
+    parts.append(f"reward {number(credit.mean(rewards), 2)} ± {number(credit.spread(rewards), 2)}")
     return " · ".join([*parts, *([f"{percent(share)} clipped"] if (share := clipped(group)) else [])])
 
 

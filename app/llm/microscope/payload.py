@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from app import tokens
-from app.chat_text import thought
+from app.chat_text import parts, thought
 from app.llm import reward_parts
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
@@ -57,16 +57,16 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     """A completion's reward, what it is compared with, and how the updates changed its probability."""
     reward, against = credit.earned(completion), credit.baseline(group, completion, knobs)
     made = reward_parts.said(completion)
-    parts = [] if reward is None else [f"reward {number(reward, 3)}" + (f" ({made})" if made else "")]
-    parts += [] if against is None else [f"baseline {number(against, 3)}"]
+    said = [] if reward is None else [f"reward {number(reward, 3)}" + (f" ({made})" if made else "")]
+    said += [] if against is None else [f"baseline {number(against, 3)}"]
     if completion.get("slope") and not arithmetic.has_met(completion):
-        parts.append("recorded after the step, without the values during its updates")
+        said.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
-        parts.append("left out by the selection, so nothing is learnt from it")
+        said.append("left out by the selection, so nothing is learnt from it")
     if completion.get("old_logprobs") and completion.get("logprobs"):
         before, after = (sum(completion[key]) for key in ("old_logprobs", "logprobs"))
-        parts.append(_moved(before, after))
-    return " · ".join(parts)
+        said.append(_moved(before, after))
+    return " · ".join(said)
 
 
 def _moved(before: float, after: float) -> str:
@@ -90,12 +90,14 @@ def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str
 def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
     """One completion: its tokens, and by token their numbers and their lines, whose constant parts are `shapes`.
 
-    An empty token is a further part of the character before it. `thought` are the tokens of its thinking.
+    An empty token is a further part of the character before it. `thought` are the tokens of its thinking. One whose
+    tokens are not known has `parts`, which are its text.
     """
     texts = completion.get("tokens") or []
     shapes: dict[Line, int] = {}
     packed = [[_packed(line, shapes) for line in lines(place)] for place in range(len(texts))]
     return {"role": role, "text": completion["text"], "order": list(order),
+            "parts": [] if texts else [*map(list, parts(completion["text"]))],
             "cut_off": bool(completion.get("truncated")), "thought": thought(texts),
             "tokens": [tokens.signs(text) for text in texts], "cut": completion.get("cut") or [],
             "values": {key: [None if value is None else round(value, DIGITS) for value in values]
