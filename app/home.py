@@ -12,7 +12,7 @@ from app.components.recorded_clip import content, recorded_clip, spec
 from app.lab import lab
 from app.page_list import SECTIONS
 from app.status import STATES, duration, failed_at_once
-from labcore.catalog.kinds import KINDS
+from labcore.catalog.kinds import EVERY
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
@@ -106,5 +106,5 @@ def _last(run: RunRow) -> None:
         if resumable and st.button("Resume", icon=":material/play_arrow:", key="home:go_on", help=STATES[run.state][2]):
             listing.resume([run.id])
             st.switch_page(session.page_of(run.spec.kind), query_params={"run": run.id})
-        st.page_link(session.page_of(run.spec.kind), label=f"Open in {KINDS[run.spec.kind].label}",
+        st.page_link(session.page_of(run.spec.kind), label=f"Open in {EVERY[run.spec.kind].label}",
                      icon=":material/open_in_full:", query_params={"run": run.id})

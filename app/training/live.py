@@ -16,7 +16,7 @@ from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.naming import worded
 from app.session import SMOOTH, Draft, axis, show_error
-from app.training import clock, doctor_line, forking, ghost, goal_line, pace, second_stage, tabs, view
+from app.training import clock, doctor_line, forking, ghost, goal_line, own_metrics, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
@@ -89,7 +89,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     run_head("status", shown.id)
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
-    doctor_line.show(shown, feed, at, steered=not stage)
+    doctor_line.show(shown, feed, at, steered=not stage and not run.spec.kind_row.elsewhere)
     with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
         run_head("tiles", shown.id)
         view.show(shown, feed.axes())
@@ -107,6 +107,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
             st.caption(f"One step in {feed.stride} is drawn; the CSV has them all.")
+        own_metrics.show(shown, feed, at)
     if stage:
         second_stage.show(run.spec)
     with st.container(key="clock"):

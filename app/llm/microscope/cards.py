@@ -58,8 +58,8 @@ def signal(group: Item) -> float:
 
 def _size(completion: Item) -> float:
     """The mean size of its tokens' advantages."""
-    found: list[float] = completion.get("advantages") or [completion.get("advantage") or 0.0]
-    return sum(map(abs, found)) / len(found)
+    found: list[float | None] = completion.get("advantages") or [completion.get("advantage")]
+    return sum(abs(each or 0.0) for each in found) / len(found)
 
 
 def flat(group: Item) -> bool:
@@ -82,7 +82,7 @@ def reward(group: Item) -> float:
 def change(completion: Item) -> float:
     """The change of a completion's log-prob by the updates of the step, nats; 0 where the file does not say."""
     old, new = completion.get("old_logprobs"), completion.get("logprobs")
-    return sum(new) - sum(old) if old and new else 0.0
+    return sum(new) - sum(old) if old and new and None not in (*old, *new) else 0.0
 
 
 def changed(group: Item) -> float:

@@ -63,8 +63,9 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
         said.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
         said.append("left out by the selection, so nothing is learnt from it")
-    if completion.get("old_logprobs") and completion.get("logprobs"):
-        before, after = (sum(completion[key]) for key in ("old_logprobs", "logprobs"))
+    logprobs = [completion.get(key) or [None] for key in ("old_logprobs", "logprobs")]
+    if None not in (*logprobs[0], *logprobs[1]):
+        before, after = map(sum, logprobs)
         said.append(_moved(before, after))
     return " · ".join(said)
 
