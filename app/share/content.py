@@ -229,9 +229,9 @@ def _settings(row: RunRow) -> list[list[str]]:
     the numbers alone: its texts may be folders and keys."""
     spec = row.spec
     if spec.kind_row.elsewhere:
-        sent = {naming.name(key): value for key, value in spec.knobs.items() if isinstance(value, int | float)}
-        said = {"Tool": spec.tool, "Algorithm": spec.row.label, **sent}
-        return [[clean(name), clean(naming.written(name, value)), ""] for name, value in said.items() if value != ""]
+        sent = [(naming.name(key), value) for key, value in spec.knobs.items() if isinstance(value, int | float)]
+        return [[clean(name), clean(naming.written(name, value)), ""] for name, value in (
+            ("Tool", spec.tool), ("Algorithm", spec.row.label), *sent) if value != ""]
     fields = {"algorithm": spec.row.label, "task": spec.task_row.label, "model": spec.model, "data": spec.data,
               "seed": spec.seed, "steps": spec.steps}
     said = [[naming.title(key).capitalize() if key == "seed" else naming.title(key), naming.written(key, value), ""]

@@ -125,8 +125,6 @@ def _actions(run: RunRow | None, fault: str) -> list[Action]:
 
     What is not offered then has no colour, on which its words could not be read.
     """
-    if run and run.spec.kind_row.elsewhere:
-        return []
     found = ACTIONS[run.state if run else ""]
     if run and failed_at_once(run.state, run.step):
         found = _AT_ONCE
@@ -139,13 +137,13 @@ def _actions(run: RunRow | None, fault: str) -> list[Action]:
 
 def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
     """Draw it; `fault` is why the draft cannot be started, in a sentence."""
+    elsewhere = kinds.kind(kind).elsewhere
     with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
         _picker(run, kind)
-        for action in () if read_only() else _actions(run, fault):
+        for action in () if read_only() or elsewhere else _actions(run, fault):
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
                       disabled=action.disabled, on_click=_do, args=(action, run, kind))
-        elsewhere = kinds.kind(kind).elsewhere
         if not active(run) and not read_only() and not elsewhere:
             _sweep(run, kind)
         if run:

@@ -170,7 +170,7 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
 def among(shown: Sequence[str], logged: Collection[str]) -> list[str]:
     """Those of some charts that have values, and first those that the lab knows: of many others that only their tool
     knows so many as make up the large ones."""
-    there = [key for key in shown if not logged.isdisjoint((*PANELS[key].lines(logged), *PANELS[key].held_out))]
+    there = [key for key in shown if {*logged} & {*PANELS[key].lines(logged), *PANELS[key].held_out}]
     foreign = [key for key in there if key.startswith(OWN)]
     known = [key for key in there if not key.startswith(OWN)]
     return [*known, *(foreign if len(foreign) <= FEW else foreign[:max(0, LARGE - len(known))])]
@@ -195,7 +195,8 @@ def tiles(feed: Feed) -> list[Metric]:
     """The numbers above the charts: the headline, and how fast the run gathers experience if it does."""
     kind = feed.spec.kind_row
     pace = METRICS[kind.speed]
-    return [*headline(feed), *([replace(pace, unit=kind.speed_unit or pace.unit)] if feed.walks else [])]
+    paced = pace.key in feed.logged if kind.elsewhere else feed.walks
+    return [*headline(feed), *([replace(pace, unit=kind.speed_unit or pace.unit)] if paced else [])]
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
@@ -309,10 +310,8 @@ def _run(run_id: str, feeds: dict[str, Feed], named: Mapping[str, RunRow], after
 
 
 def settings(spec: RunSpec) -> str:
-    """What a run is, beside its title, where a chart is saved: of one that is trained elsewhere by which tool."""
-    if spec.kind_row.elsewhere:
-        return spec.tool
-    return ", ".join(filter(None, (apart(spec), f"seed {spec.seed}")))
+    """What a run is, beside its title, where a chart is saved."""
+    return ", ".join(filter(None, (apart(spec), "" if spec.kind_row.elsewhere else f"seed {spec.seed}")))
 
 
 def _ghost(run_id: str, feed: Feed, named: Mapping[str, RunRow], after: int) -> dict[str, Any]:

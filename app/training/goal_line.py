@@ -27,8 +27,7 @@ from labcore.runs.spec.run_spec import RunSpec
 def html(spec: RunSpec) -> str:
     """The sentence of a run; empty where its task cannot be made, which is said where the task is chosen."""
     parts = _parts(spec.to_json(), spec)
-    tool = f'<span class="rl-chip">{escape(spec.tool)}</span> ' if spec.tool else ""
-    return tool + "".join(f"<code>{escape(each)}</code>" if quoted else escape(each) for each, quoted in parts)
+    return "".join(f"<code>{escape(each)}</code>" if quoted else escape(each) for each, quoted in parts)
 
 
 def text(spec: RunSpec) -> str:

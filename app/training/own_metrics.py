@@ -42,8 +42,8 @@ def show(run: RunRow, feed: Feed, at: int | None) -> None:
     keys = names(feed.logged)
     if len(keys) <= FEW:
         return
-    of = f" of {literal(run.spec.tool)}" if run.spec.tool else ""
-    fold = st.expander(f"{len(keys):,} metrics{of} without a name in the lab", icon=":material/monitoring:",
+    of = f" of {literal(run.spec.tool)}, under its own names" if run.spec.tool else ""
+    fold = st.expander(f"{len(keys):,} more metrics{of}", icon=":material/monitoring:",
                        expanded=bool(link.get(FIND)), key="own_metrics", on_change="rerun")
     if fold.open:
         with fold:
