@@ -42,6 +42,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check
 from labcore.classic.envs.maze_text import from_text
 from labcore.errors import LabError
+from labcore.runs.files import called
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import RunRow
@@ -82,7 +83,7 @@ def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _feed(store: Store, row: RunRow) -> Feed:
-    found = Feed(row.spec)
+    found = Feed(row.spec, called=called.read(row.id) if row.spec.kind_row.elsewhere else {})
     found.take(store.steps_after(row.id), store.events_after(row.id))
     if not found.steps:
         raise LabError(f"The run {row.id} has made no step yet: share it when its first step is done.")

@@ -13,7 +13,7 @@ from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS, NOW, OWN
+from labcore.catalog.metrics import METRICS, NOW, OWN, ordered
 from labcore.catalog.panels import PANELS, Panel, with_switched
 from labcore.catalog.right import named, right
 from labcore.runs.fork import movable
@@ -28,6 +28,7 @@ MOST = 1500  # rows of a run that are drawn; beyond, every k-th
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
+COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axes, or the watching process's own
 FEW = 12  # charts of numbers that only their tool knows, which stand among the others
 GHOST = "#98A1AB", "#77828D"  # of a run behind the curves, on the light and on the dark ground
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
@@ -41,7 +42,8 @@ class Feed:
 
     `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
     `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
-    `chosen` are the keys of the charts that are drawn of it, where these are not its usual ones.
+    `chosen` are the keys of the charts that are drawn of it, where these are not its usual ones. `called` are the names
+    of the program that trains it elsewhere, of metrics that have other names in the lab.
     """
 
     spec: RunSpec
@@ -52,6 +54,7 @@ class Feed:
     logged: set[str] = field(default_factory=set)
     own: set[str] = field(default_factory=set)
     chosen: tuple[str, ...] | None = None
+    called: Mapping[str, str] = field(default_factory=dict)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
@@ -170,9 +173,11 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
 def among(shown: Sequence[str], logged: Collection[str]) -> list[str]:
     """Those of some charts that have values, and first those that the lab knows: of many others that only their tool
     knows so many as make up the large ones."""
-    there = [key for key in shown if {*logged} & {*PANELS[key].lines(logged), *PANELS[key].held_out}]
+    drawn = {key: {*PANELS[key].lines(logged), *PANELS[key].held_out} for key in shown}
+    there = [key for key in shown if drawn[key] & {*logged}]
     foreign = [key for key in there if key.startswith(OWN)]
-    known = [key for key in there if not key.startswith(OWN)]
+    alone = ordered({*logged} - set[str]().union(*drawn.values()) - COUNTED)  # of no chart of the lab
+    known = [*(key for key in there if not key.startswith(OWN)), *alone]
     return [*known, *(foreign if len(foreign) <= FEW else foreign[:max(0, LARGE - len(known))])]
 
 
@@ -237,7 +242,16 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not ((ended or spec.kind_row.elsewhere) and begun)]
     return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
-            for place, (panel, names) in enumerate(shown)]
+            | {"called": _called(names, feeds[0])} for place, (panel, names) in enumerate(shown)]
+
+
+def _called(names: Iterable[str], feed: Feed) -> str:
+    """What the program that trains a run elsewhere calls the metrics of a chart; empty of the lab's own runs."""
+    if not feed.spec.kind_row.elsewhere:
+        return ""
+    tool = feed.spec.tool or "the program"
+    known = [feed.called.get(name, name) for name in names if not name.startswith(OWN)]
+    return f"{tool}: {', '.join(known)}" if known else f"only in {tool}"
 
 
 def _held_out(key: str, shown: list[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from app.training import clock, doctor_line, forking, ghost, goal_line, own_metr
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
+from labcore.runs.files import called
 from labcore.runs.places import going, holders
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import RunRow, Step
@@ -57,6 +58,8 @@ def feed_of(run: RunRow) -> Feed:
     if not feed.steps and not active(run):
         feed.take(_rows(run.id, run.step, run.ended), [])
     feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))
+    if run.spec.kind_row.elsewhere:
+        feed.called = called.read(run.id)
     return feed
 
 

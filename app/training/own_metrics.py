@@ -72,7 +72,7 @@ def _draw(run: RunRow, feed: Feed, chosen: tuple[str, ...], at: int | None) -> N
         st.session_state["own:feed"], st.session_state[_ALL] = kept, True
     data = payload({run.id: kept}, full=st.session_state.pop(_ALL, False), x=axis(feed.axes()), smooth=link.get(SMOOTH),
                    ended=not active(run), at=at, named={run.id: run})
-    data["panels"] = [panel | {"large": True, "height": HEIGHTS[1]} for panel in data["panels"]]
+    data["panels"] = [panel | {"large": True, "height": HEIGHTS[1], "called": ""} for panel in data["panels"]]
     live_chart(data | {"key": f"{run.id}:{hash(chosen)}"}, key="own_chart", on_resync=_resync, on_marker=_no_fork)
 
 

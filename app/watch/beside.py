@@ -68,13 +68,13 @@ def _row(key: str, value: Value, changed: bool) -> str:
 
 def _marks(run: RunRow) -> None:
     """Star, tags, note and deletion of the run."""
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="watched_marks"):
+    with st.container(horizontal=True, gap="xxsmall", vertical_alignment="center", key="watched_marks"):
         st.button("", icon=":material/star:", key="watch:star", type="primary" if run.star else "tertiary",
                   help="Unstar" if run.star else "Star: a clean-up never deletes it", on_click=_done,
                   args=(lambda: marks.star(lab().store, [run.id], not run.star),))
-        with st.popover(", ".join(run.tags) or "Tags", icon=":material/sell:"):
+        with st.popover(literal(", ".join(run.tags)), icon=":material/sell:", help="Tags", type="tertiary"):
             _tags(run)
-        with st.popover("Note", icon=":material/edit_note:"):
+        with st.popover("", icon=":material/edit_note:", help=literal(run.note) or "Note", type="tertiary"):
             _note(run)
         if not active(run):
             st.button("", icon=":material/delete:", key="watch:delete", type="tertiary", on_click=_delete, args=(run,),

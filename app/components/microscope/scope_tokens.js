@@ -76,7 +76,8 @@ function drawTokens(scope) {
   drawSides(scope, sides, view, seen);
   const cut = sides.some((side) => side.cut.some(Boolean));
   scope.key.textContent = view ? `${view[1]}${view[2] ? `, ${view[2]}` : ""}, of each token.` +
-    (cut ? " Dashed: the surrogate cuts the token off." : "") : "This file holds no numbers per token.";
+    (cut ? " Dashed: the surrogate cuts the token off." : "")
+    : sides.some(({ parts }) => parts?.length) ? "" : "This file holds no numbers per token.";
   fillLines(scope.summary, one.summary, scope.data.sources);
   drawToken(scope);
   drawSource(scope);

@@ -34,6 +34,7 @@ class Sort:
 class Filter:
     label: str
     has: Callable[[Item], bool]
+    by_verdict: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,8 @@ ANSWERS = Kind("Answers", {
     "longest": Sort("Longest", longest),
 }, {
     "all": Filter("All", lambda group: True),
-    "right": Filter("Right", lambda group: any(each.get("exact") for each in group["completions"])),
-    "wrong": Filter("Not right", lambda group: not any(each.get("exact") for each in group["completions"])),
+    "right": Filter("Right", lambda group: any(each.get("exact") for each in group["completions"]), True),
+    "wrong": Filter("Not right", lambda group: not any(each.get("exact") for each in group["completions"]), True),
 })
 
 PAIRS = Kind("Pairs", {
@@ -167,6 +168,12 @@ def ordered(kind: str, items: Sequence[Item], sort: str) -> list[int]:
 def kept(kind: str, items: Sequence[Item], filter: str) -> list[int]:
     """The places of the items that a filter keeps."""
     return [place for place, item in enumerate(items) if KINDS[kind].filters[filter].has(item)]
+
+
+def filters(kind: str, items: Sequence[Item]) -> list[tuple[str, Filter]]:
+    """The filters of a kind; by verdicts only where there are any."""
+    judged = any(each.get("exact") is not None for item in items for each in item.get("completions", []))
+    return [(key, filter) for key, filter in KINDS[kind].filters.items() if judged or not filter.by_verdict]
 
 
 def telling(kind: str, items: Sequence[Item]) -> tuple[int, int]:

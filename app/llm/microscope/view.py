@@ -67,7 +67,8 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
     items, of = found[kind], cards.KINDS[kind]
     item, completion = _chosen(kind, items, prompt_of(run.id))
     sort = chosen if (chosen := link.get(SORT)) in of.sorts else next(iter(of.sorts))
-    kept = chosen if (chosen := link.get(FILTER)) in of.filters else next(iter(of.filters))
+    filters = dict(cards.filters(kind, items))
+    kept = chosen if (chosen := link.get(FILTER)) in filters else next(iter(filters))
     row = run.spec.row
     return payload.shelf(kind, items, knobs) | {
         "kinds": [[key, cards.KINDS[key].label, len(each)] for key, each in found.items()], "kind": kind, "sort": sort,
