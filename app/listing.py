@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
-from app.lab import errors_shown, lab
+from app.lab import errors_shown, lab, resumable
 from app.link import written
 from app.runs.state import View
 from app.session import page_of, show_error
@@ -33,7 +33,8 @@ SAMPLE = 50  # runs among which their algorithms are looked for
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
-    """Offer, in one click, to resume what was stopped with the lab."""
+    """Offer, in one click, to resume what was stopped with the lab, but for what another program trains."""
+    interrupted = [run for run in interrupted if resumable(run)]
     if not interrupted:
         return
     many = len(interrupted) > 1

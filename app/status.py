@@ -41,9 +41,7 @@ def failed_at_once(state: str, step: int) -> bool:
 
 
 # What to do next with a run that is trained elsewhere.
-ELSEWHERE = {"finished": "Compare it with other runs, or share it as one HTML file.",
-             "interrupted": "Its trainer ended without a word. All that it sent is kept; a trainer that goes on under the "
-                            "same run id continues it."}
+ELSEWHERE = {"finished": "Compare it with other runs, or share it as one HTML file."}
 
 
 def what_next(state: str, step: int, elsewhere: bool = False) -> str:

@@ -53,16 +53,18 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     """
     elsewhere = run.spec.kind_row.elsewhere
     colour, name, following = STATES[run.state][0], name_of(run), what_next(run.state, run.step, elsewhere)
-    said = activity = message(run)
+    silent = silence(run, feed)
+    said = activity = message(run) or silent
+    colour = STATES["paused"][0] if silent else colour
     step = run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running" and feed.steps:
         parts, step = progress(run, feed), feed.last_step
-        parts[1:1] = [*filter(None, [said or silence(run, feed)]), *waiting]
+        parts[1:1] = [*filter(None, [said]), *waiting]
         said = ""
     elif run.state == "running":
         awaited = "waiting for its first line" if elsewhere else "waiting for the first step"
-        parts, said = [said or silence(run, feed) or awaited, *waiting, waited], ""
+        parts, said = [said or awaited, *waiting, waited], ""
     elif run.state in ("queued", "starting"):
         parts, following = [said or _waking(run), waited], following if said else ""
     else:
@@ -89,7 +91,7 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
 
 def silence(run: RunRow, feed: Feed) -> str:
     """How long nothing has come of a run that is trained elsewhere, where that is longer than its steps take."""
-    if not run.spec.kind_row.elsewhere or run.heartbeat is None:
+    if not run.spec.kind_row.elsewhere or run.state != "running" or run.heartbeat is None:
         return ""
     seconds, pace = time.time() - run.heartbeat, feed.rate()
     if seconds < max(SILENT_SECONDS, LONG_STEPS / pace if pace else 0.0):

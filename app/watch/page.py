@@ -8,6 +8,7 @@ import streamlit as st
 from app import session
 from app.llm import story
 from app.training import bar, export, live
+from app.training.feed import Feed
 from app.training.tabs import Tabs
 from app.watch import beside, sent, teach
 from labcore.catalog.kinds import WATCH
@@ -29,9 +30,12 @@ def page() -> None:
     with left, st.container(key="side"):
         beside.show(run)
     with right:
-        live.panel(run, _strip(run), TABS, None)
+        live.panel(run, _picture, TABS, None)
 
 
-def _strip(run: RunRow) -> live.Picture | None:
-    """The story strip, once there are completions to show."""
-    return story.show if sent.has_completions(run) else None
+def _picture(run: RunRow, feed: Feed, step: int) -> None:
+    """The story strip, once there are completions to show; before the first line what to expect."""
+    if sent.has_completions(run):
+        story.show(run, feed, step)
+    elif not feed.steps:
+        st.caption("Curves appear with the first numbers, completions with the first rollouts.")
