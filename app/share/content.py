@@ -226,8 +226,8 @@ def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _settings(row: RunRow) -> list[list[str]]:
-    """The settings of the run: [name, value, "same" where a knob is at its default]. Of those that another tool has sent
-    the numbers alone: its texts may be folders and keys."""
+    """The settings of the run: [name, value, "same" where a knob is at its default]. Of those that another program has
+    sent the numbers alone: its texts may be folders and keys."""
     spec = row.spec
     if spec.kind_row.elsewhere:
         sent = [(naming.name(key), value) for key, value in spec.knobs.items() if isinstance(value, int | float)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -32,9 +33,8 @@ CSS = """<style>
 
 def show(run: RunRow) -> None:
     """The whole column. A phone folds the settings away."""
-    program = run.spec.tool or "Another program"
-    st.caption(literal(f"Steering is off: {program} trains this run, so pause it, stop it and change its settings there."
-                       ))
+    program = literal(run.spec.tool or "Another program")
+    st.caption(f"Steering is off: {program} trains this run, so pause it, stop it and change its settings there.")
     twin.link(run)
     if not read_only():
         _marks(run)
@@ -50,7 +50,8 @@ def _settings(run: RunRow) -> None:
         st.caption("The program has not said any of its settings.")
         return
     changed = [key for key in now if now[key] != first.get(key)]
-    rows = "".join(_row(key, now[key], key in changed) for key in (*changed, *(key for key in now if key not in changed)))
+    ordered = [*changed, *(key for key in now if key not in changed)]
+    rows = "".join(_row(key, now[key], key in changed) for key in ordered)
     st.html(f'{CSS}<div class="rl-settings" tabindex="0" role="group" aria-label="Settings"><table class="rl-table">'
             f"{rows}</table></div>")
 
@@ -100,7 +101,7 @@ def _note(run: RunRow) -> None:
                  on_change=lambda: _done(lambda: marks.note(lab().store, run.id, shown.taken())))
 
 
-def _done(do) -> None:  # type: ignore[no-untyped-def]
+def _done(do: Callable[[], None]) -> None:
     try:
         do()
     except LabError as error:

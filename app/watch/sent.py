@@ -34,8 +34,8 @@ def _of_completions(there: list[Mapping[str, Any]]) -> str:
     rewards, advantages = (any(each.get(key) is not None for each in there) for key in ("reward", "advantage"))
     if not rewards and not advantages:
         return "The trainer sent neither rewards nor advantages, so these are only texts."
-    return "" if advantages else ("The trainer did not send advantages, so it is not known which completions the update "
-                                  "made likelier.")
+    return "" if advantages else ("The trainer did not send advantages, so it is not known which completions the "
+                                  "update made likelier.")
 
 
 def _of_tokens(there: list[Mapping[str, Any]]) -> str:

@@ -33,7 +33,7 @@ def shelf(kind: str, items: Sequence[cards.Item], knobs: Knobs) -> dict[str, Any
               if (reward := credit.earned(each)) is not None]
     return {"cards": [cards.card(kind, item, knobs) for item in items],
             "sorts": [[key, sort.label, cards.ordered(kind, items, key)] for key, sort in of.sorts.items()],
-            "filters": [[key, filter.label, cards.kept(kind, items, key)] for key, filter in cards.filters(kind, items)],
+            "filters": [[key, each.label, cards.kept(kind, items, key)] for key, each in cards.filters(kind, items)],
             "folds": [place for place, item in enumerate(items) if of.folds(item)], "folded": of.folded,
             "range": [min(earned, default=0.0), max(earned, default=0.0)]}
 

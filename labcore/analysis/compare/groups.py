@@ -167,7 +167,7 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
                                                  forked(first)))))
             continue
         like = [other for other in configs if _algorithm(other) == _algorithm(config)]
-        kin = [other for other in like if other.get("kind") == config["kind"]]  # the others' tasks say all that they need
+        kin = [other for other in like if other.get("kind") == config["kind"]]  # the others' tasks say all they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
         parts = ", ".join(forked(first) if key == _PARENT else words(key, config[key], first.spec)

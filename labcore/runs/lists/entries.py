@@ -75,7 +75,7 @@ def of_run(row: RunRow, summary: Summary) -> Entry:
                   row.tags, row.note, row.deleted, pending=row.pending, project=row.project, tool=spec.tool)
     if not spec.kind_row.elsewhere:
         return found
-    return replace(found, task="", model="", seed=None, steps=spec.steps or None, settings="")  # its title says the rest
+    return replace(found, task="", model="", seed=None, steps=spec.steps or None, settings="")  # its title has the rest
 
 
 def of_imported(run: Imported, summary: Summary) -> Entry:
@@ -128,7 +128,8 @@ _ALL = (
 )
 
 FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
-GROUPS = ("project", "algorithm", "task", "model", "kind", "tool", "state", "seed", "tag", "star", "sweep", "parent", "metric")
+GROUPS = ("project", "algorithm", "task", "model", "kind", "tool", "state", "seed", "tag", "star", "sweep", "parent",
+          "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
 TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
 
