@@ -9,13 +9,13 @@ import streamlit as st
 
 from app import listing, session
 from app.components.recorded_clip import content, recorded_clip, spec
-from app.lab import lab
+from app.lab import lab, resumable
 from app.page_list import SECTIONS
 from app.status import STATES, duration, failed_at_once
-from labcore.catalog.kinds import KINDS
+from labcore.catalog.kinds import EVERY
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
-from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
+from labcore.runs.store.rows import ACTIVE, RunRow
 
 RECENT = 100  # finished runs among which the clip's is looked for
 CSS = """<style>
@@ -88,7 +88,7 @@ def cards() -> None:
 
 def go_on() -> None:
     """The way back: to the last run, opened or resumed where it was cut short, and to those that go."""
-    interrupted = lab().store.runs("interrupted")
+    interrupted = [run for run in lab().store.runs("interrupted") if resumable(run)]
     last = next(iter(lab().store.runs(limit=1, own=True)), None)
     offered = bool(interrupted) and not read_only()
     if offered:
@@ -102,9 +102,9 @@ def go_on() -> None:
 def _last(run: RunRow) -> None:
     with listing.entry():
         st.html(listing.words(run, listing.newest([run]).get(run.id), "Your last run: "), width="stretch")
-        resumable = run.state in RESUMABLE and not failed_at_once(run.state, run.step) and not read_only()
-        if resumable and st.button("Resume", icon=":material/play_arrow:", key="home:go_on", help=STATES[run.state][2]):
+        offered = resumable(run) and not failed_at_once(run.state, run.step) and not read_only()
+        if offered and st.button("Resume", icon=":material/play_arrow:", key="home:go_on", help=STATES[run.state][2]):
             listing.resume([run.id])
             st.switch_page(session.page_of(run.spec.kind), query_params={"run": run.id})
-        st.page_link(session.page_of(run.spec.kind), label=f"Open in {KINDS[run.spec.kind].label}",
+        st.page_link(session.page_of(run.spec.kind), label=f"Open in {EVERY[run.spec.kind].label}",
                      icon=":material/open_in_full:", query_params={"run": run.id})

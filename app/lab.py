@@ -14,7 +14,7 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.runs import titles
 from labcore.runs.faults import disk_full, no_room
 from labcore.runs.files.paths import read_only
-from labcore.runs.store.rows import ACTIVE, RunRow
+from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
 from labcore.runs.store.store import Store
 from labcore.workers.launcher import Launcher, NoLauncher
 
@@ -76,6 +76,11 @@ def errors_shown() -> Iterator[None]:
         if not disk_full(error):
             raise
         st.error(literal(no_room()), icon=":material/error:")
+
+
+def resumable(run: RunRow) -> bool:
+    """Whether the lab can go on with a run that has ended: what another program trains goes on there."""
+    return run.state in RESUMABLE and not run.spec.kind_row.elsewhere
 
 
 def active(run: RunRow | None) -> bool:

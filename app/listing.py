@@ -10,11 +10,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import naming
-from app.lab import errors_shown, lab
+from app.lab import errors_shown, lab, resumable
 from app.link import written
 from app.runs.state import View
 from app.session import page_of, show_error
-from app.status import STATES, bar, duration, name_of
+from app.status import STATES, bar, done_share, duration, name_of, of_steps
 from app.theme import number
 from app.tokens import literal
 from app.training import goal_line
@@ -23,6 +23,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.runs import places
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import ACTIVE, RunRow, Step
 from labcore.runs.titles import title
 
@@ -32,7 +33,8 @@ SAMPLE = 50  # runs among which their algorithms are looked for
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
-    """Offer, in one click, to resume what was stopped with the lab."""
+    """Offer, in one click, to resume what was stopped with the lab, but for what another program trains."""
+    interrupted = [run for run in interrupted if resumable(run)]
     if not interrupted:
         return
     many = len(interrupted) > 1
@@ -126,10 +128,15 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     said = (f' · <span title="{plain}">{places.waiting_sentence(html.escape(message), holders, linked)}</span>'
             if message and run.state != "finished" else "")
     spec = run.spec
-    of = f" of {spec.steps:,}" if spec.steps else ""
-    details = (f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · "
-               f"seed {spec.seed} · step {run.step:,}{of}{shown} · {begun} {since} ago{said}")
+    details = (f"{_who(spec)} · step {of_steps(run.step, spec.steps)}{shown} · {begun} {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'
             f'<div class="rl-listed-goal">{goal_line.html(spec)}</div>'
-            + (bar(run.step / run.spec.steps, colour) if run.state in ACTIVE and run.spec.steps else ""))
+            + (bar(done_share(run.step, spec.steps), colour) if run.state in ACTIVE else ""))
+
+
+def _who(spec: RunSpec) -> str:
+    """What is trained, as HTML; of a run that is trained elsewhere by which tool."""
+    if spec.kind_row.elsewhere:
+        return html.escape(" · ".join(filter(None, (spec.tool, spec.row.label))))
+    return f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · seed {spec.seed}"

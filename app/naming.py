@@ -106,7 +106,10 @@ def to_choose(run: RunRow, *more: str) -> str:
 
 
 def apart(spec: RunSpec) -> str:
-    """What sets runs of a setting apart: the first knobs that are not at their defaults, and that they are forks."""
+    """What sets runs of a setting apart: the first knobs that are not at their defaults, and that they are forks; of a
+    run that is trained elsewhere by which tool."""
+    if spec.kind_row.elsewhere:
+        return ", ".join(filter(None, (spec.tool, "fork" if spec.parent else "")))
     knobs = unusual_knobs(spec)
     named = ", ".join(setting(knob.key, spec.knobs[knob.key], spec) for knob in knobs[:NAMED])
     return ", ".join(filter(None, (named + " …" * (len(knobs) > NAMED), "fork" if spec.parent else "")))

@@ -60,6 +60,8 @@ PAGES = (
          "Train", ":material/sports_esports:"),
     Page("exact", "Exact", "Problems so small that every number is exact.",
          "Train", ":material/function:"),
+    Page("watch", "Watch", "See what TRL, verl, OpenRLHF or your own loop is doing.",
+         "Train", ":material/visibility:"),
     Page("compare", "Compare", "Runs and sweeps overlaid: quality, cost, evidence.",
          "Compare", ":material/stacked_line_chart:"),
     Page("studies", "Studies", "Claims of papers, tested by a fixed rule.",

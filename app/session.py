@@ -52,7 +52,8 @@ def missing(run_id: str) -> str:
 
 
 def open_run(kind: str) -> RunRow | None:
-    """The run of the URL; else the one this tab had open; else, in a new tab, the newest of one's own that is live.
+    """The run of the URL; else the one this tab had open; else, in a new tab, the newest of one's own that is live, or
+    of those that are trained elsewhere the newest.
 
     Only runs of `kind`: the link of another one leads to its own page.
     """
@@ -69,8 +70,9 @@ def open_run(kind: str) -> RunRow | None:
             state[key] = run.id
         return run
     if key not in state:
-        live = [] if said else lab().store.runs(*ACTIVE, limit=1, kind=kind, own=True)
-        state[key] = live[0].id if live else None
+        wanted = () if kinds.kind(kind).elsewhere else ACTIVE
+        newest = [] if said else lab().store.runs(*wanted, limit=1, kind=kind, own=True)
+        state[key] = newest[0].id if newest else None
     run = lab().find(state[key])
     if run:
         link.replace_all({RUN.key: run.id, **_view()})
@@ -108,7 +110,7 @@ def begin(kind: str, **fields: Any) -> None:
 
 def forget(run_id: str) -> None:
     """Close the run where this tab has it open: it is gone."""
-    for kind in kinds.KINDS:
+    for kind in kinds.EVERY:
         if st.session_state.get(f"open_run:{kind}") == run_id:
             st.session_state[f"open_run:{kind}"] = None
 

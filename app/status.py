@@ -40,9 +40,30 @@ def failed_at_once(state: str, step: int) -> bool:
     return state == "failed" and not step
 
 
-def what_next(state: str, step: int) -> str:
-    """Say what to do next with a run that has made `step` steps; empty where nothing is to be done."""
+# What to do next with a run that is trained elsewhere.
+ELSEWHERE = {"finished": "Compare it with other runs, or share it as one HTML file."}
+
+
+def what_next(state: str, step: int, elsewhere: bool = False) -> str:
+    """Say what to do next with a run that has made `step` steps, which is trained here or `elsewhere`; empty where
+    nothing is to be done."""
+    if elsewhere:
+        return ELSEWHERE.get(state, "")
     return "Fix that, then run it again." if failed_at_once(state, step) else STATES[state][2]
+
+
+def of_steps(step: int, steps: int) -> str:
+    """How many of its steps a run has made; of a run that has not said how many there will be only the former.
+
+    >>> of_steps(1000, 2000), of_steps(7, 0)
+    ('1,000 of 2,000', '7')
+    """
+    return f"{step:,} of {steps:,}" if steps else f"{step:,}"
+
+
+def done_share(step: int, steps: int) -> float:
+    """The share of its steps that a run has made; 0 where these are not known."""
+    return step / steps if steps else 0.0
 
 
 # ---- how far runs are, as HTML ------------------------------------------------------------------------------------

@@ -115,7 +115,8 @@ def parents_of(sources: Sequence[Source]) -> list[str]:
 
 def title(run: RunRow) -> str:
     """A run in words to search in: its title, what is not at its default, seed and state."""
-    return naming.to_choose(run, f"seed {run.spec.seed}", state_of(run).lower())
+    seed = "" if run.spec.kind_row.elsewhere else f"seed {run.spec.seed}"
+    return naming.to_choose(run, seed, state_of(run).lower())
 
 
 def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:

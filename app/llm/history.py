@@ -1,18 +1,22 @@
-"""The probabilities of the answers to a watched prompt over a run's steps, from its samples. Each file is read once."""
+"""The answers to a prompt over a run's steps, from its samples: of a watched one, and of one that batches have again.
+Each file is read once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from math import inf
+from typing import NamedTuple
 
 import streamlit as st
 
+from app.llm.step_groups import WATCHED, Group, Key, key_of, of_batch
 from app.training import files
 
 MOST = 60  # columns
-
-Key = tuple[str, bool]  # an answer: its text, and whether it was cut at the length limit
+LONG = 40  # characters: a longer answer, or one of several lines, is long
 
 
 class Sample(NamedTuple):
@@ -36,11 +40,6 @@ class Column:
     sampled: tuple[Sample, ...] = ()
 
 
-def key_of(answer: dict[str, Any]) -> Key:
-    """The key by which two answers are the same one."""
-    return answer["text"], bool(answer.get("truncated"))
-
-
 def thinned(steps: Sequence[int], shown: int) -> list[int]:
     """At most MOST of the steps, and the shown one and the newest: every one, every second, every fourth …
 
@@ -55,29 +54,58 @@ def thinned(steps: Sequence[int], shown: int) -> list[int]:
     return sorted({*steps[::stride], shown, *steps[-1:]})
 
 
-def history(run_id: str, steps: Sequence[int], place: int) -> list[Column]:
-    """The columns of these steps' files for the watched prompt at `place`; files without it are left out."""
-    columns: list[Column] = []
-    for step in steps:
-        path = files.path_of(run_id, "samples", step)
-        try:
-            found = _read(run_id, step, path.stat().st_mtime_ns)
-        except FileNotFoundError:
-            continue  # thinned or taken away since it was listed
-        columns += found[place] if place < len(found) else []
-    return columns
+def over(run_id: str, steps: Sequence[int], groups: Mapping[str, Group], chosen: str) -> list[Column]:
+    """The columns of these steps' files for one of a step's `groups`; files without its prompt are left out. None of a
+    prompt of a batch that a single one of them has."""
+    if chosen in WATCHED:
+        place = WATCHED.index(chosen)
+        return [column for step in steps if place < len(found := _watched(run_id, step, _written(run_id, step)))
+                for column in found[place]]
+    prompt = _key(groups[chosen])
+    columns = [found[prompt] for found in _batches(run_id, steps) if prompt in found]
+    return columns if len(columns) > 1 else []
+
+
+def recurring(run_id: str, steps: Sequence[int], groups: Mapping[str, Group]) -> set[str]:
+    """The names of those prompts of a step that the batches of other steps have as well; none beside watched ones."""
+    if WATCHED[0] in groups:
+        return set()
+    held = Counter(prompt for found in _batches(run_id, steps) for prompt in found)
+    return {name for name, group in groups.items() if held[_key(group)] > 1}
+
+
+def _key(group: Group) -> bytes:
+    """A group's prompt in few bytes: it may be long, and is kept once for each step."""
+    return hashlib.blake2b(str(group["prompt"]).encode(), digest_size=8).digest()
+
+
+def _batches(run_id: str, steps: Sequence[int]) -> list[dict[bytes, Column]]:
+    return [_batch(run_id, step, _written(run_id, step)) for step in steps]
+
+
+def _written(run_id: str, step: int) -> int:
+    """The time at which a file was written; 0 where it was thinned or taken away since it was listed."""
+    return files.written(run_id, "samples", step)
 
 
 @st.cache_data(max_entries=4096, show_spinner=False)
-def _read(run_id: str, step: int, written: int) -> list[list[Column]]:
+def _batch(run_id: str, step: int, written: int) -> dict[bytes, Column]:
+    """The columns of the prompts of a file's batch. Long answers are only counted: no two of them are alike."""
+    samples = files.load(run_id, "samples", step) or {}
+    return {_key(group): _column(of_batch(group), step, "logprob_after", LONG) for group in samples.get("groups", [])}
+
+
+@st.cache_data(max_entries=4096, show_spinner=False)
+def _watched(run_id: str, step: int, written: int) -> list[list[Column]]:
     """The columns of each watched prompt in a file: after the step, and of the run's first step before it too."""
     samples = files.load(run_id, "samples", step) or {}
     times = [(0, "before")] * (step == 1) + [(step, "after")]
     return [[_column(group, at, f"logprob_{when}") for at, when in times] for group in samples.get("watched", [])]
 
 
-def _column(group: dict[str, Any], step: int, field: str) -> Column:
-    answers = {key_of(answer): answer for answer in group["answers"] if answer[field] is not None}
+def _column(group: Group, step: int, field: str, longest: float = inf) -> Column:
+    answers = {key_of(answer): answer for answer in group["answers"]
+               if answer[field] is not None and len(answer["text"]) <= longest}
     return Column(step, {key: answer[field] for key, answer in answers.items()},
                   {key: answer["exact"] for key, answer in answers.items()},
                   tuple(Sample(answer["exact"], answer["reward"], answer["count"]) for answer in group["answers"]

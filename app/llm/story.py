@@ -5,7 +5,7 @@ likely each answer is before and after the update; beside it how likely it was o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import exp, floor, inf, log
 from typing import Any
 
@@ -17,7 +17,8 @@ from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
 from app.llm import probes, reward_parts, verdicts
-from app.llm.history import Column, Key, history, key_of, thinned
+from app.llm.history import Column, over, recurring, thinned
+from app.llm.step_groups import BATCH, WATCHED, Key, groups_of, key_of, likelihoods
 from app.llm.story_words import SMALL, likelihood, sentence
 from app.theme import number
 from app.training import files, goal_line
@@ -26,7 +27,6 @@ from labcore.catalog.amounts import percent
 from labcore.catalog.right import check
 from labcore.runs.store.rows import RunRow
 
-WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
 # The group of the step's batch that the microscope shows; another prompt in the strip leads it there.
 ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
@@ -35,7 +35,7 @@ LOOKED_BACK = 5  # files of samples
 LINE = 90  # characters of a prompt where it is chosen
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
-APART = "No history: this prompt was only in this step's batch."
+APART = "No history: of this prompt no other step was kept."
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
@@ -51,11 +51,12 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
         story_strip({"empty": why}, key="story_strip", on_chosen=_choose)
         return
     kept = st.session_state.setdefault("story:kept", {})
-    pinned = link.get(PROMPT)
-    chosen = pinned if pinned in groups else telling(groups, kept.get(run.id), goal_line.prompt(run.spec))
-    kept[run.id] = chosen
-    st.session_state[f"story:prompt:{run.id}"] = groups[chosen]["prompt"]
-    columns = history(run.id, thinned(steps, at), WATCHED.index(chosen)) if chosen in WATCHED else []
+    before = next((name for name, group in groups.items() if group["prompt"] == kept.get(run.id)), None)
+    pinned, drawn = link.get(PROMPT), thinned(steps, at)
+    chosen = pinned if pinned in groups else telling(groups, before, goal_line.prompt(run.spec),
+                                                     recurring(run.id, drawn, groups))
+    kept[run.id] = st.session_state[f"story:prompt:{run.id}"] = groups[chosen]["prompt"]
+    columns = over(run.id, drawn, groups, chosen)
     story_strip(payload(groups, chosen, columns, at, step) | {
         "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
         "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
@@ -89,64 +90,18 @@ def _nothing(run: RunRow, has_samples: bool) -> str:
             else "This run has no samples at this step: it ended before the first ones, or a clean-up deleted them.")
 
 
-# ---- what a file holds -----------------------------------------------------------------------------------------
-
-
-def groups_of(samples: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The prompts that can be shown by their name in the link: the watched ones, then those of the step's batch."""
-    watched = dict(zip(WATCHED, samples.get("watched", []), strict=False))
-    batch = [_of_batch(group) for group in samples.get("groups", [])
-             if all("old_logprobs" in completion for completion in group["completions"])]
-    pairs = [] if watched else [_of_pair(pair) for pair in samples.get("pairs", [])]
-    return watched | dict(zip(BATCH, batch or pairs, strict=False))
-
-
-def _of_batch(group: dict[str, Any]) -> dict[str, Any]:
-    """A group of the batch as if it were watched: equal answers are one, with the mean of their advantages."""
-    found: dict[Key, list[dict[str, Any]]] = {}
-    for completion in group["completions"]:
-        found.setdefault(key_of(completion), []).append(completion)
-    return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
-        {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0]["exact"],
-         "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
-         "parts": reward_parts.mean(same),
-         **_likelihoods(_total(same[0]["old_logprobs"]), _total(same[0]["logprobs"]))} for same in found.values()]}
-
-
-def _of_pair(pair: dict[str, Any]) -> dict[str, Any]:
-    """A pair of the batch, of which only the log-probs before the update are known."""
-    return {"prompt": pair["prompt"], "answer": None, "margin_before": pair["margin"], "margin_after": None,
-            "answers": [{"text": pair[role]["text"], "truncated": False, "exact": None, "count": 0, "reward": None,
-                         "advantage": None, "role": role, **_likelihoods(pair[role]["logprob"], None)}
-                        for role in ("chosen", "rejected")]}
-
-
-def _likelihoods(before: float | None, after: float | None) -> dict[str, float | None]:
-    return {"logprob_before": before, "logprob_after": after,
-            **{when: None if logprob is None else exp(min(logprob, 0.0))
-               for when, logprob in (("before", before), ("after", after))}}
-
-
-def _total(logprobs: list[float | None]) -> float | None:
-    known = [logprob for logprob in logprobs if logprob is not None]
-    return sum(known) if len(known) == len(logprobs) else None
-
-
-def _mean(completions: list[dict[str, Any]], key: str) -> float | None:
-    found = [each[key] for each in completions if each.get(key) is not None]
-    return sum(found) / len(found) if found else None
-
-
 # ---- which prompt ----------------------------------------------------------------------------------------------
 
 
-def telling(groups: dict[str, dict[str, Any]], kept: str | None, example: str = "") -> str:
+def telling(groups: dict[str, dict[str, Any]], kept: str | None, example: str = "",
+            again: Collection[str] = ()) -> str:
     """The prompt whose rewards differ most; the one of before, and first of all the `example` of the sentence on top,
     while its rewards differ.
 
-    Watched ones come first. Where no rewards differ, the one of before, else that whose answers move most.
+    Watched ones come first, then those that other steps have `again`. Where no rewards differ, the one of before, else
+    that whose answers move most.
     """
-    names = [name for name in groups if name in WATCHED] or list(groups)
+    names = [name for name in groups if name in WATCHED] or [name for name in groups if name in again] or list(groups)
     above = next((name for name in names if _quoted(groups[name]["prompt"], example)), None)
     if above and spread(groups[above]) > 0:
         return above
@@ -199,7 +154,7 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
         "prompt": _line(group["prompt"]), "asked": prompt_view(group), "answer": group.get("answer") or "",
         **{f"{earned}s": any(answer[earned] is not None for answer in group["answers"])
            for earned in ("reward", "advantage")},
-        "apart": "" if chosen in WATCHED else APART, **drawn,
+        "apart": "" if chosen in WATCHED or columns else APART, **drawn,
         "sentence": f"{drawn['sentence']} {reward_parts.sentence(group)}".strip()}
 
 
@@ -245,7 +200,7 @@ def rows(group: dict[str, Any], columns: list[Column]) -> tuple[list[dict[str, A
 def _elsewhere(key: Key, exact: bool | None) -> dict[str, Any]:
     """An answer that this step says nothing of."""
     return {"text": key[0], "truncated": key[1], "exact": exact, "count": 0, "reward": None, "advantage": None,
-            **_likelihoods(None, None)}
+            **likelihoods(None, None)}
 
 
 def _known(answer: dict[str, Any], columns: list[Column]) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import exp, log
 from typing import Any
 
@@ -57,18 +57,33 @@ def sentence(group: dict[str, Any]) -> str:
 
 
 def judged(sampled: list[dict[str, Any]], count: int) -> str:
-    """The number of right answers, or that all have the same reward."""
+    """The number of right answers, or that all have the same reward; of answers without a verdict their rewards."""
     rewards = {answer["reward"] for answer in sampled}
     if count > 1 and len(rewards) == 1 and all(answer["advantage"] == 0 for answer in sampled):
         return f"All {count} answers earn the same reward, so they give no gradient."
     right = sum(answer["count"] for answer in sampled if answer["exact"])
     judged = any(answer["exact"] is not None for answer in sampled)
     if not judged or not count:
-        return ""
+        return _earned([(answer["reward"], answer["count"]) for answer in sampled if answer["reward"] is not None])
     if count == 1:
         return f"Its one answer is {'right' if right else 'wrong'}."
     many = "None" if not right else "All" if right == count else str(right)
     return f"{many} of {count} answers {'is' if right == 1 else 'are'} right."
+
+
+def _earned(rewards: Sequence[tuple[float, int]]) -> str:
+    """The rewards of some answers, each with its count, in a sentence.
+
+    >>> _earned([(1.0, 1), (0.0, 3)]), _earned([(0.5, 4)]), _earned([])
+    ('4 answers earn from 0 to 1.00, 0.25 on average.', '4 answers earn 0.50 each.', '')
+    """
+    count = sum(times for _, times in rewards)
+    if count < 2:
+        return ""
+    low, high = (number(each, 2) for each in (min(rewards)[0], max(rewards)[0]))
+    mean = number(sum(reward * times for reward, times in rewards) / count, 2)
+    return f"{count} answers earn {low} each." if low == high else (
+        f"{count} answers earn from {low} to {high}, {mean} on average.")
 
 
 def _right(answers: list[dict[str, Any]]) -> str:

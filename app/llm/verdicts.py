@@ -15,11 +15,10 @@ from typing import Any
 
 from app.chat_text import ends, parts
 from app.llm import reward_parts
-from app.llm.history import Column, Sample
+from app.llm.history import LONG, Column, Sample
 from app.llm.story_words import judged
 from app.theme import number
 
-LONG = 40  # characters: a longer answer, or one of several lines, is long
 FEW = 3  # different rewards that are a band each; of more the range is cut into as many bands
 UNSCORED = "not scored"
 STILL = 0.005  # nats: a smaller change is none, as rounding makes such ones without any update
@@ -36,10 +35,14 @@ class Band:
 
 
 def grouped(group: Group) -> bool:
-    """True if most of a group's samples are long; the sides of a pair are not grouped."""
-    long = sum(answer["count"] for answer in group["answers"] if len(answer["text"]) > LONG or "\n" in answer["text"])
-    return 2 * long > sum(answer["count"] for answer in group["answers"]) and not any(
-        answer.get("role") for answer in group["answers"])
+    """True if most of a group's samples are long, or nothing is known of their probabilities; the sides of a pair are
+    not grouped."""
+    answers = group["answers"]
+    if any(answer.get("role") for answer in answers):
+        return False
+    long = sum(answer["count"] for answer in answers if len(answer["text"]) > LONG or "\n" in answer["text"])
+    known = any(answer["logprob_before"] is not None or answer["logprob_after"] is not None for answer in answers)
+    return 2 * long > sum(answer["count"] for answer in answers) or not known
 
 
 def samples_of(group: Group) -> list[Sample]:

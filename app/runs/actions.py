@@ -13,6 +13,7 @@ from app.session import forget, page_of
 from app.status import volume
 from app.tokens import literal
 from app.widget_state import widget_state
+from labcore.catalog.kinds import KINDS
 from labcore.runs.files.paths import is_import, read_only
 from labcore.runs.imports import imported
 from labcore.runs.lists import marks
@@ -108,8 +109,9 @@ def _select_nothing() -> None:
 
 def _steer(chosen: Sequence[Entry]) -> None:
     """Resume what can be resumed, stop what runs."""
-    resumable = [entry.id for entry in chosen if entry.state in RESUMABLE]
-    going = [entry.id for entry in chosen if entry.state in ACTIVE]
+    here = [entry for entry in chosen if entry.kind in KINDS]  # not what another program trains
+    resumable = [entry.id for entry in here if entry.state in RESUMABLE]
+    going = [entry.id for entry in here if entry.state in ACTIVE]
     if len(resumable) == len(chosen):
         _button("Resume", ":material/play_arrow:", lambda: _resume(resumable), "From the last checkpoint")
     if going:

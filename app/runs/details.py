@@ -12,7 +12,7 @@ from app.lab import errors_shown, lab
 from app.runs import findings
 from app.runs.table import NAMES
 from app.session import page_of
-from app.status import STATES, duration, name_of, volume
+from app.status import STATES, duration, name_of, of_steps, volume
 from app.theme import number
 from app.tokens import literal
 from labcore.catalog.knob import shown
@@ -85,7 +85,7 @@ def _settings(entry: Entry) -> None:
     st.markdown("**Settings**")
     st.html(_table([("algorithm", spec.row.label), ("task", spec.task_row.label),
                     ("model", naming.model(spec.model)), ("seed", str(spec.seed)),
-                    ("steps", f"{entry.step:,} of {spec.steps:,}"),
+                    ("steps", of_steps(entry.step, spec.steps)),
                     *([("file", naming.written("data", spec.data))] if spec.data else []),
                     *((knob.title, shown(value)) for knob, value in moved)]))
     with st.expander(f"{len(rows) - len(moved)} settings at their defaults"):

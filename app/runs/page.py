@@ -32,7 +32,7 @@ from app.runs.state import (
 from app.session import page_of
 from app.tokens import literal
 from app.widget_state import widget_state
-from labcore.catalog.kinds import KINDS
+from labcore.catalog.kinds import EVERY
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.lists.all_runs import complete
@@ -106,7 +106,7 @@ def _page(polling: bool) -> None:
 
 def _open(run_id: str) -> None:
     entry = next((entry for entry in st.session_state[ENTRIES] if entry.id == run_id), None)
-    if entry is not None and entry.kind in KINDS:
+    if entry is not None and entry.kind in EVERY:
         st.switch_page(page_of(entry.kind), query_params={"run": run_id})
     elif entry is not None:
         st.switch_page("../pages/compare.py", query_params={"runs": run_id})
@@ -179,7 +179,7 @@ def _filters(now: View) -> None:
     st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
              format_func=table.NAMES.__getitem__, on_change=lambda: put(states=tuple(states.taken())))
     st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
-             format_func=lambda key: KINDS[key].label if key in KINDS else "Imported",
+             format_func=lambda key: EVERY[key].label if key in EVERY else "Imported",
              on_change=lambda: put(kinds=tuple(kinds.taken())))
     st.toggle("Only starred runs", star.value, key=star.key, on_change=lambda: put(star=star.taken()))
 

@@ -11,7 +11,7 @@ import streamlit as st
 from app import link
 from app.lab import lab
 from app.link import param
-from labcore.catalog.kinds import KINDS
+from labcore.catalog.kinds import EVERY
 from labcore.errors import LabError
 from labcore.runs.lists.all_runs import Shelf
 from labcore.runs.lists.entries import FIELDS, GROUPS, IMPORTED, ORDERS, Entry, knobs, ordered
@@ -21,7 +21,7 @@ from labcore.runs.store.rows import GOING, STATES
 PICKED, SAID, STALE, SHOWN = "runs:picked", "runs:said", "runs:stale", "runs:shown"
 GENERATION = "runs:generation"  # a table keeps its own selection under its key: a new generation starts from ours
 USUAL, DELETED = "going", "deleted"  # the usual order is no field's
-ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*KINDS, IMPORTED)
+ALL_STATES, ALL_KINDS = (*STATES, IMPORTED), (*EVERY, IMPORTED)
 
 
 @st.cache_resource(show_spinner=False)

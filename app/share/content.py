@@ -20,11 +20,12 @@ from app.compare import verdict, wording
 from app.components.projector import BUTTON
 from app.components.world_player import episodes
 from app.llm import story
-from app.llm.history import history, thinned
+from app.llm.history import over, recurring, thinned
 from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
 from app.marked import worded
+from app.llm.step_groups import WATCHED, groups_of
 from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration
@@ -42,6 +43,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check
 from labcore.classic.envs.maze_text import from_text
 from labcore.errors import LabError
+from labcore.runs.files import called
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import RunRow
@@ -82,7 +84,7 @@ def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _feed(store: Store, row: RunRow) -> Feed:
-    found = Feed(row.spec)
+    found = Feed(row.spec, called=called.read(row.id) if row.spec.kind_row.elsewhere else {})
     found.take(store.steps_after(row.id), store.events_after(row.id))
     if not found.steps:
         raise LabError(f"The run {row.id} has made no step yet: share it when its first step is done.")
@@ -95,18 +97,27 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
     return {"id": row.id, "title": clean(title(row)), "description": _description(row, of),
             "axes": of.axes(), "charts": _charts({row.id: of}, {row.id: row}), "clock": _clock(row, of),
             "kept": kept, "check": check(row.spec.task_row, row.spec.knobs),
-            "equation": mathml(equation.written(row.spec).latex), "paper": row.spec.row.paper,
-            "sources": {family: vars(source) for family, source in
-                        equation.named_sources(row.spec.row, row.spec.knobs).items()} if kept else {},
-            "settings": _settings(row), "events": _events(of)}
+            **_algorithm(row, bool(kept)), "settings": _settings(row), "events": _events(of)}
+
+
+def _algorithm(row: RunRow, with_tokens: bool) -> dict[str, Any]:
+    """The equation of the run, and the functions that its tokens' arithmetic names; how another tool learns is not
+    known."""
+    if row.spec.kind_row.elsewhere:
+        return {"equation": "", "paper": "", "sources": {}}
+    found = equation.named_sources(row.spec.row, row.spec.knobs) if with_tokens else {}
+    return {"equation": mathml(equation.written(row.spec).latex), "paper": row.spec.row.paper,
+            "sources": {family: vars(source) for family, source in found.items()}}
 
 
 def _description(row: RunRow, of: Feed) -> str:
     """The run in a few words, then what it learns and how far it is: for previews of a link to it."""
     spec = row.spec
-    model = f"model {naming.model(spec.model)}" if spec.model else ""
+    elsewhere = spec.kind_row.elsewhere
+    model = f"model {naming.model(spec.model)}" if spec.model and not elsewhere else ""
     steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
-    about = (f"{spec.row.label} on {spec.task_row.label}", model, steps, STATES[row.state][1].lower())
+    what = f"A run of {spec.tool or 'another program'}" if elsewhere else f"{spec.row.label} on {spec.task_row.label}"
+    about = (what, model, steps, STATES[row.state][1].lower())
     return clean(f"{', '.join(filter(None, about))}. {goal_line.text(spec)}{goal_line.words(of)}".strip())
 
 
@@ -152,15 +163,20 @@ def _spread(steps: Sequence[int], most: int) -> list[int]:
 
 def _step(row: RunRow, of: Feed, step: int, steps: Sequence[int]) -> dict[str, Any]:
     samples = files.load(row.id, "samples", step)
-    knobs = of.knobs(step)
-    terms = term_values.payload(equation.written(row.spec), of, knobs, samples, step)
-    said = [[each["sign"], each["label"], each["now"], each["more"]]
-            for each in (*terms["terms"], *({"more": [], **each} for each in terms["beside"]))]
+    knobs = {} if row.spec.kind_row.elsewhere else of.knobs(step)
+    said = _terms(row, of, knobs, samples, step) if knobs else []
     if not samples:
         return {"step": step, "terms": said}
     drawn = PICTURES[row.spec.kind](row, of, step, samples) if row.spec.kind in PICTURES else None
     return {"step": step, "terms": said, "picture": drawn, "story": _story(row, samples, step, steps),
             "tokens": _tokens(samples, knobs)}
+
+
+def _terms(row: RunRow, of: Feed, knobs: Mapping[str, Any], samples: dict[str, Any] | None, step: int) -> list[Any]:
+    """The terms of the run's equation at a step: [sign, label, number, more]."""
+    terms = term_values.payload(equation.written(row.spec), of, dict(knobs), samples, step)
+    return [[each["sign"], each["label"], each["now"], each["more"]]
+            for each in (*terms["terms"], *({"more": [], **each} for each in terms["beside"]))]
 
 
 def _board(row: RunRow, of: Feed, step: int, samples: dict[str, Any]) -> list[Any]:
@@ -180,13 +196,13 @@ PICTURES = {"maze": _board, "cartpole": _film}
 
 def _story(row: RunRow, samples: dict[str, Any], step: int, steps: Sequence[int]) -> dict[str, Any] | None:
     """The strip of each prompt, by its name; `telling` is the one that is shown unless another one is chosen."""
-    groups = story.groups_of(samples) if "reward_model" not in row.spec.row.models else {}
+    groups = groups_of(samples) if "reward_model" not in row.spec.row.models else {}
     if not groups:
         return None
-    over = thinned(steps, step)
-    strips = {name: story.payload(groups, name, history(row.id, over, story.WATCHED.index(name))
-                                  if name in story.WATCHED else [], step, step) for name in groups}
-    return {"telling": story.telling(groups, None), "strips": strips, "watched": list(story.WATCHED)}
+    columns = thinned(steps, step)
+    strips = {name: story.payload(groups, name, over(row.id, columns, groups, name), step, step) for name in groups}
+    return {"telling": story.telling(groups, None, again=recurring(row.id, columns, groups)), "strips": strips,
+            "watched": list(WATCHED)}
 
 
 def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -211,8 +227,13 @@ def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _settings(row: RunRow) -> list[list[str]]:
-    """The settings of the run: [name, value, "same" where a knob is at its default]."""
+    """The settings of the run: [name, value, "same" where a knob is at its default]. Of those that another program has
+    sent the numbers alone: its texts may be folders and keys."""
     spec = row.spec
+    if spec.kind_row.elsewhere:
+        sent = [(naming.name(key), value) for key, value in spec.knobs.items() if isinstance(value, int | float)]
+        return [[clean(name), clean(naming.written(name, value)), ""] for name, value in (
+            ("Tool", spec.tool), ("Algorithm", spec.row.label), *sent) if value != ""]
     fields = {"algorithm": spec.row.label, "task": spec.task_row.label, "model": spec.model, "data": spec.data,
               "seed": spec.seed, "steps": spec.steps}
     said = [[naming.title(key).capitalize() if key == "seed" else naming.title(key), naming.written(key, value), ""]

@@ -45,7 +45,9 @@ class Tokens:
 
 
 def has_ratio(run: RunRow) -> bool:
-    """True if the run's surrogate compares the policy with the one that sampled."""
+    """True if the run's surrogate compares the policy with the one that sampled; of another tool's it is not known."""
+    if run.spec.kind_row.elsewhere:
+        return False
     surrogate = run.spec.knobs.get("surrogate")
     if surrogate is not None:
         return choices.SURROGATE[str(surrogate)].needs_ratio

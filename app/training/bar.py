@@ -18,12 +18,14 @@ from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
 from app.widget_state import widget_state
+from labcore.catalog import kinds
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import RESUMABLE, RunRow
 
 START_SECONDS = 0.5
+WATCH = "Watch another run"
 
 
 @dataclass(frozen=True)
@@ -136,17 +138,19 @@ def _actions(run: RunRow | None, fault: str) -> list[Action]:
 
 def bar(run: RunRow | None, kind: str, fault: str = "") -> None:
     """Draw it; `fault` is why the draft cannot be started, in a sentence."""
+    elsewhere = kinds.kind(kind).elsewhere
     with st.container(horizontal=True, key="bar", vertical_alignment="bottom", gap="small"):
         _picker(run, kind)
-        for action in () if read_only() else _actions(run, fault):
+        for action in () if read_only() or elsewhere else _actions(run, fault):
             st.button(action.label, key=f"do:{action.label}", icon=action.icon, shortcut=action.shortcut,
                       type="primary" if action.primary else "secondary", help=action.help or None,
                       disabled=action.disabled, on_click=_do, args=(action, run, kind))
-        if not active(run) and not read_only():
+        if not active(run) and not read_only() and not elsewhere:
             _sweep(run, kind)
         if run:
             if not read_only():
-                st.button("New run", icon=":material/add:", on_click=close_run, args=(kind,),
+                label, icon = (WATCH, "podcasts") if elsewhere else ("New run", "add")
+                st.button(label, icon=f":material/{icon}:", on_click=close_run, args=(kind,),
                           help="Open an empty page; this run continues")
             with st.popover("Link", icon=":material/link:", help="This view's address", key="link",
                             on_change="rerun") as opened:
@@ -175,7 +179,8 @@ def _do(action: Action, run: RunRow | None, kind: str) -> None:
 
 def _picker(run: RunRow | None, kind: str) -> None:
     runs = runs_of(kind, beside=run)
-    words = {"": "New run"} | {each.id: to_choose(each, name_of(each).lower()) for each in runs}
+    words = {"": WATCH if kinds.kind(kind).elsewhere else "New run"}
+    words |= {each.id: to_choose(each, name_of(each).lower()) for each in runs}
     if run and run.id not in words:
         words[run.id] = to_choose(run, name_of(run).lower())
     # The widget keeps its words as its value: new words, new widget.

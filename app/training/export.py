@@ -86,6 +86,9 @@ def show(run: RunRow, feed: Feed) -> None:
     elif st.button("Download …", icon=":material/archive:", type="primary", disabled=run.step == 0, key="export:open"):
         st.session_state[OPEN] = run.id
         st.rerun()
+    if run.spec.kind_row.elsewhere:
+        st.caption("metrics.csv has every number that the trainer sent, under the lab's names where it has some.")
+        return
     adapted = bool(run.spec.knobs.get("lora_rank"))
     if adapted and not active(run):
         _merged(run)
@@ -110,7 +113,8 @@ def dialog(run: RunRow | None) -> None:
 @errors_shown()
 def _while_going(run: RunRow) -> None:
     _downloads(run)
-    st.caption("The run has not finished, so each file has the data up to now and the newest checkpoint."
+    weights = "" if run.spec.kind_row.elsewhere else " and the newest checkpoint"
+    st.caption(f"The run has not finished, so each file has the data up to now{weights}."
                if active(run) else "The run has ended, so each file is complete.")
 
 
@@ -119,18 +123,25 @@ def _close() -> None:
 
 
 def _downloads(run: RunRow) -> None:
-    ready, fault = checkpoint.newest_step(run_folder(run.id)) is not None, packing.fault(run)
-    best = _best(run)
+    elsewhere = run.spec.kind_row.elsewhere
+    best = not elsewhere and _best(run)
     with st.container(horizontal=True):
-        st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",
-                           icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
-                           help=None if ready else "Available after the first checkpoint", key=f"zip:{run.id}")
-        st.download_button("Download capsule", lambda: _capsule(run.id), packing.name_of(run.id), "application/zip",
-                           icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
-                           help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
+        if not elsewhere:
+            _with_weights(run, best)
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
     sharing.show([run.id], run.id, run.step > 0)
+
+
+def _with_weights(run: RunRow, best: bool) -> None:
+    """The zip, with the best checkpoint or the newest, and the capsule."""
+    ready, fault = checkpoint.newest_step(run_folder(run.id)) is not None, packing.fault(run)
+    st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",
+                       icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
+                       help=None if ready else "Available after the first checkpoint", key=f"zip:{run.id}")
+    st.download_button("Download capsule", lambda: _capsule(run.id), packing.name_of(run.id), "application/zip",
+                       icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
+                       help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")
 
 
 def _best(run: RunRow) -> bool:

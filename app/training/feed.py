@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -13,7 +13,7 @@ from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS, NOW
+from labcore.catalog.metrics import METRICS, NOW, OWN, ordered
 from labcore.catalog.panels import PANELS, Panel, with_switched
 from labcore.catalog.right import named, right
 from labcore.runs.fork import movable
@@ -28,6 +28,8 @@ MOST = 1500  # rows of a run that are drawn; beyond, every k-th
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
+COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axes, or the watching process's own
+FEW = 12  # charts of numbers that only their tool knows, which stand among the others
 GHOST = "#98A1AB", "#77828D"  # of a run behind the curves, on the light and on the dark ground
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
@@ -40,6 +42,8 @@ class Feed:
 
     `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
     `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
+    `chosen` are the keys of the charts that are drawn of it, where these are not its usual ones. `called` are the names
+    of the program that trains it elsewhere, of metrics that have other names in the lab.
     """
 
     spec: RunSpec
@@ -49,6 +53,8 @@ class Feed:
     dots: dict[int, list[list[float]]] = field(default_factory=dict)
     logged: set[str] = field(default_factory=set)
     own: set[str] = field(default_factory=set)
+    chosen: tuple[str, ...] | None = None
+    called: Mapping[str, str] = field(default_factory=dict)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
         """Add what is new; rows that are here already are left as they are."""
@@ -95,7 +101,8 @@ class Feed:
     @property
     def _drawn(self) -> set[str]:
         """The metrics of the run's charts and tiles, and what the axes count."""
-        panels = with_switched(self.spec.row.panels, self.spec.knobs, self.logged)
+        panels = charts(self.spec, [self]) if self.spec.kind_row.elsewhere else with_switched(
+            self.spec.row.panels, self.spec.knobs, self.logged)
         return {key for panel in panels for key in (*PANELS[panel].lines(self.logged), *PANELS[panel].held_out)} | {
             metric.key for metric in (*tiles(self), *NOW)} | {"updates"}
 
@@ -150,30 +157,51 @@ def rounded(value: float) -> float:
 
 def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
     """The keys of a run's charts, most telling first: without one that would show the reward a second time, or groups
-    of a single completion."""
+    of a single completion. Of a run that is trained elsewhere only those that have something to draw."""
     feeds = list(feeds)
+    if feeds and feeds[0].chosen is not None:
+        return list(feeds[0].chosen)
     logged = set().union(*(feed.logged for feed in feeds))
     shown = with_switched(spec.row.charts(spec.task_row), spec.knobs, logged)
     twice = "reward" in shown and not any("exact_match" in feed.own for feed in feeds)
     alone = spec.knobs.get("group_size") == 1
-    return [key for key in shown if not (twice and key == "exact_match")
-            and not (alone and PANELS[key].groups and logged.isdisjoint(PANELS[key].metrics))]
+    found = [key for key in shown if not (twice and key == "exact_match")
+             and not (alone and PANELS[key].groups and logged.isdisjoint(PANELS[key].metrics))]
+    return among(found, logged) if spec.kind_row.elsewhere else found
+
+
+def among(shown: Sequence[str], logged: Collection[str]) -> list[str]:
+    """Those of some charts that have values, and first those that the lab knows: of many others that only their tool
+    knows so many as make up the large ones."""
+    drawn = {key: {*PANELS[key].lines(logged), *PANELS[key].held_out} for key in shown}
+    there = [key for key in shown if drawn[key] & {*logged}]
+    foreign = [key for key in there if key.startswith(OWN)]
+    alone = ordered({*logged} - set[str]().union(*drawn.values()) - COUNTED)  # of no chart of the lab
+    known = [*(key for key in there if not key.startswith(OWN)), *alone]
+    return [*known, *(foreign if len(foreign) <= FEW else foreign[:max(0, LARGE - len(known))])]
 
 
 def headline(feed: Feed, count: int = 4) -> list[Metric]:
     """The first number of each of the first charts; beside the reward of a proxy what it stands for."""
-    found = [_named(METRICS[PANELS[key].metrics[0]], [feed]) for key in charts(feed.spec, [feed])[:count]]
+    found = [_named(METRICS[_first(PANELS[key], feed)], [feed]) for key in charts(feed.spec, [feed])[:count]]
     places = [place for place, metric in enumerate(found, 1) if metric.key == "reward" and GOLD in feed.logged]
     for place in places:
         found.insert(place, METRICS[GOLD])
     return found[:count]
 
 
+def _first(panel: Panel, feed: Feed) -> str:
+    """The metric that gives a chart its number; of what another tool has sent the first that is there."""
+    there = [key for key in panel.lines(feed.logged) if key in feed.logged] if feed.spec.kind_row.elsewhere else []
+    return (there or panel.metrics)[0]
+
+
 def tiles(feed: Feed) -> list[Metric]:
     """The numbers above the charts: the headline, and how fast the run gathers experience if it does."""
     kind = feed.spec.kind_row
     pace = METRICS[kind.speed]
-    return [*headline(feed), *([replace(pace, unit=kind.speed_unit or pace.unit)] if feed.walks else [])]
+    paced = pace.key in feed.logged if kind.elsewhere else feed.walks
+    return [*headline(feed), *([replace(pace, unit=kind.speed_unit or pace.unit)] if paced else [])]
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
@@ -214,7 +242,16 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not ((ended or spec.kind_row.elsewhere) and begun)]
     return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
-            for place, (panel, names) in enumerate(shown)]
+            | {"called": _called(names, feeds[0])} for place, (panel, names) in enumerate(shown)]
+
+
+def _called(names: Iterable[str], feed: Feed) -> str:
+    """What the program that trains a run elsewhere calls the metrics of a chart; empty of the lab's own runs."""
+    if not feed.spec.kind_row.elsewhere:
+        return ""
+    tool = feed.spec.tool or "the program"
+    known = [feed.called.get(name, name) for name in names if not name.startswith(OWN)]
+    return f"{tool}: {', '.join(known)}" if known else f"only in {tool}"
 
 
 def _held_out(key: str, shown: list[str]) -> tuple[str, ...]:
@@ -280,10 +317,15 @@ def _run(run_id: str, feeds: dict[str, Feed], named: Mapping[str, RunRow], after
     row = named.get(run_id)
     short = ("this run" if run_id == ids[0] else "parent" if run_id == parent_id else number_of(row) if row else run_id)
     return {"colour": [LIGHT[colour % 6], DARK[colour % 6]], "label": title(row) if row else run_id, "short": short,
-            "settings": ", ".join(filter(None, (apart(feed.spec), f"seed {feed.spec.seed}"))), "total": feed.spec.steps,
+            "settings": settings(feed.spec), "total": feed.spec.steps,
             "muted": any(spec.parent and spec.parent[0] == run_id for spec in specs), "ghost": False,
             "root": root[0] if root else None, "parent": feed.spec.parent and feed.spec.parent[0], "after": after,
             "rows": [*([root] if root and root[0] > after else []), *feed.rows(after)]}
+
+
+def settings(spec: RunSpec) -> str:
+    """What a run is, beside its title, where a chart is saved."""
+    return ", ".join(filter(None, (apart(spec), "" if spec.kind_row.elsewhere else f"seed {spec.seed}")))
 
 
 def _ghost(run_id: str, feed: Feed, named: Mapping[str, RunRow], after: int) -> dict[str, Any]:
@@ -302,7 +344,8 @@ def _markers(run_id: str, feeds: dict[str, Feed]) -> list[dict[str, Any]]:
     # The marker stands before the first step that the change counts in, where the smoothing ends. One that came after
     # a fork had left is `beside`: it ends the smoothing of its own run's line, and is not drawn.
     marks = [{"run": run_id, "step": change.step - 1, "update": change.update, "text": change.text,
-              "event": change.event, "beside": change.step > until} for change in feed.history.moves]
+              "event": None if feed.spec.kind_row.elsewhere else change.event, "beside": change.step > until}
+             for change in feed.history.moves]
     marks += [{"run": run_id, "step": said.step, "update": None, "text": said.finding.verdict, "event": None,
                "verdict": True, "beside": said.step > until} for said in doctor.said(feed.events)
               if said.finding and said.finding.severity != "note"]

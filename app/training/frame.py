@@ -13,6 +13,7 @@ from app.components.live_chart import CHART
 from app.session import Draft
 from app.training import bar, empty, export, goal_line, knobs, live, own_data, presets
 from app.training.tabs import Tabs
+from app.watch import twin
 from labcore.runs.store.rows import RunRow
 
 
@@ -52,6 +53,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
             CHART.warm()
         else:
             presets.beside(run)
+            twin.link(run)
             live.panel(run, picture, own_tabs, top)
 
 

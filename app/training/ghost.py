@@ -147,7 +147,7 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
             if twin:
                 st.button("Show it without this change", key="effect:show", icon=":material/compare_arrows:",
                           on_click=link.put, args=(GHOST, twin.id))
-            elif not read_only():
+            elif not read_only() and not run.spec.kind_row.elsewhere:
                 st.button("Same run without this change", key="effect:twin", icon=":material/call_split:",
                           on_click=start_twin, args=(run, change, moves[:-1]),
                           help=_twin_help(run, change, moves[:-1]))

@@ -16,10 +16,11 @@ from app.components.run_head import run_head
 from app.lab import active, errors_shown, lab
 from app.marked import worded
 from app.session import SMOOTH, Draft, axis, show_error
-from app.training import clock, doctor_line, forking, ghost, goal_line, pace, second_stage, tabs, view
+from app.training import clock, doctor_line, forking, ghost, goal_line, own_metrics, pace, second_stage, tabs, view
 from app.training.feed import Feed, payload
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
+from labcore.runs.files import called
 from labcore.runs.places import going, holders
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import RunRow, Step
@@ -57,6 +58,8 @@ def feed_of(run: RunRow) -> Feed:
     if not feed.steps and not active(run):
         feed.take(_rows(run.id, run.step, run.ended), [])
     feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))
+    if run.spec.kind_row.elsewhere:
+        feed.called = called.read(run.id)
     return feed
 
 
@@ -89,7 +92,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     run_head("status", shown.id)
     at = clock.of(run, shown, feed)
     step = at or feed.last_step
-    doctor_line.show(shown, feed, at, steered=not stage)
+    doctor_line.show(shown, feed, at, steered=not stage and not run.spec.kind_row.elsewhere)
     with st.container(key="tiles", horizontal=True, vertical_alignment="center"):
         run_head("tiles", shown.id)
         view.show(shown, feed.axes())
@@ -107,6 +110,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
             st.caption(f"One step in {feed.stride} is drawn; the CSV has them all.")
+        own_metrics.show(shown, feed, at)
     if stage:
         second_stage.show(run.spec)
     with st.container(key="clock"):

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from app.naming import message
-from app.status import STATES, bar, duration, name_of, what_next
+from app.status import STATES, bar, done_share, duration, name_of, of_steps, what_next
 from app.theme import number
 from app.training.feed import Feed, rounded, tiles
 from labcore.catalog.knob import shown
@@ -19,17 +19,18 @@ from labcore.runs.store.rows import Control, RunRow
 from labcore.runs.titles import title
 
 APART = '<i class="rl-apart"> · </i>'  # between two parts of the line
+SILENT_SECONDS, LONG_STEPS = 60.0, 4.0  # of a trainer: at the least, and in steps that take as long as the last ones
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
 def progress(run: RunRow, feed: Feed) -> list[str]:
     """The step, the speed and the time left, of the row that the charts show."""
     step, steps = feed.last_step, run.spec.steps
-    parts = [f"step {step:,} of {steps:,}"]
+    parts = [f"step {of_steps(step, steps)}"]
     counted = "updates" if feed.value("updates") is not None else "steps"
     if (rate := feed.rate(counted)) is not None:
         parts.append(f"{number(rate, 1 if rate < 10 else 0)} {counted}/s")
-    if pace := feed.rate():
+    if steps and (pace := feed.rate()):
         parts.append(f"at most {duration((steps - step) / pace)} left")
     return parts
 
@@ -50,8 +51,11 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     It is made of parts, most telling first. All of them are shown where the run has a sentence to say; else they keep
     to one row, so that nothing below moves, and those that find no room there are left out whole.
     """
-    colour, name, following = STATES[run.state][0], name_of(run), what_next(run.state, run.step)
-    said = activity = message(run)
+    elsewhere = run.spec.kind_row.elsewhere
+    colour, name, following = STATES[run.state][0], name_of(run), what_next(run.state, run.step, elsewhere)
+    silent = silence(run, feed)
+    said = activity = message(run) or silent
+    colour = STATES["paused"][0] if silent else colour
     step = run.step
     waited = duration(max(0.0, time.time() - (run.started or run.created)))
     if run.state == "running" and feed.steps:
@@ -59,12 +63,13 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
         parts[1:1] = [*filter(None, [said]), *waiting]
         said = ""
     elif run.state == "running":
-        parts, said = [said or "waiting for the first step", *waiting, waited], ""
+        awaited = "waiting for its first line" if elsewhere else "waiting for the first step"
+        parts, said = [said or awaited, *waiting, waited], ""
     elif run.state in ("queued", "starting"):
         parts, following = [said or _waking(run), waited], following if said else ""
     else:
         said = "" if run.state == "finished" and step == run.spec.steps else said
-        done = f"{step:,} of {run.spec.steps:,} steps in {duration(run.seconds)}" if step else ""
+        done = f"{of_steps(step, run.spec.steps)} steps in {duration(run.seconds)}" if step else ""
         parts = [part for part in (said.rstrip("."), done) if part] or [""]
     if any(word in activity.lower() and word in following.lower() for word in ("resume", "free")):  # said already
         following = ""
@@ -81,7 +86,17 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
         spans.append(f'<span class="rl-muted">{APART}{escape(following)}</span>')
     whole = re.sub(r"<[^>]+>", "", "".join(spans))  # where there is no room for all of it
     return (f'<div class="rl-status rl-run{"" if said else " rl-one-row"}" role="status" title="{whole}">'
-            f'{"".join(spans)}</div>{bar(step / run.spec.steps if run.spec.steps else 0.0, colour)}')
+            f'{"".join(spans)}</div>{bar(done_share(step, run.spec.steps), colour)}')
+
+
+def silence(run: RunRow, feed: Feed) -> str:
+    """How long nothing has come of a run that is trained elsewhere, where that is longer than its steps take."""
+    if not run.spec.kind_row.elsewhere or run.state != "running" or run.heartbeat is None:
+        return ""
+    seconds, pace = time.time() - run.heartbeat, feed.rate()
+    if seconds < max(SILENT_SECONDS, LONG_STEPS / pace if pace else 0.0):
+        return ""
+    return f"no line for {duration(seconds)}: the trainer is paused, busy or gone"
 
 
 def linked(run: RunRow) -> str:

@@ -110,6 +110,6 @@ def _export(run: RunRow, feed: Feed, step: int) -> None:
 
 
 TABS: Tabs = {
-    "Equation": (equation.show, lambda run: True), "Events": (_events, lambda run: True),
+    "Equation": (equation.show, lambda run: not run.spec.kind_row.elsewhere), "Events": (_events, lambda run: True),
     "Data": (_data, lambda run: True), "Export": (_export, lambda run: True),
 }

@@ -38,8 +38,8 @@ def show(run: RunRow, axes: Mapping[str, str]) -> None:
                   help="Exponential moving average. It never crosses a knob change or a fork. The raw line stays "
                        "faint behind it.", on_change=lambda: link.put(SMOOTH, smooth.taken()))
         _ghost(run)
-        st.caption("Drag on a chart to zoom all of them; double-click for the whole run. Click a marker's label to "
-                   "fork from before it.")
+        forks = "" if run.spec.kind_row.elsewhere else " Click a marker's label to fork from before it."
+        st.caption(f"Drag on a chart to zoom all of them; double-click for the whole run.{forks}")
 
 
 def _ghost(run: RunRow) -> None:

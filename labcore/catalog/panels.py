@@ -121,13 +121,14 @@ OWN = tuple(Panel(metric.key.replace("/", "_"), metric.label, (metric.key,), met
 
 
 class _Panels(Mapping[str, Panel]):
-    """The charts by their keys, and one for each `own/<name>` of another tool's numbers."""
+    """The charts by their keys, and one for each metric of another program's run that none of them draws, by its key.
+    """
 
     def __init__(self, declared: Mapping[str, Panel]):
         self._declared = declared
 
     def __getitem__(self, key: str) -> Panel:
-        if key not in self._declared and key.startswith(FOREIGN) and key in METRICS:
+        if key not in self._declared and key in METRICS:
             return Panel(key, METRICS[key].label, (key,), "system")
         return self._declared[key]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from labcore.catalog.goal import Goal
+from labcore.catalog import watch
+from labcore.catalog.goal import Goal, Quote
 from labcore.runs.spec.run_spec import RunSpec, check_ours
 from labcore.runs.spec.session import Record
+
+_MODELS = ("model", "model_name_or_path", "actor_rollout_ref.model.path", "actor.model_name_or_path", "pretrain")
 
 
 class Elsewhere:
@@ -42,5 +45,11 @@ class Elsewhere:
 
 
 def goal(spec: RunSpec) -> Goal:
-    """Says who trains the run."""
-    return Goal((f"Trained by {spec.tool or 'another program'}; the lab only shows it.",))
+    """Says who trains the run, and of what it has said how and what: nothing else."""
+    named = spec.algorithm not in (watch.OTHER, watch.CONTROL)
+    model = next((str(spec.knobs[key]) for key in _MODELS if spec.knobs.get(key)), "")
+    what = [": ", spec.row.label] if named else []
+    what += [" of " if named else ": ", Quote(PurePath(model).name if PurePath(model).is_absolute() else model)
+             ] if model else []
+    who = [Quote(spec.tool)] if spec.tool else ["another program"]
+    return Goal(("A run of ", *who, *what, "."))

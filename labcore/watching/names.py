@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -46,17 +46,20 @@ _KNOB_OF = {name: key for key, names in KNOBS.items() for name in (key, *names)}
 @dataclass(frozen=True)
 class Numbers:
     """A line's numbers under the lab's names. `metrics` may be NaN or infinite; `strange` are names without a number.
+    `called` are the tool's names of those that the lab calls otherwise.
     """
 
     metrics: dict[str, float]
     counters: dict[str, float]
     strange: tuple[str, ...]
+    called: dict[str, str] = field(default_factory=dict)
 
 
 def numbers_of(said: Mapping[str, Any]) -> Numbers:
     """The numbers of a line by the names of the tool."""
     metrics: dict[str, float] = {}
     counters: dict[str, float] = {}
+    called: dict[str, str] = {}
     strange = []
     for column, keys in _keys(tuple(map(str, said))):
         value = number(said[column])
@@ -65,7 +68,9 @@ def numbers_of(said: Mapping[str, Any]) -> Numbers:
             continue
         for key in keys:
             (counters if key in COUNTERS else metrics)[key] = value
-    return Numbers(metrics, counters, tuple(strange))
+            if key not in (column, foreign(column)):
+                called[key] = column
+    return Numbers(metrics, counters, tuple(strange), called)
 
 
 @lru_cache(maxsize=256)  # a tool logs the same few sets of names

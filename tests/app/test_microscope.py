@@ -254,3 +254,31 @@ def test_of_very_many_tokens_some_are_drawn_and_the_widest_gaps_always():
     assert len(some) <= scatter.MOST and many[7777] in some and scatter.thinned(many[:9]) == many[:9]
     assert f"20,000 tokens ({len(some):,} drawn) before" in scatter.caption(many, {})
     assert len(scatter.figure(many).data[1].x) == len(some)
+
+
+SENT = {"text": "ab", "tokens": ["a", "b"], "reward": 1.0, "advantage": 0.5, "logprobs": [-0.1, -0.2],
+        "old_logprobs": [-0.3, -0.2], "ref_logprobs": [-0.3, -0.4]}
+
+
+@pytest.mark.parametrize("left_out, there", [
+    ((), ["Log-prob", "Ratio", "KL, k1", "KL, k2", "KL, k3"]), (("ref_logprobs",), ["Log-prob", "Ratio"]),
+    (("old_logprobs",), ["Log-prob", "KL, k1", "KL, k2", "KL, k3"]), (("logprobs",), []),
+    (("logprobs", "old_logprobs", "ref_logprobs"), [])])
+def test_of_another_tool_s_token_there_is_what_was_sent(left_out, there):
+    whole = {key: value for key, value in SENT.items() if key not in left_out}
+    group = {"prompt": "x", "completions": [whole, {"text": "c", "reward": 0.0, "advantage": -0.5}]}
+    inside = payload.inside("groups", group, 0, MET, {})
+    side = inside["sides"][0]
+    assert names_of(side, 0) == there and side["parts"] == [] and len(side["tokens"]) == 2
+    if not left_out:
+        assert side["values"]["ratio"] == pytest.approx([exp(0.2), 1.0]), "worked out where it was not sent"
+        assert side["values"]["k3"] == pytest.approx([exp(-0.2) - 1 + 0.2] * 2, rel=1e-4)
+    text = payload.inside("groups", group, 1, MET, {})["sides"][0]
+    assert text["parts"] == [["text", "c"]] and not text["tokens"], "without tokens it is a text"
+
+
+def test_nobody_is_judged_who_was_not():
+    group = {"prompt": "x", "completions": [{"text": "a", "reward": 1.0}, {"text": "b", "reward": 0.0}]}
+    assert cards.card("groups", group, {})["facts"] == "reward 0.50 ± 0.71"
+    group["completions"][0]["exact"] = True
+    assert cards.card("groups", group, {})["facts"].startswith("1 of 1 right")

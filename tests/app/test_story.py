@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.llm import history, story
 from app.llm.probes import OFF
+from app.llm.step_groups import groups_of
 from app.llm.story_words import sentence
 from app.training import files
 from labcore.runs.files.paths import run_folder
@@ -121,7 +122,7 @@ def test_the_telling_prompt_is_kept_while_its_rewards_differ():
 
 
 def test_a_group_of_the_batch_has_its_probabilities_from_its_tokens():
-    found = story.groups_of(samples())
+    found = groups_of(samples())
     assert [*found] == ["b0", "b1"]
     right, wrong = found["b0"]["answers"]
     assert (right["text"], right["count"], right["reward"], right["advantage"]) == ("abcd", 1, 1.0, 0.7)
@@ -133,18 +134,18 @@ def test_a_group_of_the_batch_has_its_probabilities_from_its_tokens():
 def test_equal_answers_of_a_group_are_one():
     batch = samples()
     batch["groups"][0]["completions"].append(dict(batch["groups"][0]["completions"][0], advantage=0.1))
-    right = story.groups_of(batch)["b0"]["answers"][0]
+    right = groups_of(batch)["b0"]["answers"][0]
     assert right["count"] == 2 and right["advantage"] == pytest.approx(0.4)
 
 
 def test_pairs_of_earlier_files_have_no_after():
     side = {"text": "x", "logprob": -3.0, "ref_logprob": -2.0}
     batch = {"pairs": [{"prompt": "p", "chosen": side, "rejected": side | {"text": "y"}, "margin": 0.5}]}
-    groups = story.groups_of(batch)
+    groups = groups_of(batch)
     shown = story.payload(groups, "b0", [], 5, 5)
     assert [(row["role"], row["after"]) for row in shown["rows"][:2]] == [("chosen", None), ("rejected", None)]
     assert shown["sentence"] == "The margin is 0.50 before the update."
-    assert [*story.groups_of(batch | {"watched": [pair()]})] == ["w0"]
+    assert [*groups_of(batch | {"watched": [pair()]})] == ["w0"]
 
 
 def columns(*likely):
@@ -211,10 +212,10 @@ def write(run_id, step, *groups):
 def test_the_history_of_a_prompt_begins_before_the_first_step(lab):
     write("run", 1, group(), group("other", before=0.1, after=0.2))
     write("run", 5, group(), group("other", before=0.2, after=0.3))
-    found = history.history("run", [1, 3, 5], 1)
+    found = history.over("run", [1, 3, 5], {}, "w1")
     assert [column.step for column in found] == [0, 1, 5]
     assert [exp(column.logprobs["ab", False]) for column in found] == pytest.approx([0.1, 0.2, 0.3])
-    assert found[0].exact["ab", False] and history.history("run", [1, 5], 7) == []
+    assert found[0].exact["ab", False] and history.over("run", [1, 5], {}, "w3") == []
 
 
 def test_a_file_is_read_once(lab, monkeypatch):
@@ -223,8 +224,8 @@ def test_a_file_is_read_once(lab, monkeypatch):
     read = []
     load = files.load
     monkeypatch.setattr(files, "load", lambda *which: read.append(which[2]) or load(*which))
-    history.history("run", [1, 5], 0)
-    history.history("run", [1, 5, 10], 0)
+    history.over("run", [1, 5], {}, "w0")
+    history.over("run", [1, 5, 10], {}, "w0")
     assert read == [1, 5, 10]
     st.cache_data.clear()
 
@@ -289,3 +290,44 @@ def test_a_run_without_probes_says_so(page, lab):
     run_id = seed(lab.store, "finished", knobs={"probes": False})
     (run_folder(run_id) / "samples" / "step-000005.json").unlink()
     assert strip(page("llm", run=run_id))["empty"] == OFF
+
+
+def sent(*rewards, prompt="What is 3 + 4?", **more):
+    """A group as another tool sends it: long answers with rewards, and neither verdicts nor log-probs."""
+    return {"prompt": prompt, "completions": [
+        {"text": f"Let me think about it step by step. {place}", "reward": reward, **more}
+        for place, reward in enumerate(rewards)]}
+
+
+def sends(run_id, step, *groups):
+    folder = run_folder(run_id) / "samples"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"step-{step:06d}.json").write_text(json.dumps({"step": step, "groups": groups}))
+
+
+def test_a_batch_without_log_probs_is_shown_by_its_rewards():
+    found = groups_of({"step": 3, "groups": [sent(0, 1, 1, None)]})
+    drawn = story.payload(found, "b0", [], 3, 3)
+    assert [band["text"] for band in drawn["verdicts"]] == ["reward 1", "reward 0", "not scored"]
+    assert drawn["sentence"] == "3 answers earn from 0 to 1.00, 0.67 on average." and not drawn["advantages"]
+    assert all(band["change"] is None and band["exact"] is None for band in drawn["verdicts"])
+    short = groups_of({"step": 3, "groups": [{"prompt": "a", "completions": [{"text": "7", "reward": 1.0},
+                                                                             {"text": "8", "reward": 1.0}]}]})
+    assert story.payload(short, "b0", [], 3, 3)["sentence"] == "2 answers earn 1.00 each."
+    assert story.payload(short, "b0", [], 3, 3)["verdicts"], "no bars without probabilities"
+
+
+def test_a_prompt_that_batches_have_again_has_a_history(lab):
+    sends("run", 1, sent(0, 0), sent(1, 0, prompt="another"))
+    sends("run", 2, sent(1, 0, prompt="a third"))
+    sends("run", 3, sent(0, 1, prompt="a fourth"), sent(1, 0))
+    groups = groups_of(files.load("run", "samples", 3))
+    assert history.recurring("run", [1, 2, 3], groups) == {"b1"}
+    found = history.over("run", [1, 2, 3], groups, "b1")
+    assert [(column.step, [sample.reward for sample in column.sampled]) for column in found] == [
+        (1, [0, 0]), (3, [1, 0])]
+    drawn = story.payload(groups, "b1", found, 3, 3)
+    assert drawn["columns"] == [1, 3] and [band["cells"] for band in drawn["verdicts"]] == [[0.0, 0.5], [1.0, 0.5]]
+    assert history.over("run", [1, 2, 3], groups, "b0") == []
+    assert story.payload(groups, "b0", [], 3, 3)["apart"] == story.APART
+    assert story.telling(groups, None) == "b0" and story.telling(groups, None, again={"b1"}) == "b1"

@@ -104,7 +104,8 @@ function widen(chart) {
   if (end <= chart.xmax) return false;
   const first = chart.xmax === undefined;
   if (!first && now - chart.widened < CALM) return true;
-  const last = chart.x === "step" ? Math.max(end, ...runs.map((run) => run.total)) : Infinity;
+  const known = chart.x === "step" && runs.every(({ total }) => total); // of other tools' runs it may not be
+  const last = known ? Math.max(end, ...runs.map((run) => run.total)) : Infinity;
   Object.assign(chart, { xmax: Math.min(niceCeil(first ? end : 1.3 * end), last), widened: now });
   return false;
 }

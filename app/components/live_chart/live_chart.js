@@ -48,7 +48,8 @@ function described(before, panel) {
     names: ".rl-line-names", none: ".rl-none" })) found[name] = found.box.querySelector(part);
   const name = found.box.querySelector(".rl-name");
   name.title = panel.help;
-  name.innerHTML = `<b>${panel.title}</b> ${panel.ask ?? ""} <i>${panel.symbol}</i> <small>${panel.unit}</small>`;
+  name.innerHTML = `<b>${escaped(panel.title)}</b> ${panel.ask ?? ""} <i>${panel.symbol}</i> <small>${panel.unit}</small>` +
+    (panel.called ? `<small class="rl-called">${escaped(panel.called)}</small>` : "");
   if (!before) found.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
   found.box.hidden = false;
   return found;

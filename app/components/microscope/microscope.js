@@ -154,7 +154,8 @@ function rowOf(scope, place, row) {
     return button;
   }
   const mark = made("b", row.exact ? "rl-pos" : "rl-muted", sign(row.exact));
-  mark.title = `${row.exact ? "right" : "not right"} (check: ${scope.data.check})`;
+  const judged = row.exact !== null && row.exact !== undefined;
+  mark.title = judged ? `${row.exact ? "right" : "not right"} (check: ${scope.data.check})` : "";
   const level = Math.abs(row.advantage ?? 0) < 0.005;
   const advantage = made("span", level ? "" : row.advantage > 0 ? "rl-pos" : "rl-neg",
     row.left_out ? "left out" : level ? "0" : plus(row.advantage, 2));

@@ -76,7 +76,8 @@ function drawTokens(scope) {
   drawSides(scope, sides, view, seen);
   const cut = sides.some((side) => side.cut.some(Boolean));
   scope.key.textContent = view ? `${view[1]}${view[2] ? `, ${view[2]}` : ""}, of each token.` +
-    (cut ? " Dashed: the surrogate cuts the token off." : "") : "This file holds no numbers per token.";
+    (cut ? " Dashed: the surrogate cuts the token off." : "")
+    : sides.some(({ parts }) => parts?.length) ? "" : "This file holds no numbers per token.";
   fillLines(scope.summary, one.summary, scope.data.sources);
   drawToken(scope);
   drawSource(scope);
@@ -116,8 +117,19 @@ function sideOf(side, strip, named) {
     head.append(made("b", "", side.role), made("code", "rl-scope-clamped", visible(side.text)));
     box.append(head);
   }
-  box.append(strip.box);
+  if (side.parts?.length) box.append(textOf(side));
+  else box.append(strip.box);
   return box;
+}
+
+// A completion whose tokens are not known, as a text.
+function textOf({ parts, cut_off: cut }) {
+  const text = made("div", "rl-scope-text");
+  text.tabIndex = 0; // so that its keys scroll it
+  text.setAttribute("role", "group");
+  text.setAttribute("aria-label", "The whole completion");
+  text.append(...chipped(parts), ...(cut ? [made("span", "rl-chip", "cut at the length limit")] : []));
+  return text;
 }
 
 // ---- the arithmetic --------------------------------------------------------------------------------------------

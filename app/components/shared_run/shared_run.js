@@ -210,7 +210,8 @@ function about(file) {
   const formula = made("div", "rl-shared-formula");
   formula.innerHTML = equation; // MathML of the lab's own
   [file.when, file.values] = [made("h3"), made("div", "rl-shared-values")];
-  file.about.replaceChildren(section("Equation", formula, made("p", "rl-muted", paper), file.when, file.values),
+  const learns = section("Equation", formula, made("p", "rl-muted", paper), file.when, file.values);
+  file.about.replaceChildren(...(equation ? [learns] : []), // how another tool learns is not known
     settingsOf(settings), ...(events.length ? [section("Events", table(["Step", "Event"], events))] : []));
 }
 

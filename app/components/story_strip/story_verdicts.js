@@ -91,7 +91,9 @@ function verdicts(strip) {
   const { data, list } = strip;
   const focused = list.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const top = list.scrollTop;
-  strip.names.textContent = "Δ log-prob, nats";
+  const moves = data.verdicts.some(({ change }) => change !== null);
+  strip.names.textContent = moves ? "Δ log-prob, nats" : "";
+  strip.root.classList.toggle("rl-story-unmoved", !moves);
   strip.rows = new Map();
   list.replaceChildren(...data.verdicts.flatMap((band, place) => bandOf(strip, band, place)));
   list.scrollTop = top;

@@ -17,16 +17,21 @@ from labcore.catalog.worked import Numbers
 MET, AFTER = "update", "after"  # as the last update met the token, and after all updates of the step
 Knobs = Mapping[str, Value]
 Token = Mapping[str, Any]  # the numbers of one token by their names
+_TOKEN_RATIO = choices.RATIO["token"]
 
 
 def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
     """The completion's numbers at one of the two moments; after the updates where the file has no other. `rho` is the
-    ratio of the surrogate: that of the token, or of the whole sequence. `kl` is k3 at that moment."""
+    ratio of the surrogate: that of the token, or of the whole sequence. `kl` is k3 at that moment; the token's ratio is
+    worked out where the file has none."""
     met = completion.get("met") if when == MET else None
     found = {**completion, **(met or {})}
     if (new := found.get("logprobs")) and (ref := found.get("ref_logprobs")):
         found["kl"] = [estimate(choices.KL_ESTIMATOR["k3"], {"logprobs": a, "ref_logprobs": b}, {})
                        for a, b in zip(new, ref, strict=True)]
+    if new and (old := found.get("old_logprobs")) and "ratio" not in found:
+        found["ratio"] = [words.number(_TOKEN_RATIO, words.numbers({}, logprobs=a, old_logprobs=b))
+                          for a, b in zip(new, old, strict=True)]
     return found | {"rho": found.get("own_ratio") or found.get("ratio")}
 
 
@@ -49,15 +54,18 @@ def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int, k
     """All there is of a token of a completion that the update learnt from. `completion` is that of `at`."""
     one = token(completion, place)
     found = _logprob(one)
-    if completion.get("advantages") is None or "advantage" not in knobs:
+    if "advantage" not in knobs:  # nothing is credited, or it is not known how
+        return [*found, *_token_ratio(one), *_kl(one, {}), *_rest(one)]
+    if completion.get("advantages") is None:
         return [*found, *_rest(one)]
     return [*found, *_ratio(one, knobs), *credit.lines(group, completion, place, knobs), *_surrogate(one, knobs),
             *_kl(one, knobs), *_loss(one, knobs), *_rest(one)]
 
 
 def _logprob(one: Token) -> list[Line]:
-    """The log-probs under the networks that the run has."""
-    now = one["logprobs"]
+    """The log-probs under the networks that the run has; none where they were not recorded."""
+    if (now := one.get("logprobs")) is None:
+        return []
     named = [("old", "old_logprobs"), ("reference", "ref_logprobs"), ("sampler", "sampler_logprobs")]
     others = [f"{name} {plain(one[key])}" for name, key in named if one.get(key) is not None]
     return [Line("Log-prob", "log π", "", "", plain(now), " · ".join([f"probability {percent(exp(min(now, 0)))}",
@@ -71,6 +79,14 @@ def _ratio(one: Token, knobs: Knobs) -> list[Line]:
     of = words.numbers(knobs, logprobs=one["logprobs"], old_logprobs=one["old_logprobs"], apart=one.get("apart"),
                        length=one.get("length"))
     return words.lines(chosen, of, one["rho"], Line("Ratio", "ρ", terms=("ratio",), source="ratio"))
+
+
+def _token_ratio(one: Token) -> list[Line]:
+    """π/π_old of the token, whatever the ratio of the algorithm."""
+    if one.get("logprobs") is None or one.get("old_logprobs") is None:
+        return []
+    of = words.numbers({}, logprobs=one["logprobs"], old_logprobs=one["old_logprobs"])
+    return words.lines(_TOKEN_RATIO, of, one.get("ratio"), Line("Ratio", "ρ", terms=("ratio",)))
 
 
 # ---- the surrogate ---------------------------------------------------------------------------------------------
@@ -123,7 +139,7 @@ def estimate(chosen: KL, one: Token, knobs: Knobs) -> float | None:
 def _kl(one: Token, knobs: Knobs) -> list[Line]:
     """The estimates to the reference that declare their arithmetic, and the one that the run uses with what becomes of
     it."""
-    if one.get("ref_logprobs") is None:
+    if one.get("ref_logprobs") is None or one.get("logprobs") is None:
         return []
     chosen = [each.key for each in choices.chosen(choices.KL_ESTIMATOR, knobs)]
     found = []

@@ -34,6 +34,7 @@ class Sort:
 class Filter:
     label: str
     has: Callable[[Item], bool]
+    by_verdict: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ def signal(group: Item) -> float:
 
 def _size(completion: Item) -> float:
     """The mean size of its tokens' advantages."""
-    found: list[float] = completion.get("advantages") or [completion.get("advantage") or 0.0]
-    return sum(map(abs, found)) / len(found)
+    found: list[float | None] = completion.get("advantages") or [completion.get("advantage")]
+    return sum(abs(each or 0.0) for each in found) / len(found)
 
 
 def flat(group: Item) -> bool:
@@ -82,7 +83,7 @@ def reward(group: Item) -> float:
 def change(completion: Item) -> float:
     """The change of a completion's log-prob by the updates of the step, nats; 0 where the file does not say."""
     old, new = completion.get("old_logprobs"), completion.get("logprobs")
-    return sum(new) - sum(old) if old and new else 0.0
+    return sum(new) - sum(old) if old and new and None not in (*old, *new) else 0.0
 
 
 def changed(group: Item) -> float:
@@ -129,8 +130,8 @@ ANSWERS = Kind("Answers", {
     "longest": Sort("Longest", longest),
 }, {
     "all": Filter("All", lambda group: True),
-    "right": Filter("Right", lambda group: any(each.get("exact") for each in group["completions"])),
-    "wrong": Filter("Not right", lambda group: not any(each.get("exact") for each in group["completions"])),
+    "right": Filter("Right", lambda group: any(each.get("exact") for each in group["completions"]), True),
+    "wrong": Filter("Not right", lambda group: not any(each.get("exact") for each in group["completions"]), True),
 })
 
 PAIRS = Kind("Pairs", {
@@ -169,6 +170,12 @@ def kept(kind: str, items: Sequence[Item], filter: str) -> list[int]:
     return [place for place, item in enumerate(items) if KINDS[kind].filters[filter].has(item)]
 
 
+def filters(kind: str, items: Sequence[Item]) -> list[tuple[str, Filter]]:
+    """The filters of a kind; by verdicts only where there are any."""
+    judged = any(each.get("exact") is not None for item in items for each in item.get("completions", []))
+    return [(key, filter) for key, filter in KINDS[kind].filters.items() if judged or not filter.by_verdict]
+
+
 def telling(kind: str, items: Sequence[Item]) -> tuple[int, int]:
     """The item and its completion that say the most: first in the first order, with the largest advantage."""
     first = ordered(kind, items, next(iter(KINDS[kind].sorts)))[0]
@@ -203,9 +210,9 @@ def _facts(group: Item) -> str:
     rewards = credit.rewards_of(group)
     if len(group["completions"]) == 1 or not rewards:
         return ""
-    right = sum(bool(each.get("exact")) for each in group["completions"])
-    parts = [f"{right} of {len(group['completions'])} right",
-             f"reward {number(credit.mean(rewards), 2)} ± {number(credit.spread(rewards), 2)}"]
+    judged = [bool(each["exact"]) for each in group["completions"] if each.get("exact") is not None]
+    parts = [f"{sum(judged)} of {len(judged)} right"] if judged else []
+    parts.append(f"reward {number(credit.mean(rewards), 2)} ± {number(credit.spread(rewards), 2)}")
     return " · ".join([*parts, *([f"{percent(share)} clipped"] if (share := clipped(group)) else [])])
 
 

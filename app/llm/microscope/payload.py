@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from app import tokens
-from app.chat_text import thought
+from app.chat_text import parts, thought
 from app.llm import reward_parts
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
@@ -33,7 +33,7 @@ def shelf(kind: str, items: Sequence[cards.Item], knobs: Knobs) -> dict[str, Any
               if (reward := credit.earned(each)) is not None]
     return {"cards": [cards.card(kind, item, knobs) for item in items],
             "sorts": [[key, sort.label, cards.ordered(kind, items, key)] for key, sort in of.sorts.items()],
-            "filters": [[key, filter.label, cards.kept(kind, items, key)] for key, filter in of.filters.items()],
+            "filters": [[key, each.label, cards.kept(kind, items, key)] for key, each in cards.filters(kind, items)],
             "folds": [place for place, item in enumerate(items) if of.folds(item)], "folded": of.folded,
             "range": [min(earned, default=0.0), max(earned, default=0.0)]}
 
@@ -57,16 +57,17 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     """A completion's reward, what it is compared with, and how the updates changed its probability."""
     reward, against = credit.earned(completion), credit.baseline(group, completion, knobs)
     made = reward_parts.said(completion)
-    parts = [] if reward is None else [f"reward {number(reward, 3)}" + (f" ({made})" if made else "")]
-    parts += [] if against is None else [f"baseline {number(against, 3)}"]
+    said = [] if reward is None else [f"reward {number(reward, 3)}" + (f" ({made})" if made else "")]
+    said += [] if against is None else [f"baseline {number(against, 3)}"]
     if completion.get("slope") and not arithmetic.has_met(completion):
-        parts.append("recorded after the step, without the values during its updates")
+        said.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
-        parts.append("left out by the selection, so nothing is learnt from it")
-    if completion.get("old_logprobs") and completion.get("logprobs"):
-        before, after = (sum(completion[key]) for key in ("old_logprobs", "logprobs"))
-        parts.append(_moved(before, after))
-    return " · ".join(parts)
+        said.append("left out by the selection, so nothing is learnt from it")
+    logprobs = [completion.get(key) or [None] for key in ("old_logprobs", "logprobs")]
+    if None not in (*logprobs[0], *logprobs[1]):
+        before, after = map(sum, logprobs)
+        said.append(_moved(before, after))
+    return " · ".join(said)
 
 
 def _moved(before: float, after: float) -> str:
@@ -90,12 +91,14 @@ def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str
 def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
     """One completion: its tokens, and by token their numbers and their lines, whose constant parts are `shapes`.
 
-    An empty token is a further part of the character before it. `thought` are the tokens of its thinking.
+    An empty token is a further part of the character before it. `thought` are the tokens of its thinking. One whose
+    tokens are not known has `parts`, which are its text.
     """
     texts = completion.get("tokens") or []
     shapes: dict[Line, int] = {}
     packed = [[_packed(line, shapes) for line in lines(place)] for place in range(len(texts))]
     return {"role": role, "text": completion["text"], "order": list(order),
+            "parts": [] if texts else [*map(list, parts(completion["text"]))],
             "cut_off": bool(completion.get("truncated")), "thought": thought(texts),
             "tokens": [tokens.signs(text) for text in texts], "cut": completion.get("cut") or [],
             "values": {key: [None if value is None else round(value, DIGITS) for value in values]

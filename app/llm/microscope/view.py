@@ -45,9 +45,11 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     if not found:
         st.caption(files.of_step(samples["step"], step))
         return
-    knobs = feed.knobs(samples["step"])
-    with st.container(key=EQUATION):
-        st.latex(terms.coloured(run.spec.row))
+    elsewhere = run.spec.kind_row.elsewhere  # how it credits and clips is not known
+    knobs = {} if elsewhere else feed.knobs(samples["step"])
+    if not elsewhere:
+        with st.container(key=EQUATION):
+            st.latex(terms.coloured(run.spec.row))
     shown = _payload(run, samples, found, knobs)
     if _elsewhere(found[shown["kind"]], prompt_of(run.id)):
         st.caption("The prompt above is watched and not part of this step's batch. These are completions to other "
@@ -65,7 +67,8 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
     items, of = found[kind], cards.KINDS[kind]
     item, completion = _chosen(kind, items, prompt_of(run.id))
     sort = chosen if (chosen := link.get(SORT)) in of.sorts else next(iter(of.sorts))
-    kept = chosen if (chosen := link.get(FILTER)) in of.filters else next(iter(of.filters))
+    filters = dict(cards.filters(kind, items))
+    kept = chosen if (chosen := link.get(FILTER)) in filters else next(iter(filters))
     row = run.spec.row
     return payload.shelf(kind, items, knobs) | {
         "kinds": [[key, cards.KINDS[key].label, len(each)] for key, each in found.items()], "kind": kind, "sort": sort,
@@ -73,7 +76,8 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
         "one": _inside((run.id, samples["step"], files.written(run.id, "samples", samples["step"]), kind, item),
                        completion, link.get(WHEN), tuple(knobs.items()), items[item]),
         "terms": {term.key: terms.colour(place) for place, term in enumerate(terms.of(row))},
-        "sources": {family: vars(source) for family, source in equation.named_sources(row, knobs).items()}}
+        "sources": {} if run.spec.kind_row.elsewhere else {
+            family: vars(source) for family, source in equation.named_sources(row, knobs).items()}}
 
 
 def _elsewhere(items: Sequence[cards.Item], prompt: str) -> bool:

@@ -17,6 +17,7 @@ from labcore.runs.traces import WHERE, Trace, setting
 
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
+_OF_ONE = {"seed", "data_seed", "run_name", "output_dir", "logging_dir"}  # settings of a program of a single run
 _PARENT, CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
 Changes = Sequence[tuple[str, Any, int]]  # a setting's value of CHANGED: knob, value, the step after which
 
@@ -98,7 +99,14 @@ def _setting(trace: Trace) -> str:
     """What runs of one group have in common, as text."""
     if trace.spec is None:
         return f"imported {trace.label}"
+    if trace.spec.kind_row.elsewhere:
+        return json.dumps([trace.spec.tool, trace.spec.task, _named_knobs(trace.spec), trace.origin, trace.changes])
     return json.dumps([setting(trace.spec), trace.origin, trace.changes])
+
+
+def _named_knobs(spec: RunSpec) -> dict[str, Any]:
+    """What another program has said of a run's settings, but which of its repetitions it is and where it is kept."""
+    return {key: value for key, value in spec.knobs.items() if key not in _OF_ONE}
 
 
 def _config(same: Sequence[Trace]) -> dict[str, Any]:
@@ -110,6 +118,9 @@ def _config(same: Sequence[Trace]) -> dict[str, Any]:
     trace = same[0]
     if trace.spec is None:
         return {}
+    if trace.spec.kind_row.elsewhere:
+        moved = [(knob, value, step) for (step, knob), value in trace.moves.items()]
+        return {"algorithm": trace.spec.algorithm, **_named_knobs(trace.spec), **({CHANGED: moved} if moved else {})}
     fields = json.loads(trace.spec.to_json())
     first = {key: fields[key] for key in ("kind", "algorithm", "task", "model")}
     if trace.spec.parent:
@@ -137,7 +148,7 @@ def _one_per_seed(same: Sequence[Trace]) -> tuple[list[Trace], list[str]]:
     """(one trace per seed, the runs left out). A run made twice is one observation, not two."""
     longest: dict[Any, Trace] = {}
     for trace in same:
-        seed = trace.run if trace.spec is None else trace.spec.seed
+        seed = trace.run if trace.spec is None or trace.spec.kind_row.elsewhere else trace.spec.seed
         if seed not in longest or trace.axes["step"].size > longest[seed].axes["step"].size:
             longest[seed] = trace
     kept = sorted(longest.values(), key=lambda trace: trace.spec.seed if trace.spec else 0)
@@ -151,8 +162,12 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         if first.spec is None:
             labels.append(f"{first.label} (imported)")
             continue
+        if first.spec.kind_row.elsewhere:  # its name says all, and its settings may be hundreds
+            labels.append(" ".join(filter(None, (first.spec.task, first.spec.tool and f"({first.spec.tool})",
+                                                 forked(first)))))
+            continue
         like = [other for other in configs if _algorithm(other) == _algorithm(config)]
-        kin = [other for other in like if other["kind"] == config["kind"]]  # the others' tasks say all that they need
+        kin = [other for other in like if other.get("kind") == config["kind"]]  # the others' tasks say all they need
         apart = [key for key, value in config.items() if value is not None and key not in WHERE and any(
             other.get(key, _UNSAID.get(key)) != value for other in (like if key == "task" else kin))]
         parts = ", ".join(forked(first) if key == _PARENT else words(key, config[key], first.spec)

@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -59,6 +59,7 @@ class Entry:
     imported: Imported | None = None
     pending: str = ""  # as of a `RunRow`
     project: str = ""
+    tool: str = ""  # the program that trains it elsewhere
 
     @property
     def active(self) -> bool:
@@ -68,10 +69,13 @@ class Entry:
 
 def of_run(row: RunRow, summary: Summary) -> Entry:
     spec = row.spec
-    return Entry(row.id, title(row), spec.kind, row.state, spec.row.label, row.created, row.step, summary,
-                 spec.task_row.label, spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended,
-                 row.seconds, row.message, ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star,
-                 row.tags, row.note, row.deleted, pending=row.pending, project=row.project)
+    found = Entry(row.id, title(row), spec.kind, row.state, spec.row.label, row.created, row.step, summary,
+                  spec.task_row.label, spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended,
+                  row.seconds, row.message, ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star,
+                  row.tags, row.note, row.deleted, pending=row.pending, project=row.project, tool=spec.tool)
+    if not spec.kind_row.elsewhere:
+        return found
+    return replace(found, task="", model="", seed=None, steps=spec.steps or None, settings="")  # its title has the rest
 
 
 def of_imported(run: Imported, summary: Summary) -> Entry:
@@ -104,6 +108,7 @@ _ALL = (
     Field("algorithm", "Algorithm", lambda entry: entry.algorithm),
     Field("task", "Task", lambda entry: entry.task or None),
     Field("model", "Model", lambda entry: entry.model or None),
+    Field("tool", "Tool", lambda entry: entry.tool or None),
     Field("seed", "Seed", lambda entry: entry.seed),
     Field("step", "Steps done", lambda entry: entry.step),
     Field("steps", "Steps of all", lambda entry: entry.steps),
@@ -123,7 +128,8 @@ _ALL = (
 )
 
 FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
-GROUPS = ("project", "algorithm", "task", "model", "kind", "state", "seed", "tag", "star", "sweep", "parent", "metric")
+GROUPS = ("project", "algorithm", "task", "model", "kind", "tool", "state", "seed", "tag", "star", "sweep", "parent",
+          "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
 TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
 

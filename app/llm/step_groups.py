@@ -1,0 +1,71 @@
+"""The prompts of a step with their different answers, made from a file of samples. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+from typing import Any
+
+from app.llm import reward_parts
+
+WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
+
+Key = tuple[str, bool]  # an answer: its text, and whether it was cut at the length limit
+Group = dict[str, Any]
+
+
+def key_of(answer: dict[str, Any]) -> Key:
+    """The key by which two answers are the same one."""
+    return answer["text"], bool(answer.get("truncated"))
+
+
+def groups_of(samples: dict[str, Any]) -> dict[str, Group]:
+    """The prompts that can be shown by their name in the link: the watched ones, then those of the step's batch.
+
+    Batches without log-probs, as other tools send them, come where there is nothing else.
+    """
+    watched = dict(zip(WATCHED, samples.get("watched", []), strict=False))
+    batch = [of_batch(group) for group in samples.get("groups", [])
+             if all("old_logprobs" in completion for completion in group["completions"])]
+    pairs = [] if watched else [_of_pair(pair) for pair in samples.get("pairs", [])]
+    found = watched | dict(zip(BATCH, batch or pairs, strict=False))
+    return found or dict(zip(BATCH, map(of_batch, samples.get("groups", [])), strict=False))
+
+
+def of_batch(group: Group) -> Group:
+    """A group of the batch as if it were watched: equal answers are one, with the mean of their advantages."""
+    found: dict[Key, list[dict[str, Any]]] = {}
+    for completion in group["completions"]:
+        found.setdefault(key_of(completion), []).append(completion)
+    return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
+        {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0].get("exact"),
+         "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
+         "parts": reward_parts.mean(same), **likelihoods(_total(same[0], "old_logprobs"), _total(same[0], "logprobs"))}
+        for same in found.values()]}
+
+
+def _of_pair(pair: dict[str, Any]) -> Group:
+    """A pair of the batch, of which only the log-probs before the update are known."""
+    return {"prompt": pair["prompt"], "answer": None, "margin_before": pair["margin"], "margin_after": None,
+            "answers": [{"text": pair[role]["text"], "truncated": False, "exact": None, "count": 0, "reward": None,
+                         "advantage": None, "role": role, **likelihoods(pair[role]["logprob"], None)}
+                        for role in ("chosen", "rejected")]}
+
+
+def likelihoods(before: float | None, after: float | None) -> dict[str, float | None]:
+    """An answer's log-probs (nats) before and after the updates, and its probabilities."""
+    return {"logprob_before": before, "logprob_after": after,
+            **{when: None if logprob is None else exp(min(logprob, 0.0))
+               for when, logprob in (("before", before), ("after", after))}}
+
+
+def _total(completion: dict[str, Any], key: str) -> float | None:
+    """The sum over its tokens; None where one of them is not known."""
+    logprobs: Sequence[float | None] = completion.get(key) or [None]
+    known = [logprob for logprob in logprobs if logprob is not None]
+    return sum(known) if len(known) == len(logprobs) else None
+
+
+def _mean(completions: list[dict[str, Any]], key: str) -> float | None:
+    found = [each[key] for each in completions if each.get(key) is not None]
+    return sum(found) / len(found) if found else None

@@ -1,0 +1,84 @@
+"""The charts of numbers that only another tool knows, where they are many: folded, and found by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import streamlit as st
+
+from app import link
+from app.components.live_chart import live_chart
+from app.lab import active
+from app.link import Param
+from app.session import SMOOTH, axis
+from app.tokens import literal
+from app.training.feed import FEW, HEIGHTS, Feed, payload
+from app.widget_state import widget_state
+from labcore.catalog.metrics import OWN
+from labcore.runs.store.rows import RunRow
+
+FIND = Param("metric", "")
+SHOWN = 12  # charts that are drawn at once
+_ALL = "own:send_all"
+
+
+def names(logged: Iterable[str]) -> list[str]:
+    """The metrics that have no name of the lab, in the order of their names."""
+    return sorted(key for key in logged if key.startswith(OWN))
+
+
+def matching(keys: Iterable[str], typed: str) -> list[str]:
+    """Those whose names have all words that were typed.
+
+    >>> matching(["own/actor/lr", "own/actor/grad", "own/time"], "Actor gr"), matching(["own/time"], "")
+    (['own/actor/grad'], ['own/time'])
+    """
+    words = typed.lower().split()
+    return [key for key in keys if all(word in key.removeprefix(OWN).lower() for word in words)]
+
+
+def show(run: RunRow, feed: Feed, at: int | None) -> None:
+    """The fold, where there are more of these metrics than stand among the other charts."""
+    keys = names(feed.logged)
+    if len(keys) <= FEW:
+        return
+    of = f" of {literal(run.spec.tool)}, under its own names" if run.spec.tool else ""
+    fold = st.expander(f"{len(keys):,} more metrics{of}", icon=":material/monitoring:",
+                       expanded=bool(link.get(FIND)), key="own_metrics", on_change="rerun")
+    if fold.open:
+        with fold:
+            _found(run, feed, keys, at)
+
+
+def _found(run: RunRow, feed: Feed, keys: list[str], at: int | None) -> None:
+    typed = widget_state("own:find", link.get(FIND))
+    st.text_input("Find metrics", typed.value, key=typed.key, icon=":material/search:", label_visibility="collapsed",
+                  placeholder="Find metrics by name, such as actor grad", width=360,
+                  on_change=lambda: link.put(FIND, typed.taken().strip()))
+    found = matching(keys, link.get(FIND))
+    if not found:
+        st.caption("No metric has these words in its name.")
+        return
+    if len(found) > SHOWN:
+        st.caption(f"The first {SHOWN} of {len(found):,} are drawn. Type a part of a name to see others.")
+    _draw(run, feed, tuple(found[:SHOWN]), at)
+
+
+def _draw(run: RunRow, feed: Feed, chosen: tuple[str, ...], at: int | None) -> None:
+    """Draw these metrics. Their rows are sent apart from those of the other charts, and only while they are seen."""
+    kept = st.session_state.get("own:feed")
+    if not isinstance(kept, Feed) or kept.steps is not feed.steps or kept.chosen != chosen:
+        kept = Feed(feed.spec, feed.steps, feed.events, logged=feed.logged, own=feed.own, chosen=chosen)
+        st.session_state["own:feed"], st.session_state[_ALL] = kept, True
+    data = payload({run.id: kept}, full=st.session_state.pop(_ALL, False), x=axis(feed.axes()), smooth=link.get(SMOOTH),
+                   ended=not active(run), at=at, named={run.id: run})
+    data["panels"] = [panel | {"large": True, "height": HEIGHTS[1], "called": ""} for panel in data["panels"]]
+    live_chart(data | {"key": f"{run.id}:{hash(chosen)}"}, key="own_chart", on_resync=_resync, on_marker=_no_fork)
+
+
+def _resync() -> None:
+    st.session_state[_ALL] = True
+
+
+def _no_fork(run_id: str, event: int) -> None:
+    """Nothing is forked from a marker of a run that is trained elsewhere."""

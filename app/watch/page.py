@@ -1,0 +1,41 @@
+"""The page Watch: a run that another program trains, as the page of a language model shows its runs; without one, how
+to send a run."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import session
+from app.llm import story
+from app.training import bar, export, live
+from app.training.feed import Feed
+from app.training.tabs import Tabs
+from app.watch import beside, sent, teach
+from labcore.catalog.kinds import WATCH
+from labcore.runs.store.rows import RunRow
+
+TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions)}
+
+
+def page() -> None:
+    """The whole page."""
+    run = session.open_run(WATCH.key)
+    bar.bar(run, WATCH.key)
+    session.problem()
+    export.dialog(run)
+    if run is None:
+        teach.show()
+        return
+    left, right = st.columns([1, 3.7], gap="medium")
+    with left, st.container(key="side"):
+        beside.show(run)
+    with right:
+        live.panel(run, _picture, TABS, None)
+
+
+def _picture(run: RunRow, feed: Feed, step: int) -> None:
+    """The story strip, once there are completions to show; before the first line what to expect."""
+    if sent.has_completions(run):
+        story.show(run, feed, step)
+    elif not feed.steps:
+        st.caption("Curves appear with the first numbers, completions with the first rollouts.")

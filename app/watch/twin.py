@@ -1,0 +1,37 @@
+"""The twin of a run: the run of another tool that was started from its hand-over script, and the other way round."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.compare.place import Place
+from app.lab import lab
+from app.link import written
+from app.session import RECENT
+from app.tokens import literal
+from labcore.catalog.kinds import WATCH
+from labcore.runs.store.rows import RunRow
+from labcore.runs.titles import title
+
+OF = "twin_of"  # the setting of a handed-over script that names the run which it was made of
+TOKENS = "tokens"
+
+
+def twins(run: RunRow) -> list[RunRow]:
+    """The run of the lab whose script a watched run is, or the newest watched runs of a lab run's scripts."""
+    if run.spec.kind_row.elsewhere:
+        parent = lab().find(str(run.spec.knobs.get(OF, "")))
+        return [parent] if parent else []
+    there = lab().store.runs(limit=RECENT, kind=WATCH.key, begun=True)
+    return [each for each in there if each.spec.knobs.get(OF) == run.id]
+
+
+def link(run: RunRow) -> None:
+    """The way to Compare, with a run and its twins at equal tokens; nothing without a twin."""
+    found = twins(run)
+    if not found or not run.step:
+        return
+    names = " and ".join(literal(title(each)) for each in found[:2])
+    place = Place(runs=(run.id, *(each.id for each in found)), by=TOKENS, x=TOKENS)
+    st.page_link("../pages/compare.py", label=f"Compare with its twin {names} at equal tokens",
+                 icon=":material/balance:", query_params=written(place))
