@@ -24,8 +24,8 @@ from app.llm.history import over, recurring, thinned
 from app.llm.microscope import cards
 from app.llm.microscope import payload as scope
 from app.llm.microscope.arithmetic import MET
-from app.marked import worded
 from app.llm.step_groups import WATCHED, groups_of
+from app.marked import worded
 from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration

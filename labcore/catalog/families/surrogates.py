@@ -157,8 +157,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                             "At or below the unclipped one, but for the bound.")),
     Surrogate("geometric_clip", "geometric mean of token ratios, each clipped on the side of its advantage",
               r"\Big(\prod_t \rho'_t\Big)^{1/T}\hat A", needs_ratio=True, whole=True, log_bounds=True,
-              cut="geometric_cut", absorbs={"high_entropy": r"t\ \text{where}\ "}, knobs=(CLIP_LOW, CLIP_HIGH), "
-              "trainer="GMPOTrainer",
+              cut="geometric_cut", absorbs={"high_entropy": r"t\ \text{where}\ "}, knobs=(CLIP_LOW, CLIP_HIGH),
+              trainer="GMPOTrainer",
               letters=(Letter(r"\rho'_t", r"\rho'_t = \min(\rho_t, e^{\varepsilon_{high}})\ \text{if}\ \hat A > 0\ "
                               r"\text{else}\ \max(\rho_t, e^{-\varepsilon_{low}})"),),
               elsewhere=(There("GMPOTrainer"),
