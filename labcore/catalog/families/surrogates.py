@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp, log
+
 from labcore.catalog.choice import Caution, Family, Letter, Ratio, Rule, Surrogate, There
 from labcore.catalog.conditions import ONE_UPDATE, one_update
 from labcore.catalog.knob import Knob
@@ -153,11 +155,26 @@ def _gate_words(of: Numbers) -> Worked:
 _ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the same as long as a batch is used once")
 
 
-def _masked_words(of: Numbers) -> Worked:
-    if of["cut"]:
-        return Worked("0: masked", "0", "its probability has moved too far to the side of its advantage")
+def _masked_words(of: Numbers, apart: float) -> Worked:
+    """A token that the mask keeps, or not: `apart` is how far it has moved in the measure of the bounds, with a sign."""
+    if apart > of["divergence_high"] if of["advantage"] > 0 else apart < -of["divergence_low"]:
+        return Worked("0: masked", "0", "it has moved too far to the side of its advantage: its gradient is 0")
     return Worked("min(ρ, {ratio_cap:g}) Â log π", "{kept} × {advantage:b} × {logprobs:b}", "the weight has no gradient",
                   {"kept": min(of["ratio"], of["ratio_cap"])})
+
+
+def _tv_words(of: Numbers) -> Worked:
+    return _masked_words(of, exp(of["old_logprobs"]) * (of["ratio"] - 1))
+
+
+def _kl_words(of: Numbers) -> Worked:
+    old, ratio = exp(of["old_logprobs"]), of["ratio"]
+    divergence = (1 - old) * log((1 - old + 1e-8) / max(1 - old * ratio + 1e-8, 1e-8)) - old * log(max(ratio, 1e-38))
+    return _masked_words(of, divergence if ratio > 1 else -divergence)
+
+
+_OF_TOKENS = (Caution("It bounds the probability of each token: with another ratio it bounds none. Use the ratio token.",
+                      lambda v: v["ratio"] != "token"),)
 
 
 def _dppo(mode: str, gating: str) -> tuple[There, ...]:
@@ -255,7 +272,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Surrogate("tv_mask", "capped weight, masked where the token's probability has moved too far",
               r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[|\pi_\theta-\pi_{old}|\le\delta]\big)\hat A"
               r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="tv_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
-              rules=at_one(*DIVERGENCE_BOUNDS), worked=_masked_words, elsewhere=_dppo("dppo_tv", "tv"),
+              rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_tv_words, elsewhere=_dppo("dppo_tv", "tv"),
               letters=(Letter(r"\delta", r"\delta = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ \delta_{low},"
                               r"\ \text{on its side}", "Bound, by the sign of the advantage"),),
               metric=Metric("surrogate/tv_mask", "Surrogate, TV mask", "advantage × nats", "Mean of the capped ratio as "
@@ -264,7 +281,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Surrogate("kl_mask", "capped weight, masked where the token's KL to the old policy is too large",
               r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta]\big)\hat A"
               r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
-              rules=at_one(*DIVERGENCE_BOUNDS), worked=_masked_words, elsewhere=_dppo("dppo_kl", "binary_kl"),
+              rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_kl_words, elsewhere=_dppo("dppo_kl", "binary_kl"),
               letters=(Letter("kl(", r"kl(q, p) = q\log\tfrac qp + (1-q)\log\tfrac{1-q}{1-p}"),
                        Letter(r"\delta", r"\delta = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ \delta_{low},"
                               r"\ \text{on its side}", "Bound, by the sign of the advantage")),
@@ -277,12 +294,12 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
         There("verl", {_VERL_MODE: "dro"}, knobs={"pull": f"{_ACTOR}.policy_loss.dro_beta"}),
         There("OpenRLHF", note="OpenRLHF clips: no equivalent of DRO"), _ALWAYS),
               worked=lambda of: Worked("Â log π − ½ {pull:g} log² ρ",
-                                       "{advantage} × {logprobs:b} − ½ × {pull:g} × log²({ratio})"),
+                                       "{advantage} × {logprobs:b} − ½ × {pull:g} × (log({ratio}))²"),
               metric=Metric("surrogate/quadratic", "Surrogate, quadratic pull", "advantage × nats", "Mean of advantage "
                             "times log-probability, less the squared log-ratio.", r"L^{DRO}")),
     Surrogate("future_kl_clip", "clipped, weighed by how the rest of the completion has changed",
               r"f_t\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A\big)",
-              needs_ratio=True, cut="clip_cut", knobs=(CLIP_LOW, CLIP_HIGH, *FUTURE), rules=at_one(*FUTURE),
+              cut="clip_cut", needs_ratio=True, knobs=(CLIP_LOW, CLIP_HIGH, *FUTURE), rules=at_one(*FUTURE),
               letters=(Letter("f_t", r"f_t = \operatorname{clip}\big(\prod_{s\ge t}\rho_s^{2^{-(s-t)/h}}, 1, 1+r\big)"),),
               elsewhere=(There("verl", note="verl weighs no token by what comes after it: no equivalent of FIPO"),
                          There("OpenRLHF", note="OpenRLHF weighs no token by what comes after it: no equivalent of "

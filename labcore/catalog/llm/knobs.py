@@ -240,6 +240,7 @@ PREFERENCE = (
          advanced=True, group="loss", aliases="loss_weights"),
     *MOVING_REFERENCE,
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
+    preferences.REWARD_ALPHA,
     *preferences.SIDE_WEIGHTS,
     Knob("divergence", "Divergence", "reverse_kl", "Divergence between the policy and the reference: it decides how "
          "the two sides' log-ratios are compared.", choices=choices.DIVERGENCE.names, advanced=True, group="loss"),

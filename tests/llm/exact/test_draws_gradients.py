@@ -225,7 +225,8 @@ def test_the_exact_critic_of_flipped_rewards_has_their_mean():
 
 
 # What a batch of a single pair is off by where the loss is one of the whole batch.
-OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412}
+OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412, "mpo": 0.767, "cpo": 0.776,
+              "alphapo": 0.273}
 
 
 def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:
