@@ -71,7 +71,8 @@ def made(algos: str, helper: str, swift: str) -> dict[str, Any]:
     found = {}
     for name, function in losses.items():
         logprobs = given["logprobs"].clone().requires_grad_()
-        config = Config(clip_ratio=0.2, clip_ratio_low=0.05, clip_ratio_high=0.1, clip_ratio_c=1.5, global_batch_info={},
+        config = Config(clip_ratio=0.2, clip_ratio_low=0.05, clip_ratio_high=0.1, clip_ratio_c=1.5,
+                        global_batch_info={},
                         policy_loss=SimpleNamespace(dro_beta=1.7, kl_cov_ratio=0.2, ppo_kl_coef=0.7, clip_cov_ratio=0.9,
                                                     clip_cov_lb=0.05, clip_cov_ub=1.0))
         loss, metrics = function(given["old_logprobs"], logprobs, given["advantages"], mask, config=config)

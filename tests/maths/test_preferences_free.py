@@ -36,4 +36,5 @@ def test_alphapo_without_a_bend_is_simpo(close):
     sums, lengths = torch.tensor(GOLDEN["inputs"]["logprobs"]).double(), torch.tensor(GOLDEN["inputs"]["lengths"])
     expected = preferences.simpo(*sums, *lengths, 2.0, 0.5).tolist()
     close(preferences.alphapo(*sums, *lengths, 2.0, 0.5, 0.0), expected)
-    assert torch.allclose(preferences.alphapo(*sums, *lengths, 2.0, 0.5, 1e-6), torch.tensor(expected).double(), atol=1e-4)
+    assert torch.allclose(preferences.alphapo(*sums, *lengths, 2.0, 0.5, 1e-6),
+                          torch.tensor(expected).double(), atol=1e-4)

@@ -169,7 +169,7 @@ def test_only_losses_of_the_whole_batch_change_with_the_other_pairs(name, given,
               for rows in (slice(0, 3), slice(3, 6))]
     if name not in WHOLE:
         close(torch.cat(halves), whole)
-    elif name not in ("kto", "apo_zero_unpaired"):  # whose order is another, and whose sides may be of different numbers
+    elif name not in ("kto", "apo_zero_unpaired"):  # of another order, and sides of different numbers
         assert not torch.allclose(torch.cat(halves), whole)
 
 

@@ -106,5 +106,6 @@ def test_only_the_side_of_the_advantage_is_masked(key):
 
 
 def test_a_token_that_is_now_certain_has_a_finite_mask():
-    cut = trust.kl_cut(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, -1.0]]), torch.tensor([[log(0.5)] * 2]), 0.1, 0.1)
+    cut = trust.kl_cut(torch.tensor([[2.0, 0.0]]), torch.tensor(
+        [[1.0, -1.0]]), torch.tensor([[log(0.5)] * 2]), 0.1, 0.1)
     assert cut["high"][0].tolist() == [True, False] and cut["low"][0].tolist() == [False, True]

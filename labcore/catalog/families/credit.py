@@ -23,8 +23,8 @@ _IN_GROUP = "Scale: a completion's own reward is in the group mean, so the gradi
 _BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a file
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights", "token_rewards",
-                    "values", "completion_mask"), (
+                   ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
+                    "token_rewards", "values", "completion_mask"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
               bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
@@ -153,8 +153,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               r"\frac{R - \bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}", "sequence", group=True,
               against="group",
               bias="Direction: how many groups have signal depends on the same rewards.", elsewhere=(
-        There("GRPOTrainer", {_SCALE: "none"}, "zero-variance groups stay in the mean there, so the gradient is shorter "
-              "by their share"),
+        There("GRPOTrainer", {_SCALE: "none"}, "zero-variance groups stay in the mean there, so the gradient is "
+              "shorter by their share"),
         There("verl", {_VERL: "gpg"}, "verl divides by the share of completions whose reward is not 0, not of groups "
               "whose rewards differ"),
         There("OpenRLHF", note="zero-variance groups stay in the mean there, so the gradient is shorter by their share",

@@ -97,12 +97,12 @@ GAMMA_WEIGHT = (
 
 
 DIVERGENCE_BOUNDS = (
-    Knob("divergence_low", "Divergence bound, low side", 0.15, "How far a token with negative advantage may become less "
-         "likely per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may fall further. Lower: more "
-         "careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
+    Knob("divergence_low", "Divergence bound, low side", 0.15, "How far a token with negative advantage may become "
+         "less likely per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may fall further. Lower: "
+         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
     Knob("divergence_high", "Divergence bound, high side", 0.15, "How far a token with positive advantage may become "
-         "likelier per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may rise further. Lower: more "
-         "careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
+         "likelier per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may rise further. Lower: "
+         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
 )
 PULL = Knob(
     "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token moves less per batch, at "
@@ -156,11 +156,11 @@ _ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the sa
 
 
 def _masked_words(of: Numbers, apart: float) -> Worked:
-    """A token that the mask keeps, or not: `apart` is how far it has moved in the measure of the bounds, with a sign."""
+    """A token that a mask keeps or not: `apart` is how far it has moved in the measure of the bounds, with a sign."""
     if apart > of["divergence_high"] if of["advantage"] > 0 else apart < -of["divergence_low"]:
         return Worked("0: masked", "0", "it has moved too far to the side of its advantage: its gradient is 0")
-    return Worked("min(ρ, {ratio_cap:g}) Â log π", "{kept} × {advantage:b} × {logprobs:b}", "the weight has no gradient",
-                  {"kept": min(of["ratio"], of["ratio_cap"])})
+    return Worked("min(ρ, {ratio_cap:g}) Â log π", "{kept} × {advantage:b} × {logprobs:b}",
+                  "the weight has no gradient", {"kept": min(of["ratio"], of["ratio_cap"])})
 
 
 def _tv_words(of: Numbers) -> Worked:
@@ -173,7 +173,7 @@ def _kl_words(of: Numbers) -> Worked:
     return _masked_words(of, divergence if ratio > 1 else -divergence)
 
 
-_OF_TOKENS = (Caution("It bounds the probability of each token: with another ratio it bounds none. Use the ratio token.",
+_OF_TOKENS = (Caution("It bounds the probability of each token, which only the ratio token has: use that ratio.",
                       lambda v: v["ratio"] != "token"),)
 
 
@@ -275,18 +275,20 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_tv_words, elsewhere=_dppo("dppo_tv", "tv"),
               letters=(Letter(r"\delta", r"\delta = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ \delta_{low},"
                               r"\ \text{on its side}", "Bound, by the sign of the advantage"),),
-              metric=Metric("surrogate/tv_mask", "Surrogate, TV mask", "advantage × nats", "Mean of the capped ratio as "
-                            "a fixed weight, times advantage and log-probability; 0 where the probability has moved too "
-                            "far.", r"L^{DPPO}")),
+              metric=Metric("surrogate/tv_mask", "Surrogate, TV mask", "advantage × nats", "Mean of the capped ratio "
+                            "as a fixed weight, times advantage and log-probability; 0 where the probability has moved "
+                            "too far.", r"L^{DPPO}")),
     Surrogate("kl_mask", "capped weight, masked where the token's KL to the old policy is too large",
               r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta]\big)\hat A"
               r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
-              rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_kl_words, elsewhere=_dppo("dppo_kl", "binary_kl"),
+              rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_kl_words,
+              elsewhere=_dppo("dppo_kl", "binary_kl"),
               letters=(Letter("kl(", r"kl(q, p) = q\log\tfrac qp + (1-q)\log\tfrac{1-q}{1-p}"),
                        Letter(r"\delta", r"\delta = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ \delta_{low},"
                               r"\ \text{on its side}", "Bound, by the sign of the advantage")),
-              metric=Metric("surrogate/kl_mask", "Surrogate, KL mask", "advantage × nats", "Mean of the capped ratio as "
-                            "a fixed weight, times advantage and log-probability; 0 where the token's KL is too large.",
+              metric=Metric("surrogate/kl_mask", "Surrogate, KL mask", "advantage × nats", "Mean of the capped ratio "
+                            "as a fixed weight, times advantage and log-probability; 0 where the token's KL is too "
+                            "large.",
                             r"L^{DPPO}")),
     Surrogate("quadratic", "log-probability with a quadratic pull to the old policy",
               r"\hat A\,\log\pi_\theta - \tfrac12\beta_{old}\log^2\rho", needs_ratio=True, knobs=(PULL,),
@@ -298,9 +300,11 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               metric=Metric("surrogate/quadratic", "Surrogate, quadratic pull", "advantage × nats", "Mean of advantage "
                             "times log-probability, less the squared log-ratio.", r"L^{DRO}")),
     Surrogate("future_kl_clip", "clipped, weighed by how the rest of the completion has changed",
-              r"f_t\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A\big)",
+              r"f_t\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A"
+              r"\big)",
               cut="clip_cut", needs_ratio=True, knobs=(CLIP_LOW, CLIP_HIGH, *FUTURE), rules=at_one(*FUTURE),
-              letters=(Letter("f_t", r"f_t = \operatorname{clip}\big(\prod_{s\ge t}\rho_s^{2^{-(s-t)/h}}, 1, 1+r\big)"),),
+              letters=(Letter("f_t", r"f_t = \operatorname{clip}\big(\prod_{s\ge t}\rho_s^{2^{-(s-t)/h}}, 1, "
+                              r"1+r\big)"),),
               elsewhere=(There("verl", note="verl weighs no token by what comes after it: no equivalent of FIPO"),
                          There("OpenRLHF", note="OpenRLHF weighs no token by what comes after it: no equivalent of "
                                "FIPO"),

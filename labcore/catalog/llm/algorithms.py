@@ -49,4 +49,5 @@ REWARD_MODEL = (
 # ---------------------------------------------------------------- algorithms
 
 ALGORITHMS: dict[str, Algorithm] = {
-    row.key: row for row in (*online.ROWS, *online_credit.ROWS, *online_trust.ROWS, *preference.ROWS, *REWARD_MODEL, *SFT)}
+    row.key: row for row in (*online.ROWS, *online_credit.ROWS, *online_trust.ROWS, *preference.ROWS, *REWARD_MODEL,
+                             *SFT)}

@@ -1,4 +1,4 @@
-"""Online algorithms whose own idea is the advantage: what a completion is compared with, and what that is divided by."""
+"""Online algorithms whose own idea is the advantage: the baseline of a completion, and what it is divided by."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _TOKENS, _GROUP = r"L = -\frac1{\sum_i T_i}\sum_{i,t}", r",\quad g = 1\ldots G"
 
 ROWS = (
     row("maxrl", "MaxRL", "online",
-        summary="Divides by the group's mean reward in place of its standard deviation: the gradient comes near to that "
-                "of the log-likelihood of a right completion, so that hard prompts count for more.",
+        summary="Divides by the group's mean reward in place of its standard deviation: the gradient comes near to "
+                "that of the log-likelihood of a right completion, so that hard prompts count for more.",
         latex=_TOKENS + _CLIPPED + r"\hat A_i = \frac{R_i-\bar R_g}{\bar R_g}" + _GROUP,
-        watch="Entropy and pass@k: hard prompts weigh more than in GRPO, and easy ones hardly at all. A group without a "
-              "right completion still has no signal. Larger groups come nearer to the likelihood.",
+        watch="Entropy and pass@k: hard prompts weigh more than in GRPO, and easy ones hardly at all. A group without "
+              "a right completion still has no signal. Larger groups come nearer to the likelihood.",
         paper="Tajwar et al. 2026, arXiv:2602.02710",
         defaults={"advantage": "mean_scaled", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "zero_variance", "entropy")),
@@ -33,8 +33,8 @@ ROWS = (
                 "length. No clip, no KL.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
               r"\hat A_i = R_i-\frac{\sum_g T_g R_g}{\sum_g T_g}" + _GROUP,
-        watch="Where all completions have the same length, it is REINFORCE with the group's mean. One update per batch: "
-              "with more of them nothing corrects the gradient.",
+        watch="Where all completions have the same length, it is REINFORCE with the group's mean. One update per "
+              "batch: with more of them nothing corrects the gradient.",
         paper="Hao et al. 2025, arXiv:2505.23585", without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "length_weighted", "ratio": "none", "surrogate": "score_function",
                   "kl_placement": "off", "aggregation": "token_mean"},
@@ -45,9 +45,9 @@ ROWS = (
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\hat A_i\log\pi_\theta(y_{i,t}) + "
               r"c_H H_t\big]\\ \hat A_i = \frac{R_i-\bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}"
               + _GROUP + r"\end{gathered}",
-        watch="Zero-variance groups: the fewer groups have signal, the more each of them counts, so the gradient becomes "
-              "noisy and not short. The paper samples again below a share of groups with signal; selection informative "
-              "does that.",
+        watch="Zero-variance groups: the fewer groups have signal, the more each of them counts, so the gradient "
+              "becomes noisy and not short. The paper samples again below a share of groups with signal; selection "
+              "informative does that.",
         paper="Chu et al. 2025, arXiv:2504.02546", without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "group_mean_active", "ratio": "none", "surrogate": "score_function",
                   "kl_placement": "off", "aggregation": "token_mean"},
