@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
-from labcore.catalog.llm import online, preference
+from labcore.catalog.llm.algorithms import ALGORITHMS as OF_LANGUAGE_MODELS
 from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT, SFT_STEPS, SFT_TARGET
 from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
@@ -50,7 +50,8 @@ def _fitted(knob: Knob) -> Knob:
     return replace(knob, safe=SAFE[knob.key]) if knob.key in SAFE else knob
 
 
-ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in (*online.ROWS, *preference.ROWS)}
+ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in OF_LANGUAGE_MODELS.values()
+                                    if row.loop in ("online", "preference")}
 
 
 # ---------------------------------------------------------------- tasks

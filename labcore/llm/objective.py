@@ -133,7 +133,8 @@ def _cut_shares_of_level(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor]
     if choices.ratio_of(knobs).level == "token":
         return cut_shares(knobs, tensors, mask)
     # All tokens of a completion have its ratio and, where they count, its advantage.
-    first = {name: tensors[name].gather(1, mask.int().argmax(1, keepdim=True)) for name in ("ratio", "advantages")}
+    first = {name: tensors[name].gather(1, mask.int().argmax(1, keepdim=True))
+             for name in ("ratio", "advantages", "old_logprobs")}
     return cut_shares(knobs, first, mask.any(1, keepdim=True))
 
 

@@ -143,8 +143,8 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
     weights = rollout.part_weights if rollout.part_weights is not None else torch.ones_like(parts)
     advantages = call(member(choices.ADVANTAGE, knobs["advantage"]), knobs, {
         "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.greedy_rewards),
-        "past_rewards": first(rollout.past_rewards), "reward_parts": parts.T.reshape(-1, len(parts) // size, size),
-        "part_weights": weights[0]}).reshape(-1, 1)
+        "lengths": rollout.completion_mask.sum(1).view(-1, size), "past_rewards": first(rollout.past_rewards),
+        "reward_parts": parts.T.reshape(-1, len(parts) // size, size), "part_weights": weights[0]}).reshape(-1, 1)
     compared = _compared(knobs, rollout, totals)
     normalised: Tensor = call(member(choices.NORMALISATION, knobs.get("normalisation", "none")), knobs, {
         "advantages": advantages, "scored": rollout.counted.any(1, keepdim=True) & compared,

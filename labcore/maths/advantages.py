@@ -145,6 +145,59 @@ def parts_standardised(reward_parts: Tensor, part_weights: Tensor, eps: float = 
     return _centred(total, dim=None) / (spread + eps)
 
 
+def mean_scaled(rewards: Tensor) -> Tensor:
+    """A = (R − mean_G R)/mean_G R, 0 where that mean is not above 0. (P, G) -> (P, G)
+
+    Without a unit; for rewards of 0 and 1, or from 0 on. A prompt counts by 1/its share of right completions, as in the
+    gradient of log p(right); a group without a right one has no signal.
+
+    Source: Tajwar et al. 2026, arXiv:2602.02710, eq. 12 (MaxRL).
+    """
+    mean = masked_mean(rewards, ~rewards.isnan(), dim=1, keepdim=True)
+    return torch.where(mean > 0, _centred(rewards, dim=1) / mean.clamp(min=torch.finfo(rewards.dtype).tiny), 0)
+
+
+def best_over_rest(rewards: Tensor) -> Tensor:
+    """A_i = max_G R − max_{j≠i} R_j: of the best completion its lead over the second, of all others 0. (P, G) -> (P, G)
+
+    In reward. Summed over the group it estimates the gradient of E[max_G R] without bias: with rewards of 0 and 1 that
+    of pass@G. One scored completion alone has nothing to be compared with: 0.
+
+    Source: Tang et al. 2025, arXiv:2503.19595, section 3 (pass@k with a leave-one-out baseline).
+    """
+    known = rewards.nan_to_num(-torch.inf)
+    best, second = known.topk(2, dim=1).values.unbind(1)
+    first = torch.zeros_like(known).scatter(1, known.argmax(1, keepdim=True), 1) > 0
+    return torch.where(first & second.isfinite()[:, None], (best - second)[:, None], 0)
+
+
+def length_weighted(rewards: Tensor, lengths: Tensor) -> Tensor:
+    """A = R − Σ_G T R/Σ_G T, T being the tokens of each completion. (P, G), (P, G) -> (P, G)
+
+    In reward. The baseline with the least variance where the squared gradient of a completion grows as its length.
+
+    Source: Hao et al. 2025, arXiv:2505.23585, eq. 8 (OPO).
+    """
+    scored = ~rewards.isnan()
+    weights = torch.where(scored, lengths.to(rewards.dtype), 0)
+    baseline = (weights * rewards.nan_to_num()).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)
+    differ = _centred(rewards, dim=1).any(1, keepdim=True)  # else the baseline misses equal rewards by its rounding
+    return torch.where(scored & differ, rewards - baseline, 0)
+
+
+def group_mean_active(rewards: Tensor) -> Tensor:
+    """A = (R − mean_G R)/s, s the share of groups whose rewards differ. (P, G) -> (P, G)
+
+    In reward. Groups that are all right or all wrong have no gradient, and the others make up for them: the gradient is
+    that of the mean over groups with signal.
+
+    Source: Chu et al. 2025, arXiv:2504.02546, section 3.3 (GPG, with F_norm = 1).
+    """
+    centre = _centred(rewards, dim=1)
+    share = centre.any(1).to(rewards.dtype).mean()
+    return centre / share.clamp(min=torch.finfo(rewards.dtype).tiny)
+
+
 def one(rewards: Tensor) -> Tensor:
     """A = 1. (P, G) -> (P, G)
 

@@ -156,6 +156,34 @@ def simpo(logprob_chosen: Tensor, logprob_rejected: Tensor, length_chosen: Tenso
     return -logsigmoid(beta * margin - target_margin)
 
 
+def cpo(logprob_chosen: Tensor, logprob_rejected: Tensor, beta: float) -> Tensor:
+    """L = −log σ(β(ℓ_w − ℓ_l)). (B,), (B,) -> (B,)
+
+    In nats; ℓ = log π of a completion, summed over its tokens. DPO with a uniform reference, which then cancels.
+
+    Source: Xu et al. 2024, arXiv:2401.08417, eq. 5 (CPO), without its SFT term.
+    """
+    return -logsigmoid(beta * (logprob_chosen - logprob_rejected))
+
+
+def alphapo(logprob_chosen: Tensor, logprob_rejected: Tensor, length_chosen: Tensor, length_rejected: Tensor,
+            beta: float, target_margin: float, reward_alpha: float) -> Tensor:
+    """L = −log σ(β(r_w − r_l) − γ), r = (1 − π̄^(−α))/α, π̄ = e^(ℓ/T). (B,), (B,), (B,), (B,) -> (B,)
+
+    In nats; T tokens, γ = `target_margin`, α = `reward_alpha`. At α = 0 r is ℓ/T, and the loss SimPO's. Above 0 an
+    unlikely completion has a much lower reward, so that its slope is steeper.
+
+    Source: Gupta et al. 2025, arXiv:2501.03884, eq. 6 and 7 (AlphaPO).
+    """
+    chosen, rejected = (_alpha_reward(logprobs / lengths, reward_alpha) for logprobs, lengths in (
+        (logprob_chosen, length_chosen), (logprob_rejected, length_rejected)))
+    return -logsigmoid(beta * (chosen - rejected) - target_margin)
+
+
+def _alpha_reward(logprobs: Tensor, alpha: float) -> Tensor:
+    return -torch.expm1(-alpha * logprobs) / alpha if alpha else logprobs
+
+
 def orpo(logprob_chosen: Tensor, logprob_rejected: Tensor, whole_logprob_chosen: Tensor, length_chosen: Tensor,
          length_rejected: Tensor, beta: float) -> Tensor:
     """L = −ℓ_w/T̄_w − β log σ(log odds_w − log odds_l), odds = p/(1−p), p = e^(ℓ/T). (B,) five times -> (B,)

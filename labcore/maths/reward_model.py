@@ -15,8 +15,9 @@ from torch.nn.functional import logsigmoid
 def bradley_terry(chosen: Tensor, rejected: Tensor, margin: float | Tensor = 0.0, centering: float = 0.0) -> Tensor:
     """L = −log σ(r_w − r_l − m) + c (r_w + r_l)². (B,), (B,) -> (B,)
 
-    In nats; scores and margin, one for all pairs or one for each (B,), in units of reward. The mean over pairs is the caller's. Preferences only see the
-    difference of two scores: the second term holds their mean at 0. With equal scores and m = 0 it is log 2.
+    In nats; scores and margin, one for all pairs or one for each (B,), in units of reward. The mean over pairs is the
+    caller's. Preferences only see the difference of two scores: the second term holds their mean at 0. With equal
+    scores and m = 0 it is log 2.
 
     Source: Bradley and Terry 1952, Biometrika 39:324; margin: Touvron et al. 2023, arXiv:2307.09288, eq. 2; centring:
     Eisenstein et al. 2023, arXiv:2312.09244.

@@ -15,6 +15,12 @@ from torch import Tensor
 
 from labcore.maths.call import call
 from labcore.maths.masked import masked_mean, masked_sum
+from labcore.maths.trust import future_weight
+from labcore.maths.trust import kl_cut as kl_cut
+from labcore.maths.trust import kl_mask as kl_mask
+from labcore.maths.trust import quadratic as quadratic
+from labcore.maths.trust import tv_cut as tv_cut
+from labcore.maths.trust import tv_mask as tv_mask
 
 
 def score_function(logprobs: Tensor, advantages: Tensor) -> Tensor:
@@ -64,6 +70,19 @@ def bounded_clip(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: 
     if not dual_clip:
         return surrogate
     return torch.where(advantages < 0, torch.maximum(surrogate, dual_clip * advantages), surrogate)
+
+
+def future_kl_clip(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float, clip_high: float,
+                   future_half_life: float, future_range: float, future_safety: float) -> Tensor:
+    """S = f_t min(ρA, clip(ρ, 1 − ε_low, 1 + ε_high) A). (B, T), (B, T), bool (B, T) -> (B, T)
+
+    In the unit of the advantages. For f see `future_weight`: a token counts for more where the rest of its completion
+    has become likelier. Tokens are cut off as by `clip`.
+
+    Source: arXiv:2603.19835, 2026 (FIPO).
+    """
+    weight = future_weight(ratio, advantages, completion_mask, future_half_life, future_range, future_safety)
+    return weight * clip(ratio, advantages, clip_low, clip_high)
 
 
 def geometric_clip(ratio: Tensor, advantages: Tensor, completion_mask: Tensor, clip_low: float,

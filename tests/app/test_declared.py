@@ -79,7 +79,7 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
     luck = random.Random(2)
     for _ in range(TIMES):
         rewards = [round(luck.random(), 3) for _ in range(luck.randint(2, 5))]
-        given = {"rewards": rewards, "greedy_rewards": [0.3], "past_rewards": [0.4]}
+        given = {"rewards": rewards, "greedy_rewards": [0.3], "past_rewards": [0.4], "lengths": [2.0] * len(rewards)}
         found = of_torch(choices.ADVANTAGE, choice, {}, **given).flatten().tolist()
         group = {"completions": [{"reward": reward, "advantages": [value]}
                                  for reward, value in zip(rewards, found, strict=True)]}
@@ -152,5 +152,5 @@ def test_a_surrogate_says_whether_it_takes_a_ratio_and_cuts_on_declared_sides(su
     assert surrogate.needs_ratio == ("ratio" in names)
     if cut := cut_of(choices.SURROGATE, surrogate.key):
         knobs = filled(choices.SURROGATE, surrogate)
-        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages"), torch.ones(1, 1)))
+        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages", "old_logprobs"), torch.ones(1, 1)))
         assert {f"clip_frac/{side}" for side in sides} <= METRICS.keys()

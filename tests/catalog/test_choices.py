@@ -39,23 +39,26 @@ REFUSED_IN = (
     ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae", "but ppo"),
-    ("ratio", "none", "but reinforce raft reinforce_average vespo"),
-    ("surrogate", "detached_weight", "but cispo"),
+    ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),
+    ("surrogate", "detached_weight", "but cispo dppo dppo_kl"),
+    ("surrogate", "tv_mask kl_mask", "but dppo dppo_kl"),
+    ("surrogate", "quadratic", "but dro"),
+    ("surrogate", "future_kl_clip", "but fipo"),
     ("surrogate", "soft_gate", "but sapo"),
     ("surrogate", "gamma_weight", "but vespo"),
-    ("surrogate", "clip geometric_clip", "reinforce cispo sapo raft reinforce_average vespo"),
-    ("surrogate", "bounded_clip", "reinforce cispo sapo raft reinforce_average gmpo vespo"),
+    ("surrogate", "clip geometric_clip", "reinforce cispo sapo raft reinforce_average vespo opo gpg dppo dppo_kl dro"),
+    ("surrogate", "bounded_clip", "reinforce cispo sapo raft reinforce_average gmpo vespo opo gpg dppo dppo_kl dro"),
     ("advantage", "parts_standardised", "reinforce rloo ppo dapo remax reinforce_pp reinforce_average"),
     ("advantage", "one", "reinforce_pp_baseline"),
     ("shaping", "overlong length_cost clipped clipped_between", "gdpo"),
     ("kl_placement", "reward", "gdpo"),
     ("pairs", "dataset", "dpo online_dpo ipo cdpo robust_dpo slic exo nca bco sppo apo_zero apo_down aot discopop kto "
-                         "simpo orpo reward_model"),
+                         "mpo simpo cpo alphapo orpo reward_model"),
     ("pairs", "reference_once", "online_dpo"),
-    ("divergence", "forward_kl jensen_shannon alpha", "nca bco sppo apo_zero apo_down aot kto"),
+    ("divergence", "forward_kl jensen_shannon alpha", "nca bco sppo apo_zero apo_down aot kto mpo"),
     ("preference_loss",
      "sigmoid cdpo robust ipo ipo_mean hinge exo_pair nca_pair bco_pair sppo_hard apo_zero apo_down aot "
-     "aot_unpaired discopop sigmoid_norm kto", "simpo orpo"),
+     "aot_unpaired discopop sigmoid_norm kto apo_zero_unpaired", "simpo cpo alphapo orpo"),
 )
 
 

@@ -12,7 +12,9 @@ KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "r
          "desirable_weight": 1.0, "undesirable_weight": 1.0, "divergence_alpha": 0.5, "reward_clip": 1.0,
          "reward_low": -0.5, "reward_high": 1.0,
          "clip_delta": 1.5, "dual_clip": 3.0, "gamma_power_positive": 2.0, "gamma_rate_positive": 3.0,
-         "gamma_power_negative": 3.0, "gamma_rate_negative": 2.0}
+         "divergence_low": 0.1, "divergence_high": 0.2, "pull": 2.0, "reward_alpha": 0.25,
+         "future_half_life": 4.0, "future_range": 0.2,
+         "future_safety": 4.0, "gamma_power_negative": 3.0, "gamma_rate_negative": 2.0}
 EVERY = [(family, key) for family in FAMILIES for key in family.names]
 MEMBERS = [(family, key) for family, key in EVERY if family.module.startswith("labcore.maths.")]
 

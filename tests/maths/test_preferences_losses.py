@@ -16,7 +16,7 @@ from labcore.maths.preferences import log_odds
 
 NAMES = PREFERENCE_LOSS.names
 KNOBS = {"beta": 0.5, "label_smoothing": 0.2, "exo_epsilon": 0.1, "discopop_tau": 0.05, "target_margin": 0.3,
-         "desirable_weight": 1.5, "undesirable_weight": 0.5}
+         "desirable_weight": 1.5, "undesirable_weight": 0.5, "reward_alpha": 0.2}
 
 
 def sigma(x):
@@ -50,6 +50,8 @@ SLOW = {
     "discopop": lambda c, r, w, l_, m, n: ((1 - sigma(10 * (c - r))) * -lsig(.5 * (c - r))
                                            + sigma(10 * (c - r)) * math.exp(-.5 * (c - r))),
     "simpo": lambda c, r, w, l_, m, n: -lsig(.5 * (w / m - l_ / n) - .3),
+    "cpo": lambda c, r, w, l_, m, n: -lsig(.5 * (w - l_)),
+    "alphapo": lambda c, r, w, l_, m, n: -lsig(.5 * (math.exp(-.2 * l_ / n) - math.exp(-.2 * w / m)) / .2 - .3),
 }
 WHOLE = {choice.key for choice in PREFERENCE_LOSS.members if choice.whole_batch}
 
@@ -167,7 +169,7 @@ def test_only_losses_of_the_whole_batch_change_with_the_other_pairs(name, given,
               for rows in (slice(0, 3), slice(3, 6))]
     if name not in WHOLE:
         close(torch.cat(halves), whole)
-    elif name not in ("kto", "apo_zero_unpaired"):  # whose order is another, and whose sides may be of different numbers
+    elif name not in ("kto", "apo_zero_unpaired"):  # of another order, and sides of different numbers
         assert not torch.allclose(torch.cat(halves), whole)
 
 

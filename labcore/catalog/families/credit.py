@@ -23,8 +23,8 @@ _IN_GROUP = "Scale: a completion's own reward is in the group mean, so the gradi
 _BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a file
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "greedy_rewards", "past_rewards", "reward_parts", "part_weights", "token_rewards",
-                    "values", "completion_mask"), (
+                   ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
+                    "token_rewards", "values", "completion_mask"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
               bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
@@ -116,6 +116,49 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               "without them verl stops"),
         There("OpenRLHF", note="the rewards are summed before they are compared: no equivalent of GDPO",
               name="group_norm"))),
+    Advantage("mean_scaled", "reward − group mean, over that mean", r"\frac{R - \bar R_g}{\bar R_g}", "sequence",
+              group=True, scaled=True, against="group",
+              worked=lambda of: Worked("(R − mean R) / mean R", "({reward} − {mean:b}) / {mean:b}"),
+              bias="Direction: a prompt counts by 1 / its share of right completions, which is the gradient of the "
+                   "log-likelihood of a right completion, not of the mean reward.",
+              cautions=(
+        Caution("The mean of a group's rewards is divided by: with rewards below 0 it may be 0 or negative, and such "
+                "groups have advantage 0. Use rewards from 0 on.",
+                lambda v: v["shaping"] != "none" or kl_in(v, "reward") or not REWARD[v["reward_source"]].binary),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "the group's mean is subtracted, but not divided by: prompts that are "
+              "seldom solved count for less than in MaxRL"),
+        There("verl", {_VERL: "grpo", _BY_STD: False}, "not divided by the group's mean: no equivalent of MaxRL"),
+        There("OpenRLHF", note="not divided by the group's mean: no equivalent of MaxRL", name="dr_grpo"))),
+    Advantage("best_over_rest", "lead of the group's best completion over the second best, 0 for all others",
+              r"\max_g R - \max_{j\ne i}R_j", "sequence", group=True, against="group",
+              bias="Direction: the gradient is that of the best reward of G completions (pass@G), not of the mean "
+                   "reward.",
+              cautions=(
+        Caution("Only a group's best completion has an advantage, which is never negative: a normalisation would give "
+                "the others one too.", lambda v: v["normalisation"] != "none"),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer compares all completions with the group's mean: no "
+              "equivalent of pass@k"),
+        There("verl", {_VERL: "grpo_passk", _BY_STD: False}),
+        There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
+              name="dr_grpo"))),
+    Advantage("length_weighted", "reward − mean of the group weighted by length",
+              r"R - \frac{\sum_g T_g R_g}{\sum_g T_g}", "sequence", group=True, against="group",
+              bias="Direction: a completion's own reward is in the baseline, and by its length.", elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the plain mean of the group"),
+        There("verl", {_VERL: "opo"}),
+        There("OpenRLHF", note="the plain mean of the group is subtracted", name="dr_grpo"))),
+    Advantage("group_mean_active", "reward − group mean, over the share of groups whose rewards differ",
+              r"\frac{R - \bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}", "sequence", group=True,
+              against="group",
+              bias="Direction: how many groups have signal depends on the same rewards.", elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "zero-variance groups stay in the mean there, so the gradient is "
+              "shorter by their share"),
+        There("verl", {_VERL: "gpg"}, "verl divides by the share of completions whose reward is not 0, not of groups "
+              "whose rewards differ"),
+        There("OpenRLHF", note="zero-variance groups stay in the mean there, so the gradient is shorter by their share",
+              name="dr_grpo"))),
     Advantage("one", "1: imitate", r"1", "sequence", constant=True,
               worked=lambda of: Worked("1", ""),
               bias="Direction: it imitates the selected completions and never lowers bad ones; there is no baseline.",

@@ -27,6 +27,10 @@ TARGET_MARGIN = Knob(
     "target_margin", "Target margin", 0.5, "Margin by which the chosen side has to win. Higher: separates the pairs "
     "more strongly. Lower: a smaller lead is enough.", "next batch", 0.0, 100.0, (0.0, 2.0), r"\gamma", advanced=True,
     group="loss")
+REWARD_ALPHA = Knob(
+    "reward_alpha", "Bend of the reward", 0.25, "Higher: unlikely completions are pushed down more strongly than "
+    "likely ones are raised. Below 0: the other way round. 0: SimPO.", "next batch", -4.0, 4.0, (-0.5, 0.5), r"\alpha",
+    advanced=True, group="loss")
 SIDE_WEIGHTS = (
     Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
          "strongly. Lower: undesired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_D",
@@ -145,6 +149,15 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
                    r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)", **_OWN,
                    knobs=(TARGET_MARGIN,), cautions=(_NORMALISED,), trainer="CPOTrainer", elsewhere=(
         There("CPOTrainer", {"loss_type": "simpo"}, knobs={"target_margin": "simpo_gamma"}),)),
+    PreferenceLoss("cpo", "CPO: logistic loss of the difference of log-probs, no reference",
+                   r"-\log\sigma\big(\beta(\ell_w-\ell_l)\big)", **_OWN, trainer="CPOTrainer", elsewhere=(
+        There("CPOTrainer", {"loss_type": "sigmoid"}),)),
+    PreferenceLoss("alphapo", "AlphaPO: SimPO with a bent reward, no reference",
+                   r"-\log\sigma\big(\beta(\bar r_w-\bar r_l)-\gamma\big)", **_OWN,
+                   knobs=(TARGET_MARGIN, REWARD_ALPHA), cautions=(_NORMALISED,), trainer="CPOTrainer",
+                   letters=(Letter(r"\bar r", r"\bar r = \tfrac1\alpha\big(1-\pi_\theta(y)^{-\alpha/T}\big)"),),
+                   elsewhere=(There("CPOTrainer", {"loss_type": "simpo"}, knobs={
+                       "target_margin": "simpo_gamma", "reward_alpha": "alpha"}),)),
     PreferenceLoss("orpo", "ORPO: SFT and an odds ratio, no reference",
                    r"-\tfrac{\ell_w}{\bar T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", **_OWN,
                    whole_batch=True, trains="margin and chosen", term="SFT", cautions=(_NORMALISED,),

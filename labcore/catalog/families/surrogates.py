@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp, log
+
 from labcore.catalog.choice import Caution, Family, Letter, Ratio, Rule, Surrogate, There
 from labcore.catalog.conditions import ONE_UPDATE, one_update
 from labcore.catalog.knob import Knob
@@ -94,6 +96,31 @@ GAMMA_WEIGHT = (
 )
 
 
+DIVERGENCE_BOUNDS = (
+    Knob("divergence_low", "Divergence bound, low side", 0.15, "How far a token with negative advantage may become "
+         "less likely per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may fall further. Lower: "
+         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
+    Knob("divergence_high", "Divergence bound, high side", 0.15, "How far a token with positive advantage may become "
+         "likelier per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may rise further. Lower: "
+         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
+)
+PULL = Knob(
+    "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token moves less per batch, at "
+    "most by its advantage over this in nats. Lower: it moves further.", "live", 0.0, 1e4, (1.0, 20.0), r"\beta_{old}",
+    "reward/nat", group="clip")
+FUTURE = (
+    Knob("future_half_life", "Half-life of the future", 32.0, "Tokens after which the change of a later token counts "
+         "half for an earlier one. Higher: the whole rest of the completion counts. Lower: only the next tokens.",
+         "live", 0.1, 1e6, (2.0, 128.0), "h", "tokens", group="clip"),
+    Knob("future_range", "Range of the future's weight", 0.2, "How much more a token may count because the rest of its "
+         "completion became likelier. Higher: credit is spread less evenly. 0: the plain clip.", "live", 0.0, 100.0,
+         (0.1, 0.5), "r", group="clip"),
+    Knob("future_safety", "Safety ratio", 4.0, "Tokens with negative advantage whose ratio is above this count no more "
+         "than usual. Lower: more tokens are held so. Higher: fewer.", "live", 1.0, 1e6, (2.0, 10.0), advanced=True,
+         group="clip"),
+)
+
+
 def at_one(*knobs: Knob) -> tuple[Rule, ...]:
     """These knobs have no effect while every ratio is 1."""
     return (Rule(tuple(knob.key for knob in knobs), {}, ONE_UPDATE, one_update),)
@@ -126,6 +153,39 @@ def _gate_words(of: Numbers) -> Worked:
 
 
 _ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the same as long as a batch is used once")
+
+
+def _masked_words(of: Numbers, apart: float) -> Worked:
+    """A token that a mask keeps or not: `apart` is how far it has moved in the measure of the bounds, with a sign."""
+    if apart > of["divergence_high"] if of["advantage"] > 0 else apart < -of["divergence_low"]:
+        return Worked("0: masked", "0", "it has moved too far to the side of its advantage: its gradient is 0")
+    return Worked("min(ρ, {ratio_cap:g}) Â log π", "{kept} × {advantage:b} × {logprobs:b}",
+                  "the weight has no gradient", {"kept": min(of["ratio"], of["ratio_cap"])})
+
+
+def _tv_words(of: Numbers) -> Worked:
+    return _masked_words(of, exp(of["old_logprobs"]) * (of["ratio"] - 1))
+
+
+def _kl_words(of: Numbers) -> Worked:
+    old, ratio = exp(of["old_logprobs"]), of["ratio"]
+    divergence = (1 - old) * log((1 - old + 1e-8) / max(1 - old * ratio + 1e-8, 1e-8)) - old * log(max(ratio, 1e-38))
+    return _masked_words(of, divergence if ratio > 1 else -divergence)
+
+
+_OF_TOKENS = (Caution("It bounds the probability of each token, which only the ratio token has: use that ratio.",
+                      lambda v: v["ratio"] != "token"),)
+
+
+def _dppo(mode: str, gating: str) -> tuple[There, ...]:
+    """DPPO's masks in verl, whose clip bounds are then those of the divergence; OpenRLHF gates by its sampler."""
+    return (There("verl", {_VERL_MODE: mode}, knobs={
+        "divergence_low": f"{_ACTOR}.clip_ratio_low", "divergence_high": f"{_ACTOR}.clip_ratio_high",
+        "ratio_cap": f"{_ACTOR}.clip_ratio_c"}),
+        There("OpenRLHF", note=f"OpenRLHF clips; its is_correction_gating {gating} masks by the divergence of sampler "
+              "and trainer, not of updates"), _ALWAYS)
+
+
 _VESPO = "verl has no such weight of whole sequences: no equivalent of VESPO"
 
 SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
@@ -209,4 +269,46 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               metric=Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the "
                             "reshaped sequence ratio as a fixed weight, times advantage and log-probability.",
                             r"L^{VESPO}")),
+    Surrogate("tv_mask", "capped weight, masked where the token's probability has moved too far",
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[|\pi_\theta-\pi_{old}|\le\delta]\big)\hat A"
+              r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="tv_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
+              rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_tv_words, elsewhere=_dppo("dppo_tv", "tv"),
+              letters=(Letter(r"\delta", r"\delta = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ \delta_{low},"
+                              r"\ \text{on its side}", "Bound, by the sign of the advantage"),),
+              metric=Metric("surrogate/tv_mask", "Surrogate, TV mask", "advantage × nats", "Mean of the capped ratio "
+                            "as a fixed weight, times advantage and log-probability; 0 where the probability has moved "
+                            "too far.", r"L^{DPPO}")),
+    Surrogate("kl_mask", "capped weight, masked where the token's KL to the old policy is too large",
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta]\big)\hat A"
+              r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
+              rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_kl_words,
+              elsewhere=_dppo("dppo_kl", "binary_kl"),
+              letters=(Letter("kl(", r"kl(q, p) = q\log\tfrac qp + (1-q)\log\tfrac{1-q}{1-p}"),
+                       Letter(r"\delta", r"\delta = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ \delta_{low},"
+                              r"\ \text{on its side}", "Bound, by the sign of the advantage")),
+              metric=Metric("surrogate/kl_mask", "Surrogate, KL mask", "advantage × nats", "Mean of the capped ratio "
+                            "as a fixed weight, times advantage and log-probability; 0 where the token's KL is too "
+                            "large.",
+                            r"L^{DPPO}")),
+    Surrogate("quadratic", "log-probability with a quadratic pull to the old policy",
+              r"\hat A\,\log\pi_\theta - \tfrac12\beta_{old}\log^2\rho", needs_ratio=True, knobs=(PULL,),
+              rules=at_one(PULL), elsewhere=(
+        There("verl", {_VERL_MODE: "dro"}, knobs={"pull": f"{_ACTOR}.policy_loss.dro_beta"}),
+        There("OpenRLHF", note="OpenRLHF clips: no equivalent of DRO"), _ALWAYS),
+              worked=lambda of: Worked("Â log π − ½ {pull:g} log² ρ",
+                                       "{advantage} × {logprobs:b} − ½ × {pull:g} × (log({ratio}))²"),
+              metric=Metric("surrogate/quadratic", "Surrogate, quadratic pull", "advantage × nats", "Mean of advantage "
+                            "times log-probability, less the squared log-ratio.", r"L^{DRO}")),
+    Surrogate("future_kl_clip", "clipped, weighed by how the rest of the completion has changed",
+              r"f_t\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A"
+              r"\big)",
+              cut="clip_cut", needs_ratio=True, knobs=(CLIP_LOW, CLIP_HIGH, *FUTURE), rules=at_one(*FUTURE),
+              letters=(Letter("f_t", r"f_t = \operatorname{clip}\big(\prod_{s\ge t}\rho_s^{2^{-(s-t)/h}}, 1, "
+                              r"1+r\big)"),),
+              elsewhere=(There("verl", note="verl weighs no token by what comes after it: no equivalent of FIPO"),
+                         There("OpenRLHF", note="OpenRLHF weighs no token by what comes after it: no equivalent of "
+                               "FIPO"),
+                         There("GRPOTrainer RLOOTrainer", note="TRL clips without that weight: no equivalent of FIPO")),
+              metric=Metric("surrogate/future_kl_clip", "Surrogate, weighed by the future", "advantage", "Mean of the "
+                            "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
 ))

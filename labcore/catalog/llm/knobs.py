@@ -231,15 +231,17 @@ PREFERENCE = (
          advanced=True, group="loss"),
     Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
          "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
-    Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: there is "
-         "no third one.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss"),
+    Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: there "
+         "is no third one.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss"),
     Knob("third_weight", "Weight of the third loss", 1.0, "What the third loss is multiplied by. Higher: it counts for "
          "more; lower: the others do.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
-    Knob("first_weight", "Weight of the first loss", 1.0, "What the preference loss is multiplied by. Higher: it counts "
-         "for more; lower: the others do. Alone it only scales the gradient.", "next batch", 0.0, 100.0, (0.05, 2),
+    Knob("first_weight", "Weight of the first loss", 1.0, "What the preference loss is multiplied by. Higher: it "
+         "counts for more; lower: the others do. Alone it only scales the gradient.", "next batch", 0.0, 100.0, (
+             0.05, 2),
          advanced=True, group="loss", aliases="loss_weights"),
     *MOVING_REFERENCE,
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
+    preferences.REWARD_ALPHA,
     *preferences.SIDE_WEIGHTS,
     Knob("divergence", "Divergence", "reverse_kl", "Divergence between the policy and the reference: it decides how "
          "the two sides' log-ratios are compared.", choices=choices.DIVERGENCE.names, advanced=True, group="loss"),
@@ -257,9 +259,9 @@ PREFERENCE = (
 )
 
 REWARD_MODEL = (
-    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score, where a pair of your file "
-         "has no margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live", 0.0, 10.0, (0.0, 1.0), "m", "reward",
-         group="loss"),
+    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score, where a pair of your file has no "
+         "margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live", 0.0,
+         10.0, (0.0, 1.0), "m", "reward", group="loss"),
     Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
          "at 0. Lower: lets it drift, which preferences alone do not prevent.", "live", 0.0, 10.0, (0.0, 0.1), "c",
          group="loss"),

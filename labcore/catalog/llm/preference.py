@@ -129,8 +129,8 @@ ROWS = (
     _offline("mpo", "MPO", "sigmoid",
              summary="Three losses at once: DPO for the comparison, BCO for each side's quality, SFT for the chosen "
                      "answer.",
-             latex=r"L = w_1\big(-\log\sigma(\beta\Delta)\big) + w_2\big(-\log\sigma(\beta c)-\log\sigma(-\beta r)\big) + "
-                   r"w_3\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big),\quad " + _SIDES
+             latex=r"L = w_1\big(-\log\sigma(\beta\Delta)\big) + w_2\big(-\log\sigma(\beta c)-\log\sigma(-\beta "
+                   r"r)\big) + w_3\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big),\quad " + _SIDES
                    + r",\quad \Delta = c-r,\quad \bar T_w = \tfrac1B\textstyle\sum T_w",
              watch="The chosen log-prob: the SFT term keeps it from falling as it does with DPO alone. The weights are "
                    "the paper's: 0.8, 0.2 and 1. The paper's BCO also subtracts a running mean of rewards.",
@@ -145,6 +145,23 @@ ROWS = (
                    "with them. So the second loss sft is on here, which keeps the chosen side likely; the paper has no "
                    "second loss and a far smaller learning rate.",
              paper="Meng et al. 2024, arXiv:2405.14734",
+             defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
+    _offline("cpo", "CPO", "cpo", models=("policy",),
+             summary="DPO without a reference, beside SFT on the chosen side: one model in memory, as if the reference "
+                     "were uniform.",
+             latex=r"L = w_1\big(-\log\sigma\big(\beta[\log\pi_\theta(y_w)-\log\pi_\theta(y_l)]\big)\big) + "
+                   r"w_2\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big),\quad \bar T_w = \tfrac1B\textstyle\sum T_w",
+             watch="Log-probs are summed, so a longer rejected answer is easier to beat. Without the SFT term both "
+                   "log-probs fall.",
+             paper="Xu et al. 2024, arXiv:2401.08417",
+             defaults={"beta": 0.1, "second_loss": "sft"}),
+    _offline("alphapo", "AlphaPO", "alphapo", models=("policy",),
+             summary="SimPO with a bent reward: how strongly unlikely completions are pushed is a knob of its own.",
+             latex=r"L = -\log\sigma\big(\beta(\bar r_w-\bar r_l)-\gamma\big),\quad \bar r = \tfrac1\alpha\big(1-"
+                   r"\pi_\theta(y)^{-\alpha/T}\big)",
+             watch="The chosen log-prob against SimPO's, which is α = 0. As there, nothing holds the policy near its "
+                   "base, so the second loss sft is on here; the paper has none.",
+             paper="Gupta et al. 2025, arXiv:2501.03884",
              defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
     _offline("orpo", "ORPO", "orpo", models=("policy",),
              summary="SFT on the chosen side with an odds ratio against the rejected one: no reference, one stage.",

@@ -47,9 +47,9 @@ def _beta(value: float, source: str) -> Defaults:
 
 
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
-_CONFIGS = {"rloo": "RLOOConfig", "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig", "simpo": "CPOConfig",
-            "orpo": "ORPOConfig", "online": "GRPOConfig", "preference": "DPOConfig", "reward_model": "RewardConfig",
-            "sft": "SFTConfig"}
+_CONFIGS = {"rloo": "RLOOConfig", "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
+            **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig", "online": "GRPOConfig",
+            "preference": "DPOConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
 _RATES = {"OnlineDPOConfig": 5e-7, "RewardConfig": 1e-4, "SFTConfig": 2e-5}  # of the others: 1e-6
 _RATE = 1e-6
 
@@ -78,7 +78,8 @@ _OF_ROWS: Mapping[str, Defaults] = {
     **dict.fromkeys(("gspo", "gspo_token"), _GSPO),
     "online_dpo": {"group_size": Default(2, _trl("OnlineDPOTrainer, and the paper")),
                    "temperature": Default(0.9, _trl("OnlineDPOConfig"))},
-    "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
+    "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "cpo": _beta(0.1, _trl("CPOConfig")),
+    "alphapo": _beta(2.5, "Gupta et al. 2025, arXiv:2501.03884"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"
 _OF_FILES: Defaults = {

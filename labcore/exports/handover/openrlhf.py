@@ -206,7 +206,8 @@ _SFT: Rules = {
     **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
-                                     "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS)},
+                                     "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens",
+                                     *FILTERS)},
     **LABELS, "margin": lambda plan, value: (given(lambda plan, value: {
         "--model.margin_loss_enable": ON}) if _margins(plan) else built_in())(plan, value),
     "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),

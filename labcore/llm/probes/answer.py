@@ -156,7 +156,8 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling knobs of a session; a run's other filters are off. Temperature 0 is the likeliest token. Raises LabError out of bounds."""
+    """The sampling knobs of a session; a run's other filters are off. Temperature 0 is the likeliest token. Raises
+    LabError out of bounds."""
     greedy = not spec["temperature"]
     return {"temperature": 1.0 if greedy else TEMPERATURE.check(spec["temperature"]),
             "top_k": 1 if greedy else TOP_K.check(spec.get("top_k", 0)),

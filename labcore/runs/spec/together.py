@@ -46,8 +46,8 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                            "`surrogate=score_function`.")
         _check_sampler(knobs)
     if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
-        raise LabError(f"reward_low {knobs['reward_low']:g} is not below reward_high {knobs['reward_high']:g}, so every "
-                       "completion would have the same reward: set reward_low lower.")
+        raise LabError(f"reward_low {knobs['reward_low']:g} is not below reward_high {knobs['reward_high']:g}, so "
+                       "every completion would have the same reward: set reward_low lower.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"`length_low` {knobs['length_low']} is above `length_high` {knobs['length_high']}: swap them.")
 

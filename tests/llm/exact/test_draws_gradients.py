@@ -52,6 +52,9 @@ BIAS = {
     "reinforce_pp_baseline": (0.568, 0.441, 0.235), "gspo_token": (0.615, 0.391, 0.222),
     "luspo": (0.280, 0.723, 0.059), "gmpo": (0.615, 0.391, 0.222), "vespo": (0.613, 0.389, 0.101),
     "bnpo": (0.731, 0.269, 0.065), "bnpo_token_mean": (0.613, 0.389, 0.101), "gdpo": (0.613, 0.389, 0.101),
+    "maxrl": (0.477, 0.529, 0.142), "passk": (0.637, 0.363, 0.003), "opo": (0.740, 0.261, 0.157),
+    "gpg": (0.731, 0.269, 0.065), "dppo": (0.613, 0.389, 0.101), "dppo_kl": (0.613, 0.389, 0.101),
+    "dro": (0.731, 0.269, 0.065), "fipo": (0.613, 0.389, 0.101), "icepop": (0.615, 0.391, 0.222),
 }
 
 
@@ -83,6 +86,9 @@ def test_the_bias_of_every_online_row(algorithm):
     ("rloo", {"reward_source": "correct_and_format"}),
     ("cispo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
     ("vespo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
+    ("dppo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
+    ("dro", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
+    ("fipo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
 ])
 def test_what_takes_the_bias_away(algorithm, knobs):
     found = session(algorithm, **knobs)
@@ -219,7 +225,8 @@ def test_the_exact_critic_of_flipped_rewards_has_their_mean():
 
 
 # What a batch of a single pair is off by where the loss is one of the whole batch.
-OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412}
+OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412, "mpo": 0.767, "cpo": 0.776,
+              "alphapo": 0.273}
 
 
 def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:

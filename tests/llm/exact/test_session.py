@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from labcore.catalog.exact import ALGORITHMS, BETA, TASKS
-from labcore.catalog.llm import online, preference
+from labcore.catalog.llm.algorithms import ALGORITHMS as OF_LANGUAGE_MODELS
 from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
@@ -40,7 +40,7 @@ def records(session):
 
 
 def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
-    rows = {row.key: row for row in (*online.ROWS, *preference.ROWS)}
+    rows = {key: row for key, row in OF_LANGUAGE_MODELS.items() if row.loop in ("online", "preference")}
     assert set(ALGORITHMS) == set(rows)
     for key, row in ALGORITHMS.items():
         usual = {knob.key: knob.default for knob in rows[key].knobs}

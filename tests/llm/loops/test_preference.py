@@ -348,7 +348,8 @@ def test_a_batch_with_one_label_logs_what_it_has(labelled):
 
 
 def test_apo_learns_from_single_completions_without_the_kl_of_others(labelled):
-    made = session("kto", letters=False, task="preferences", data=labelled, steps=2, preference_loss="apo_zero_unpaired")
+    made = session("kto", letters=False, task="preferences", data=labelled, steps=2,
+                   preference_loss="apo_zero_unpaired")
     got = records(made)
     assert "kl/mismatched" not in got[-1].metrics and got[0].metrics["loss"] == pytest.approx(0.5, abs=1e-6)
     assert got[1].metrics["loss"] < got[0].metrics["loss"]
