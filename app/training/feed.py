@@ -21,12 +21,12 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import Event, RunRow, Step
 from labcore.runs.store.thinned import LONG, stretch, thin
+from labcore.runs.store.thinned import MOST as THINNED
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
-MOST, FEWEST = 1500, 400  # rows of a run that are drawn; beyond, one for each stretch of steps
-CELLS = 150_000  # numbers of a run that are drawn: of many metrics fewer rows
+MOST = 1500  # rows of a run that are drawn; beyond, one for each stretch of steps
 EXACT = 500  # of the newest rows that stay as they are where the others are thinned
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
@@ -84,8 +84,8 @@ class Feed:
     @property
     def stride(self) -> int:
         """The length in steps of the stretches of which one row is drawn: a power of two, as those of `thinned`."""
-        most = max(FEWEST, min(MOST, CELLS // max(len(self.logged), 1)))
-        return 1 if len(self.steps) <= most else stretch(self.last_step, most)
+        few = MOST if self.last_step < LONG else THINNED // 2  # of a long run with a row for each step more are kept
+        return 1 if len(self.steps) <= few else stretch(self.last_step, MOST)
 
     def until(self, at: int | None) -> list[Step]:
         """The steps up to step `at`, by default all of them."""
