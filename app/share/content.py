@@ -46,6 +46,7 @@ from labcore.errors import LabError
 from labcore.runs.files import called
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store import thinned as thinned_rows
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.titles import number as number_of
@@ -85,7 +86,7 @@ def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
 
 def _feed(store: Store, row: RunRow) -> Feed:
     found = Feed(row.spec, called=called.read(row.id) if row.spec.kind_row.elsewhere else {})
-    found.take(store.steps_after(row.id), store.events_after(row.id))
+    found.take(thinned_rows.read(store, row), store.events_after(row.id))
     if not found.steps:
         raise LabError(f"The run {row.id} has made no step yet: share it when its first step is done.")
     return found

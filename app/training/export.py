@@ -63,7 +63,7 @@ def metrics_csv(run_id: str) -> bytes:
     """One row per step at full resolution, exactly what was logged; works before the first checkpoint too."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.csv"
-        export.write_metrics(path, lab().store.steps_after(run_id))
+        export.write_metrics(path, lab().store.every_step(run_id, lab().store.run(run_id).step))
         return path.read_bytes()
 
 

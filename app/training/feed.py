@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -20,11 +20,14 @@ from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import Event, RunRow, Step
+from labcore.runs.store.thinned import LONG, stretch, thin
+from labcore.runs.store.thinned import MOST as THINNED
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
-MOST = 1500  # rows of a run that are drawn; beyond, every k-th
+MOST = 1500  # rows of a run that are drawn; beyond, one for each stretch of steps
+EXACT = 500  # of the newest rows that stay as they are where the others are thinned
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
@@ -39,6 +42,8 @@ REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the
 @dataclass
 class Feed:
     """Everything read of one run so far. `sent` is the last step that the browser was given.
+
+    Beyond `thinned.LONG` rows the older ones are thinned, so that a feed does not grow without end.
 
     `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
     `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
@@ -61,6 +66,8 @@ class Feed:
         last = self.last_step
         new = [step for step in steps if step.step > last]
         self.steps += new
+        if len(self.steps) > LONG:
+            self.steps = [*thin(self.steps[:-EXACT], stretch(self.last_step)), *self.steps[-EXACT:]]
         self.logged.update(*(step.metrics for step in new))
         self.own |= {key for key in REPEATS for step in new
                      if key in step.metrics and step.metrics[key] != step.metrics.get("reward")}
@@ -76,27 +83,35 @@ class Feed:
 
     @property
     def stride(self) -> int:
-        """Every how many steps one is drawn."""
-        return 1 + max(0, len(self.steps) - 1) // MOST
+        """The length in steps of the stretches of which one row is drawn: a power of two, as those of `thinned`."""
+        few = MOST if self.last_step < LONG else THINNED // 2  # of a long run with a row for each step more are kept
+        return 1 if len(self.steps) <= few else stretch(self.last_step, MOST)
 
     def until(self, at: int | None) -> list[Step]:
         """The steps up to step `at`, by default all of them."""
         return self.steps if at is None else self.steps[:bisect_right(self.steps, at, key=lambda step: step.step)]
 
     def rows(self, after: int) -> list[list[Any]]:
-        """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, and their dots if any."""
-        keys, stride, last = self._drawn, self.stride, self.last_step
+        """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, where a stretch ends, and
+        their dots if any. A metric that the last row of a stretch lacks has its last value in it."""
+        keys = self._drawn
         beyond = self.steps[bisect_right(self.steps, after, key=lambda step: step.step):]
         return [[*self._row(step, keys), *([self._dots(step.step)] if step.step in self.dots else [])]
-                for step in beyond if step.step % stride == 0 or step.step == last]
+                for step in thin(beyond, self.stride)]
+
+    def behind(self) -> int:
+        """The step after which rows are sent again with the next refresh: the end of a stretch."""
+        back = max(0, self.sent - OVERLAP * self.stride)
+        return back - back % self.stride
 
     def root(self, parent: Feed | None) -> list[Any] | None:
         """The row of the parent at which this fork begins; None where it is no fork, or begins before the first."""
         if parent is None or self.spec.parent is None:
             return None
-        at = bisect_left(parent.steps, self.spec.parent[1], key=lambda step: step.step)
-        found = parent.steps[at:at + 1]
-        return self._row(found[0], self._drawn) if found and found[0].step == self.spec.parent[1] else None
+        place = self.spec.parent[1]
+        found = parent.steps[:bisect_right(parent.steps, place, key=lambda step: step.step)][-1:]
+        near = found and place - found[0].step < parent.stride  # of a thinned parent the row before it
+        return self._row(found[0], self._drawn) if near else None
 
     @property
     def _drawn(self) -> set[str]:
@@ -296,7 +311,7 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
     """
     own, behind = feeds, ghost or {}
     first = next(iter(own.values()))
-    sent = {run_id: 0 if full else max(0, feed.sent - OVERLAP * feed.stride) for run_id, feed in (own | behind).items()}
+    sent = {run_id: 0 if full else feed.behind() for run_id, feed in (own | behind).items()}
     runs = {run_id: _run(run_id, own, named or {}, sent[run_id]) for run_id in own}
     runs |= {run_id: _ghost(run_id, feed, named or {}, sent[run_id]) for run_id, feed in behind.items()}
     for feed in (own | behind).values():

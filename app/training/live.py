@@ -23,6 +23,7 @@ from app.training.status_line import line, numbers, to_come
 from labcore.runs.files import called
 from labcore.runs.places import going, holders
 from labcore.runs.spec.run_spec import knobs_of
+from labcore.runs.store import thinned
 from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
@@ -55,8 +56,8 @@ def _every(run: RunRow) -> float | None:
 def feed_of(run: RunRow) -> Feed:
     """The session's feed of a run, brought up to date from the store."""
     feed: Feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
-    if not feed.steps and not active(run):
-        feed.take(_rows(run.id, run.step, run.ended), [])
+    if not feed.steps:
+        feed.take(thinned.read(lab().store, run) if active(run) else _rows(run.id, run.step, run.ended), [])
     feed.take(lab().store.steps_after(run.id, feed.last_step), lab().store.events_after(run.id, feed.last_event))
     if run.spec.kind_row.elsewhere:
         feed.called = called.read(run.id)
@@ -66,7 +67,7 @@ def feed_of(run: RunRow) -> Feed:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _rows(run_id: str, step: int, ended: float | None) -> list[Step]:
     """The rows of a run that has ended, read once for all tabs; another end is another run to read."""
-    return lab().store.steps_after(run_id)
+    return thinned.read(lab().store, lab().store.run(run_id))
 
 
 def stage_of(run: RunRow) -> tuple[RunRow, str]:
@@ -109,7 +110,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     with curves or st.container():
         live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
-            st.caption(f"One step in {feed.stride} is drawn; the CSV has them all.")
+            st.caption(f"Each point stands for {feed.stride} steps; the CSV has every step.")
         own_metrics.show(shown, feed, at)
     if stage:
         second_stage.show(run.spec)

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app import link
+from app.lab import lab
 from app.link import Param
 from app.marked import worded
 from app.status import duration
@@ -21,6 +22,7 @@ from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import Event, RunRow
 
 TAB = Param("tab", "")
+RECENT = 200  # steps in the table of numbers
 Draw = Callable[[RunRow, Feed, int], None]  # the run, what was read of it, and the step that the page shows
 Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draws it, whether a run has it)
 
@@ -94,15 +96,15 @@ def _data(run: RunRow, feed: Feed, step: int) -> None:
         return
     from pandas import DataFrame
 
-    recent = [each for each in feed.steps if each.step <= step][:-201:-1]
+    recent = lab().store.last_steps(run.id, step, RECENT)  # the feed of a long run has thinned rows
     counters = ("tokens",) if any(step.tokens for step in feed.steps) else ("env_steps",) if feed.walks else ()
     frame = DataFrame([{"step": step.step, **{name: getattr(step, name) for name in counters},
                         "seconds": step.seconds, **step.metrics} for step in recent])
     three = st.column_config.NumberColumn(format="%.3g")
     st.dataframe(frame, hide_index=True, height=380, column_config={
         name: three for name in frame.columns if not (frame[name].dropna() % 1 == 0).all()})
-    st.caption(f"{len(recent):,} of {len(feed.steps):,} steps, up to step {step:,}, with three significant digits; "
-               "metrics.csv under Export has all, exactly as logged.")
+    st.caption(f"The last {len(recent):,} rows up to step {step:,} of {feed.last_step:,}, with three significant "
+               "digits; metrics.csv under Export has all, exactly as logged.")
 
 
 def _export(run: RunRow, feed: Feed, step: int) -> None:

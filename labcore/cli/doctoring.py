@@ -74,8 +74,8 @@ def _reports(store: Store, name: str) -> list[Report]:
         found = parse(Path(name).name, read_bytes(path_of(name)))
         return [_report(name if len(found) == 1 else f"{name} {run.label}", *course(None, run.steps()))
                 for run in found]
-    row, rows = store.run(name), store.steps_after(name)
-    after, said = course(row.spec, rows, store.events_after(name))
+    row = store.run(name)
+    after, said = course(row.spec, store.every_step(name, row.step), store.events_after(name))
     if row.state == "diverged":
         said = [*said, after.diverged(row.step + 1, row.message)]
     if not said and not after.step:

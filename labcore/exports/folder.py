@@ -9,7 +9,7 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -28,16 +28,19 @@ from labcore.runs.store.store import Event, RunRow, Step, Store
 # A run as one event file of TensorBoard, with every metric of every step.
 
 
-def write(folder: Path, run: RunRow, rows: Sequence[Step], events: Sequence[Event]) -> Path:
+def write(folder: Path, run: RunRow, rows: Collection[Step], events: Sequence[Event]) -> Path:
     """Write `events.out.tfevents.<when it began>.<run>` into `folder`. Returns the file.
 
     x is the step; the time of a step is when the run began plus its active seconds, so pauses are left out.
     """
     begun = next((event.time for event in events if event.kind in ("started", "forked")), run.started or run.created)
-    shift = begun - (rows[0].seconds if rows and run.spec.parent else 0.0)  # a fork's clock continues its parent's
-    records = (event_file.event(shift + row.seconds, row.step, row.metrics) for row in rows)
+    first = next(iter(rows), None) if run.spec.parent else None
+    shift = begun - (first.seconds if first else 0.0)  # a fork's clock continues its parent's
     path = folder / f"events.out.tfevents.{int(begun)}.{run.id}"
-    path.write_bytes(event_file.head(begun) + b"".join(records))
+    with path.open("wb") as file:
+        file.write(event_file.head(begun))
+        for row in rows:
+            file.write(event_file.event(shift + row.seconds, row.step, row.metrics))
     return path
 
 
@@ -81,7 +84,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
 
 def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bool, best: bool) -> None:
     """Write the files of an export into `folder`."""
-    rows, events = store.steps_after(row.id), store.events_after(row.id)
+    rows, events = store.every_step(row.id, row.step), store.events_after(row.id)
     write_metrics(folder / "metrics.csv", rows)
     write_events(folder / "events.csv", events)
     write_knobs(folder / "knobs.csv", KnobHistory(row.spec, events).changes)
@@ -126,7 +129,7 @@ def zipped(packed: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6, strict_timestamps=False)
 
 
-def write_metrics(path: Path, rows: Sequence[Step]) -> None:
+def write_metrics(path: Path, rows: Collection[Step]) -> None:
     """Write one line per step: step, tokens, seconds, then every metric logged, in the catalog's order."""
     logged = {key for row in rows for key in row.metrics}
     keys = ordered(logged)

@@ -26,6 +26,7 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.activity import Activity
 from labcore.runs.spec.session import Keeps, Record, Session, device_of, takes_back
 from labcore.runs.steering import Steering
+from labcore.runs.store import thinned
 from labcore.runs.store.rows import RunRow
 from labcore.runs.store.store import Store
 from labcore.workers.alerts import Alerts
@@ -80,7 +81,7 @@ class Training:
         self._samples, self._lines = Pictures(folder / "samples"), Pictures(folder / "lines")
         events = store.events_after(row.id)
         history = KnobHistory(row.spec, events)
-        before = store.steps_after(row.id) if row.step else []
+        before = store.every_step(row.id, row.step)
         self._noted = {(event.step, event.payload["text"]) for event in events if event.kind == "note"}
         self._full = {text for _, text in self._noted}  # said once in a run, at whichever step
         self._doctor, _ = doctor.course(row.spec, before, events)
@@ -248,6 +249,9 @@ class Training:
             self._clock.start()
         if self._on_record:
             self._on_record(self._row.id, record, seconds)
+        if record.step >= thinned.LONG and record.step % thinned.KEEP_EVERY == 0:
+            with suppress(OSError, LabError):  # it is spare
+                thinned.keep(self._store, self._row.id)
         if self._to_mark or self._due(seconds):
             self._save()
         self._compare(record)

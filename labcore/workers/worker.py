@@ -27,7 +27,7 @@ from labcore.runs.files.storage import Publishing
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record, Session, StartSession
 from labcore.runs.steering import stop_asked
-from labcore.runs.store import columns
+from labcore.runs.store import columns, thinned
 from labcore.runs.store.store import Store
 from labcore.workers import alerts, sinks
 from labcore.workers.base import base_model
@@ -125,6 +125,7 @@ class _Drive:
             log = ("resumed", {"from": step}) if row.step > 0 or step > 0 else ("started", {})
         versions.note(self._folder, step, session)
         columns.forget(self._run_id)
+        thinned.forget(self._run_id)
         self._live = Live(self._store, row)
         self._store.set_state(self._run_id, "running", log=log)
         return Training(self._store, row, session, step, self._lifeline, self._recorded, self._is_to_stop,
@@ -193,6 +194,7 @@ class _Drive:
         if not self._lifeline.cut:  # the lab's end does not wait for what others could do without
             with suppress(OSError, LabError, MemoryError):
                 columns.keep(self._store, self._run_id)
+                thinned.keep(self._store, self._run_id)
         self._publishing.complete(self._run_id, lambda: self._lifeline.cut)
         self._store.set_state(self._run_id, state, message, log=(state, {"text": message}))
         if not self._lifeline.cut:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,9 +17,10 @@ from labcore.runs.spec.session import Record
 from labcore.runs.store import changes, dialects, faults
 from labcore.runs.store.cells import check_numbers, metrics_of
 from labcore.runs.store.database import Database, Row
-from labcore.runs.store.rows import Step
+from labcore.runs.store.rows import Garbled, Step
 from labcore.runs.store.schema import runs, steps
 
+CHUNK, MANY = 1000, 5000  # rows that are held at a time, where there are many
 _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
     steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
 
@@ -27,6 +30,30 @@ def _steps(rows: Sequence[Row]) -> list[Step]:
     metrics = metrics_of([row.metrics for row in rows])
     check_numbers(*([*zip(*rows, strict=True)][:4]))
     return [Step(row[0], row[1], row[2], row[3], each) for row, each in zip(rows, metrics, strict=True)]
+
+
+def place_of(step: int, length: int) -> int:
+    """The place of the stretch of `length` steps that a step is in. The first step, what a run was before it learnt
+    much, is one of its own."""
+    return -1 if step == 1 else (step - 1) // length
+
+
+def _merged(rows: Sequence[Row]) -> Step:
+    """The last of these rows, with the metrics that only earlier ones have, the later the better."""
+    last, early = _steps(rows[-1:])[0], dict[str, float]()
+    for row in rows[:-1]:
+        if not isinstance(row[4], str):
+            raise Garbled("the metrics of a step cannot be read")
+        if not last.metrics.keys() >= {*row[4].split('"')[1::2]}:  # all values are numbers, so names alone are quoted
+            early |= _steps([row])[0].metrics
+    return replace(last, metrics={**early, **last.metrics}) if early else last
+
+
+class Thinned(NamedTuple):
+    """Thinned rows, and how many rows of the store they stand for."""
+
+    rows: list[Step]
+    read: int
 
 
 class Steps(Database):
@@ -78,6 +105,50 @@ class Steps(Database):
                                            if not after[run_id]})
             return read
 
+    def thinned_after(self, run_id: str, step: int, length: int) -> Thinned:
+        """The steps of a run beyond `step`, a row for each stretch of `length` steps: its last, with the metrics that
+        only earlier rows of it have. Of most rows the names alone are read."""
+        found: list[Step] = []
+        count, steps_read = 0, list[int]()
+        with self._reading() as connection:
+            rows = connection.execution_options(yield_per=CHUNK).execute(_STEPS, {"run": run_id, "after": step})
+            for _, part in groupby(rows, key=lambda row: place_of(row[0], length)):
+                these = [*part]
+                count += len(these)
+                steps_read += [] if step else [row[0] for row in these]
+                found.append(_merged(these))
+            self._check_whole(connection, {} if step else {run_id: steps_read})
+        return Thinned(found, count)
+
+    def last_steps(self, run_id: str, at: int, count: int) -> list[Step]:
+        """The last `count` steps of a run up to step `at`, the newest first, exactly as logged."""
+        query = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
+            steps.c.run_id == run_id, steps.c.step <= at).order_by(steps.c.step.desc()).limit(count)
+        with self._reading() as connection:
+            return _steps(connection.execute(query).all())
+
+    def every_step(self, run_id: str, count: int) -> Collection[Step]:
+        """All steps of a run, which has made `count`; of many a part is in memory at a time, and read at each pass."""
+        if not count:
+            return ()
+        return self.steps_after(run_id) if count < MANY else EveryStep(self, run_id)
+
+    def some_steps(self, run_id: str, after: int) -> list[Step]:
+        """The next `CHUNK` steps of a run beyond `after`."""
+        with self._reading() as connection:
+            return _steps(connection.execute(_STEPS.limit(CHUNK), {"run": run_id, "after": after}).all())
+
+    def check_whole(self, run_id: str, steps: Sequence[int]) -> None:
+        """Raise LabError where a run lacks steps because the file is damaged; `steps` are all that it has."""
+        with self._reading() as connection:
+            self._check_whole(connection, {run_id: steps})
+
+    def count_steps(self, run_id: str) -> int:
+        """The number of steps of a run that are in the store."""
+        with self._reading() as connection:
+            query = sa.select(sa.func.count()).select_from(steps).where(steps.c.run_id == run_id)
+            return int(connection.execute(query).scalar_one())
+
     def logged(self, run_id: str, after: int = 0) -> set[str]:
         """The metrics that any of a run's rows beyond step `after` has."""
         with self._reading() as connection:
@@ -110,3 +181,25 @@ class Steps(Database):
         """
         if changes.lacking(connection, steps) and (wrong := dialects.of(connection).damage(connection)):
             raise faults.damaged(self.url, f"steps of a run are missing: {wrong}")
+
+
+@dataclass(frozen=True)
+class EveryStep(Collection[Step]):
+    """All steps of a run of `store`, read again at each pass over them."""
+
+    store: Steps
+    run_id: str
+
+    def __iter__(self) -> Iterator[Step]:
+        last, found = 0, list[int]()
+        while part := self.store.some_steps(self.run_id, last):
+            yield from part
+            found += [row.step for row in part]
+            last = found[-1]
+        self.store.check_whole(self.run_id, found)
+
+    def __len__(self) -> int:
+        return self.store.count_steps(self.run_id)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == each for each in self)
