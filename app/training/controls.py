@@ -103,7 +103,8 @@ def words(knob: Knob, going: bool) -> str:
     counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
               "restart": "needs a new run"}[knob.effect]
     locked = " Locked while the run is running." if going and knob.effect == "restart" else ""
-    return (f"{knob.help}{safe} Default {written(knob.key, knob.default) or 'empty'}; a change {counts}.{locked}"
+    default = written(knob.key, knob.default) or "empty"
+    return (f"{worded(knob.help)}{safe} Default {default}; a change {counts}.{locked}"
             + question_link.as_markdown(questions.of_knob(knob.key)))
 
 
@@ -268,8 +269,11 @@ def number(target: Target, knob: Knob) -> None:
 
 
 def _choice(target: Target, knob: Knob) -> None:
+    def label(value: str) -> str:
+        return written(knob.key, value).replace("_", " ")
+
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
-                 index=knob.choices.index(target.values[knob.key]), format_func=lambda each: written(knob.key, each))
+                 index=knob.choices.index(target.values[knob.key]), format_func=label)
 
 
 def _switch(target: Target, knob: Knob) -> None:
