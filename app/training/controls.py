@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pkgutil import resolve_name
 from typing import Any
@@ -220,7 +221,7 @@ def reset_all(target: Target, knobs: Iterable[Knob]) -> None:
 
 def _brief(key: str, value: Value) -> str:
     """A value as a button can name it."""
-    text = written(key, value).replace("_", " ")
+    text = written(key, value)
     return (text if len(text) <= LONGEST else f"{text[:LONGEST - 1]}…") or "empty"
 
 
@@ -269,11 +270,8 @@ def number(target: Target, knob: Knob) -> None:
 
 
 def _choice(target: Target, knob: Knob) -> None:
-    def label(value: str) -> str:
-        return written(knob.key, value).replace("_", " ")
-
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
-                 index=knob.choices.index(target.values[knob.key]), format_func=label)
+                 index=knob.choices.index(target.values[knob.key]), format_func=partial(written, knob.key))
 
 
 def _switch(target: Target, knob: Knob) -> None:
