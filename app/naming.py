@@ -71,8 +71,8 @@ def written(key: str, value: Any) -> str:
 
     >>> written("beta", 7e-4), written("double", True), written("data", "/home/me/uploads/3fa8/pairs.jsonl")
     ('0.0007', 'on', 'pairs.jsonl')
-    >>> written("aggregation", "token_mean")
-    'mean over all tokens of the update'
+    >>> written("aggregation", "token_mean"), written("td_loss", "mse"), written("optimizer", "adamw_8bit")
+    ('mean over all tokens of the update', 'mse', 'adamw 8bit')
     """
     if key == "model":
         return model(str(value))
@@ -83,6 +83,8 @@ def written(key: str, value: Any) -> str:
     if (family := FAMILIES.get(key)) and value in family.names:
         label: str = family[value].label
         return label
+    if key in every_knob() and every_knob()[key].choices:
+        return str(value).replace("_", " ")
     return "/".join(map(str, value)) if isinstance(value, list | tuple) else shown(value)
 
 

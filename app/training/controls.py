@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pkgutil import resolve_name
 from typing import Any
@@ -103,7 +104,8 @@ def words(knob: Knob, going: bool) -> str:
     counts = {"live": "counts at the next update", "next batch": "counts from the next batch",
               "restart": "needs a new run"}[knob.effect]
     locked = " Locked while the run is running." if going and knob.effect == "restart" else ""
-    return (f"{knob.help}{safe} Default {written(knob.key, knob.default) or 'empty'}; a change {counts}.{locked}"
+    default = written(knob.key, knob.default) or "empty"
+    return (f"{worded(knob.help)}{safe} Default {default}; a change {counts}.{locked}"
             + question_link.as_markdown(questions.of_knob(knob.key)))
 
 
@@ -219,7 +221,7 @@ def reset_all(target: Target, knobs: Iterable[Knob]) -> None:
 
 def _brief(key: str, value: Value) -> str:
     """A value as a button can name it."""
-    text = written(key, value).replace("_", " ")
+    text = written(key, value)
     return (text if len(text) <= LONGEST else f"{text[:LONGEST - 1]}…") or "empty"
 
 
@@ -269,7 +271,7 @@ def number(target: Target, knob: Knob) -> None:
 
 def _choice(target: Target, knob: Knob) -> None:
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
-                 index=knob.choices.index(target.values[knob.key]), format_func=lambda each: written(knob.key, each))
+                 index=knob.choices.index(target.values[knob.key]), format_func=partial(written, knob.key))
 
 
 def _switch(target: Target, knob: Knob) -> None:

@@ -64,7 +64,7 @@ _ALL = {knob.key: knob for knob in (
          "live", 1, 10_000, (1, 16), group="optimisation"),
     Knob("critic_epochs", "Critic's epochs", 20, "Higher: values fit the batch better; lower: less time.", "live", 1,
          1000, (1, 80), advanced=True, group="advantage"),
-    Knob("objective", "Objective", "clip", "clip: gains beyond the clip range give no gradient; kl_penalty: leaving "
+    Knob("objective", "Objective", "clip", "Clip: gains beyond the clip range give no gradient; KL penalty: leaving "
          "the old policy costs β per nat.", "live", choices=("clip", "kl_penalty"), group="clip"),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0,
          1, (0.05, 0.4), r"\varepsilon_{low}", annealed=True, group="clip", reach=(0, 1), aliases="epsilon cliprange"),
@@ -90,8 +90,8 @@ _ALL = {knob.key: knob for knob in (
          0.99, (0.5, 0.9), advanced=True, group="clip"),
     Knob("backtracks", "Backtracks", 10, "Higher: tries smaller steps before it gives up; lower: fewer.", "live", 1,
          100, (5, 20), advanced=True, group="clip"),
-    Knob("psi", "Weight", "advantage", "Weight of log π. total_return: the return of the whole episode; "
-         "reward_to_go: the return from the action on; baseline: reward_to_go minus V(s); advantage: GAE. Each has "
+    Knob("psi", "Weight", "advantage", "Weight of log π. Total return: the return of the whole episode; "
+         "reward to go: the return from the action on; baseline: reward to go minus V(s); advantage: GAE. Each has "
          "less variance than the one before.", "live",
          choices=("total_return", "reward_to_go", "baseline", "advantage"), symbol=r"\Psi_t", group="advantage"),
     Knob("variance_every", "Measure gradient variance every", 10, "Higher: less time; lower: a finer curve.", "live",

@@ -165,8 +165,8 @@ _ROWS = (
          paper="Watkins 1989; Sutton and Barto 2018, section 12.10", defaults={"alpha": 0.3}),
     _row("reinforce", "REINFORCE", "tabular_policy_gradient", f"{_PG}:reinforce",
          extra=(_EPISODES, Knob(
-             "psi", "Weight", "baseline", "Weight of log π. total_return: the return of the whole episode; "
-             "reward_to_go: the return from the move on; baseline: reward_to_go minus V(s). Each has less variance "
+             "psi", "Weight", "baseline", "Weight of log π. Total return: the return of the whole episode; "
+             "reward to go: the return from the move on; baseline: reward to go minus V(s). Each has less variance "
              "than the one before.", "next batch", choices=("total_return", "reward_to_go", "baseline"),
              symbol=r"\Psi_t", group="advantage")),
          summary="Makes moves that were followed by a high return more likely: the score function, by whole episodes.",

@@ -106,8 +106,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               bias="Direction: every named reward is divided by its own standard deviation, so the sum is another "
                    "objective.",
               cautions=(
-        Caution("There is one named reward only, so comparing rewards by name changes nothing: use reward source "
-                "correct_and_format.", lambda v: not REWARD[v["reward_source"]].parts),),
+        Caution("There is one named reward only, so comparing rewards by name changes nothing: use the reward "
+                "source `correct_and_format`.", lambda v: not REWARD[v["reward_source"]].parts),),
               elsewhere=(
         There("GRPOTrainer", {"multi_objective_aggregation": "normalize_then_sum"}, "make the named rewards two reward "
               "functions, and weigh them by reward_weights"),

@@ -227,8 +227,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                          There("OpenRLHF", note="OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent "
                                "of GMPO"), _ALWAYS),
               cautions=(
-        Caution("geometric_clip clips the ratio of each token: with another ratio it clips whole completions. Use the "
-                "ratio token.", lambda v: v["ratio"] != "token"),),
+        Caution("`geometric_clip` clips the ratio of each token: with another ratio it clips whole completions. Set "
+                "`ratio=token`.", lambda v: v["ratio"] != "token"),),
               metric=Metric("surrogate/geometric_clip", "Surrogate, geometric mean", "advantage", "Mean of the "
                             "geometric mean of clipped token ratios times advantage.", r"L^{GMPO}")),
     Surrogate("detached_weight", "capped ratio as a fixed weight of the log-probability",

@@ -59,7 +59,7 @@ ENGINE = (
     Knob("gradient_checkpointing", "Gradient checkpointing", False, "On: an update keeps only each layer's input and "
          "recomputes the rest in the backward pass: much less memory, about a third more time. Off: it keeps all.",
          advanced=True, forkable=True, group="memory"),
-    Knob("optimizer", "Optimizer", "adamw", "adamw_8bit keeps AdamW's two moments in 8 bits each, by bitsandbytes: 2 "
+    Knob("optimizer", "Optimizer", "adamw", "adamw 8bit keeps AdamW's two moments in 8 bits each, by bitsandbytes: 2 "
          "bytes per trained parameter instead of 8. Updates differ a little from "
          "those of adamw.",
          choices=("adamw", "adamw_8bit"), advanced=True, group="memory"),
@@ -170,7 +170,7 @@ ONLINE = (
          "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
          100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis vllm_importance_sampling_clip_max"),
     Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Weights below this become this, or 0 where "
-         "importance_mode masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, or "
+         "`importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, or "
          "more of them are left out. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,
          group="clip", aliases="vllm_importance_sampling_clip_min"),
     Knob("importance_mode", "Importance sampling mode", "token_truncate", "Whose ratio of trainer to sampler is "

@@ -78,7 +78,7 @@ ONLINE = (
             lambda v: _surrogate(v).through_ratio and bool(_surrogate(v).cut) and choices.RATIO[v["ratio"]].near_one
             and min(v["clip_low"], v["clip_high"]) >= _WIDE and updates(v) > 1),
     Caution("Tokens have advantages of their own, but the ratio is that of the whole completion: each advantage moves "
-            "all of its tokens. Use the ratio token or `sequence_mean_token`.",
+            "all of its tokens. Set `ratio=token` or `ratio=sequence_mean_token`.",
             lambda v: _advantage(v).level == "token" and not _per_token(v)),
     Caution("In fp32 sampler and trainer agree up to rounding, so truncated importance weighs every token by 1.",
             lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32" and v.get("rollouts", "engine") == "engine"),
