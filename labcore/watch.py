@@ -332,11 +332,15 @@ def _files(run_id: str, about: dict[str, Any], home: str | None, url: str, token
     if not _ID.fullmatch(run_id):
         raise ValueError(f"run_id {run_id[:80]!r} must have at most 100 letters, digits, _, - and dots inside")
     if not url:
-        return _Files(Path(home or os.environ.get("RL_LAB_HOME") or "runs").absolute() / "watched" / run_id, about)
-    kept = Path(home or os.environ.get("RL_LAB_SPOOL") or Path.home() / ".cache" / "rl-lab").absolute()
-    files = _Files(kept / "watched" / run_id, {**about, "url": url})
+        return _Files(_folder(home or os.environ.get("RL_LAB_HOME") or "runs") / run_id, about)
+    kept = _folder(home or os.environ.get("RL_LAB_SPOOL") or "~/.cache/rl-lab")
+    files = _Files(kept / run_id, {**about, "url": url})
     files.sender = _Sender(files, url.rstrip("/"), token, fault)
     return files
+
+
+def _folder(home: str) -> Path:
+    return Path(home).expanduser().absolute() / "watched"
 
 
 class _Files:

@@ -29,8 +29,6 @@ def store(monkeypatch):
     from labcore.workers import watcher
 
     monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
     return Store()
 
 

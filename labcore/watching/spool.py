@@ -19,7 +19,7 @@ from labcore.runs.files.untrusted import NotJSON, json_of
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
 GONE = "gone"  # a file in the folder of a run that was deleted: a program elsewhere is told
 LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
-AT_ONCE = 4 * 2**20  # bytes that are read at once, or one line
+AT_ONCE = 2**20  # bytes that are read at once, or one line
 _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})\.jsonl")
 
 
