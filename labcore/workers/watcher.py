@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,8 +88,10 @@ class Watcher:
                 continue
             try:
                 self._read(folder)
-            except LabError as error:
-                if not isinstance(error, NoSuchRun):  # in the trash: its lines wait
+            except Exception as error:  # the lines stay in their files, and no other run waits for them
+                if not isinstance(error, LabError):
+                    traceback.print_exc()
+                elif not isinstance(error, NoSuchRun):  # in the trash: its lines wait
                     print(error, file=sys.stderr, flush=True)
                 self._places = self._store.watched()
                 self._folders[name] = replace(self._new(name), sign=folder.sign, noticed=folder.noticed)

@@ -223,3 +223,22 @@ def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
     write("r", numbers(3, loss=1.0))
     assert read(store) == [] and spool.files(spool.folder_of("r")) == []
     assert (spool.folder_of("r") / spool.GONE).exists()
+
+
+ODD = (None, True, -1, 0, 1, 2, 3.5, 10**30, "", "NaN", "x", [], [1, "a", None], {}, {"a": 1}, [[1.0, 2.0]], [{}],
+       {"config": {"lr": [1]}}, [{"prompt": 1, "completions": [{"text": None, "rewards": {"a": "b"}}, 3]}])
+FIELDS = ("step", "numbers", "groups", "values", "config", "name", "tool", "pid", "host", "state", "message", "text",
+          "counts", "why", "tokens", "seconds", "of")
+
+
+def test_no_line_of_any_content_stops_the_reader(store):
+    luck = random.Random(7)
+    for place in range(400):
+        kind = luck.choice(("run", "numbers", "rollouts", "config", "event", "dropped", "end", "x", 3))
+        write("r", {"kind": kind, **{key: luck.choice(ODD) for key in luck.sample(FIELDS, luck.randrange(8))}},
+              writer=luck.choice(("aa", "bb")))
+        if place % 100 == 99:
+            read(store)
+    write("r", numbers(7_000, loss=1.0), writer="cc")
+    read(store)
+    assert any(7_000 in rows(store, run.id) for run in store.runs())
