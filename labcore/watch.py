@@ -229,6 +229,8 @@ class Watch:
         self._said.add(text[:40])
         _log.warning("RL Visual Lab: %s", text)
         line = {"kind": "event", "time": time.time(), "text": text}
+        if os.getpid() != self._pid:  # its queue may be locked for ever
+            return
         with suppress(Exception):
             if threading.current_thread() is self._thread:
                 self._files.write(_packed(line), "event")

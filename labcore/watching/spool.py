@@ -17,7 +17,7 @@ from labcore.runs.files.paths import home, named
 from labcore.runs.files.untrusted import NotJSON, json_of
 
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
-GONE = "gone"  # a file in the folder of a run that was deleted: a program elsewhere is told
+GONE = "gone"  # a file that names the writers of a run that was deleted: a program elsewhere is told
 LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
 AT_ONCE = 2**20  # bytes that are read at once, or one line
 _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})\.jsonl")
@@ -135,7 +135,18 @@ def give_back(folder: Path, at: Mapping[str, int]) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Delete what the program of a run sends that was deleted for good."""
-    (folder / GONE).touch()
-    for path in files(folder):
+    """Delete what the programs of a run have sent that was deleted for good. Another program may use its id again."""
+    found = files(folder)
+    if writers := {writer_of(path.name) for path in found} - gone(folder):
+        with (folder / GONE).open("a", encoding="utf-8") as file:
+            file.writelines(f"{writer}\n" for writer in sorted(writers))
+    for path in found:
         path.unlink(missing_ok=True)
+
+
+def gone(folder: Path) -> set[str]:
+    """The writers of a run that was deleted for good."""
+    try:
+        return {*(folder / GONE).read_text("utf-8").split()}
+    except FileNotFoundError:
+        return set()

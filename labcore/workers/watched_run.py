@@ -86,7 +86,10 @@ class WatchedRun:
         with self._store.taking(self.name) as self._taking:
             place = self._taking.place
             for line in merged(lines):
-                if not place.get("deleted"):
+                if line.said.get("kind") == "run" and line.writer not in place.get("deleted", [line.writer]):
+                    for key in place.keys() - {"at"}:  # a new program with the id of a run that was deleted
+                        del place[key]
+                if "deleted" not in place:
                     self._line(line)
             place.setdefault("at", {}).update({line.file: line.end for line in lines})
         return place
@@ -139,7 +142,7 @@ class WatchedRun:
         course = self._courses.get(run_id)
         if course is None or course.over:
             if not self._taking.mine(run_id):
-                place["deleted"] = True
+                place["deleted"] = [*of]
                 return None
             course = self._courses[run_id] = course or self._opened(run_id)
             course.over = False
@@ -259,8 +262,7 @@ class WatchedRun:
         self._taking.place["writer"] = line.writer
         tokens = _counted(said.get("tokens"), counters.get("tokens"), course.tokens)
         env_steps = _counted(None, counters.get("env_steps"), course.env_steps)
-        seconds = max(course.seconds, next((value for value in (counters.get("seconds"), names.number(
-            said.get("seconds"))) if value is not None and math.isfinite(value)), course.seconds))
+        seconds = max(course.seconds, self._seconds(line, course, counters))
         record = Record(step, tokens, finite, env_steps)
         self._taking.append(course.id, record, seconds, newest)
         if newest:
@@ -268,6 +270,15 @@ class WatchedRun:
             course.tokens, course.env_steps = tokens, env_steps
             for change in course.doctor.take(step, {**finite, **metrics}):
                 self._taking.log(course.id, doctor.EVENT, doctor.payload(change), change.step)
+
+    def _seconds(self, line: Line, course: Course, counters: Mapping[str, float]) -> float:
+        """The seconds of a row. A program that was started again and counts from 0 goes on from those before."""
+        found = (counters.get("seconds"), names.number(line.said.get("seconds")))
+        seconds = next((value for value in found if value is not None and math.isfinite(value)), course.seconds)
+        before: dict[str, float] = self._taking.place.setdefault("clocks", {})
+        if line.writer not in before:
+            before[line.writer] = course.seconds if seconds < course.seconds else 0.0
+        return seconds + before[line.writer]
 
     def _fork(self, line: Line, course: Course, step: int) -> None:
         """The program went back to before `step`, which the run has: its lines go on in a fork of it."""

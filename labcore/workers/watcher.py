@@ -126,7 +126,7 @@ class Watcher:
                 lines = self._settled(folder, lines, now)
             if lines:
                 folder.place = folder.run.take(lines)
-        if folder.place.get("deleted"):
+        if "deleted" in folder.place:
             spool.forget(folder.path)
         elif not folder.waits:
             self._check(folder, now)

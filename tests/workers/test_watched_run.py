@@ -147,6 +147,14 @@ def test_clocks_and_counts_never_go_back(store):
     assert [step.tokens for step in store.steps_after(run.id)] == [100, 100, 200, 200, 300]
 
 
+def test_a_program_that_is_started_again_goes_on_in_time(store):
+    write("r", *(numbers(step, 10.0 * step, loss=1.0) for step in (1, 2)))
+    write("r", *(numbers(step, float(step), loss=1.0) for step in (3, 4)), writer="bb")
+    write("r", *(numbers(step, 10.0 * step, loss=1.0) for step in (5, 6)), writer="cc")  # it has gone on by itself
+    run, = read(store)
+    assert [step.seconds for step in store.steps_after(run.id)] == [10.0, 20.0, 23.0, 24.0, 50.0, 60.0]
+
+
 def test_step_0_is_drawn_with_the_first_step(store):
     write("r", numbers(0, eval=0.1, loss=9.0), numbers(1, loss=1.0), numbers(2, loss=0.5))
     run, = read(store)
@@ -222,7 +230,10 @@ def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
     store.delete(run.id)
     write("r", numbers(3, loss=1.0))
     assert read(store) == [] and spool.files(spool.folder_of("r")) == []
-    assert (spool.folder_of("r") / spool.GONE).exists()
+    assert spool.gone(spool.folder_of("r")) == {"aa"}
+    write("r", begin(name="again"), numbers(1, loss=2.0), writer="bb")
+    again, = read(store)
+    assert again.spec.task == "again" and rows(store, again.id) == {1: {"loss": 2.0}}
 
 
 ODD = (None, True, -1, 0, 1, 2, 3.5, 10**30, "", "NaN", "x", [], [1, "a", None], {}, {"a": 1}, [[1.0, 2.0]], [{}],
