@@ -17,6 +17,7 @@ from labcore.runs.files.paths import home, named
 from labcore.runs.files.untrusted import NotJSON, json_of
 
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
+ASKED = "asked.json"  # what the lab asks of the program, which need not obey
 GONE = "gone"  # a file that names the writers of a run that was deleted: a program elsewhere is told
 LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
 AT_ONCE = 2**20  # bytes that are read at once, or one line
@@ -142,6 +143,15 @@ def forget(folder: Path) -> None:
             file.writelines(f"{writer}\n" for writer in sorted(writers))
     for path in found:
         path.unlink(missing_ok=True)
+
+
+def asked(folder: Path) -> dict[str, Any]:
+    """What the lab asks of a program; mostly nothing."""
+    try:
+        found = json_of((folder / ASKED).read_bytes())
+    except (FileNotFoundError, NotJSON):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def gone(folder: Path) -> set[str]:

@@ -26,7 +26,7 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.runs.files.paths import is_id
 from labcore.runs.store.store import Store
 from labcore.watching import spool
-from labcore.workers import process
+from labcore.workers import alerts, process
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.watched_run import WatchedRun
 
@@ -197,6 +197,8 @@ def main() -> None:
                     watcher.look()
                 time.sleep(POLL_SECONDS)
             watcher.close()
+            if not lifeline.cut:
+                alerts.wait()
     except Timeout:
         return  # another lab on this folder watches
 

@@ -15,8 +15,9 @@ from labcore.runs.fork import fork_spec, lineage
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
+from labcore.watch import Watch
 from labcore.watching import spool
-from labcore.workers import watched_run, watcher
+from labcore.workers import alerts, watched_run, watcher
 from labcore.workers.watcher import Watcher
 from tests.watching.tools import begin, notes, numbers, read, rows, write
 
@@ -183,6 +184,22 @@ def test_completions_are_samples_and_the_doctor_speaks(store):
     assert (one["reward"], one["parts"], one["ratio"], one["kl"]) == (1.5, {"right": 1.0, "form": 0.5}, [1.0], [None])
     assert two["reward"] == 0.5 and "ratio" not in two and samples["batch_groups"] == 2
     assert any(event.kind == "doctor" for event in store.events_after(run.id))
+
+
+def test_a_finding_is_an_alert_and_may_ask_the_program_to_stop(store, monkeypatch, tmp_path):
+    monkeypatch.setenv("RL_LAB_ALERTS", f"note file {tmp_path / 'alerts'}; note stop")
+    lines = [numbers(step, reward=0.0, frac_reward_zero_std=1.0, reward_std=0.0) for step in range(1, 60)]
+    with Watch("r", run_id="r") as client:
+        assert client.asked() == {}
+        write("r", *lines)
+        run, *_ = read(store)
+        alerts.wait()
+        read(store)  # another watcher, and nothing is sent again
+        alerts.wait()
+        assert client.asked()["stop"] and "The doctor of the lab" in client.asked()["why"]
+    sent = [json.loads(line) for line in (tmp_path / "alerts").read_text().splitlines()]
+    assert {each["run"] for each in sent} == {run.id} and {each["watched"] for each in sent} == {"r"}
+    assert len(sent) == len({each["rule"] for each in sent}) > 0
 
 
 def test_lines_are_taken_once_whatever_dies_in_between(store, monkeypatch):
