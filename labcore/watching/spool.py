@@ -130,7 +130,7 @@ def give_back(folder: Path, at: Mapping[str, int]) -> None:
     which a program elsewhere is told how much of them is here, and may be added to."""
     for path in files(folder):
         size = path.stat().st_size
-        if size <= at.get(path.name, 0) and getattr(path.stat(), "st_blocks", 0):
+        if size <= at.get(path.name, 0) and os.name == "posix" and path.stat().st_blocks:
             os.truncate(path, 0)
             os.truncate(path, size)
 

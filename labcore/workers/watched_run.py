@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor import doctor, finding
 from labcore.analysis.doctor.doctor import Doctor
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
@@ -71,7 +71,7 @@ class WatchedRun:
         self.name = name
         self._store = store
         self._courses: dict[str, Course] = {}
-        self._found: list[tuple[Course, doctor.Change]] = []  # findings of the doctor that are to be sent
+        self._found: list[tuple[Course, finding.Change]] = []  # findings of the doctor that are to be sent
         self._taking: Taking
 
     @property
@@ -188,7 +188,7 @@ class WatchedRun:
         course = Course(run_id, row.spec, folder, examined, Pictures(folder / "samples"), last.step if last else at,
                         last.tokens if last else 0, last.env_steps if last else 0, last.seconds if last else 0.0,
                         KnobHistory(row.spec, events).at(), set().union(*(step.metrics for step in steps)))
-        self._found += [(course, doctor.Change(at, found.rule, found)) for at, found in doctor.holding(events)]
+        self._found += [(course, finding.Change(at, each.rule, each)) for at, each in doctor.holding(events)]
         return course  # its alerts may not have been sent before it ended
 
     def _begin(self, line: Line) -> None:
