@@ -17,6 +17,7 @@ from starlette.routing import Route
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.watching.receiving import BODY_BYTES, TOKEN, Refused, receive, token
+from labcore.watching.spool import asked, folder_of
 
 WRONG_SECONDS = 1.0  # how long a wrong token waits for its answer
 
@@ -37,12 +38,12 @@ async def take(request: Request) -> Response:
         if not hmac.compare_digest(said.encode(), f"Bearer {token()}".encode()):
             await asyncio.sleep(WRONG_SECONDS)
             raise Refused(401, f"The token is wrong: it must be that of {TOKEN} in the lab.")
-        at = request.query_params.get("at", "0")
+        name, at = request.path_params["name"], request.query_params.get("at", "0")
         if not at.isdecimal() or len(at) > 15:
             raise Refused(400, "at must be the byte at which the lines belong.")
-        size = await run_in_threadpool(receive, request.path_params["name"], request.path_params.get("file", ""),
-                                       int(at), await _body(request))
-        return JSONResponse({"size": size})
+        size = await run_in_threadpool(receive, name, request.path_params.get("file", ""), int(at),
+                                       await _body(request))
+        return JSONResponse({"size": size, "asked": asked(folder_of(name))})
     except Refused as error:
         return PlainTextResponse(str(error), error.status)
     except LabError as error:

@@ -116,6 +116,13 @@ class Watch:
         """A sentence about a step, shown in the run's log."""
         self._put("event", step=step, text=str(text))
 
+    def asked(self) -> dict[str, Any]:
+        """What the lab asks of the program, such as {"stop": True, "why": "…"}; mostly nothing. It need not obey."""
+        try:
+            return self._files.asked() if self.active else {}
+        except (OSError, ValueError):  # there is no such file
+            return {}
+
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Wait until all that was given is written, at most so long. Returns whether it is. A trainer need not wait; a
         program that sends a log as fast as it can be read must, or the queue drops lines."""
@@ -229,6 +236,8 @@ class Watch:
         self._said.add(text[:40])
         _log.warning("RL Visual Lab: %s", text)
         line = {"kind": "event", "time": time.time(), "text": text}
+        if os.getpid() != self._pid:  # its queue may be locked for ever
+            return
         with suppress(Exception):
             if threading.current_thread() is self._thread:
                 self._files.write(_packed(line), "event")
@@ -332,11 +341,15 @@ def _files(run_id: str, about: dict[str, Any], home: str | None, url: str, token
     if not _ID.fullmatch(run_id):
         raise ValueError(f"run_id {run_id[:80]!r} must have at most 100 letters, digits, _, - and dots inside")
     if not url:
-        return _Files(Path(home or os.environ.get("RL_LAB_HOME") or "runs").absolute() / "watched" / run_id, about)
-    kept = Path(home or os.environ.get("RL_LAB_SPOOL") or Path.home() / ".cache" / "rl-lab").absolute()
-    files = _Files(kept / "watched" / run_id, {**about, "url": url})
+        return _Files(_folder(home or os.environ.get("RL_LAB_HOME") or "runs") / run_id, about)
+    kept = _folder(home or os.environ.get("RL_LAB_SPOOL") or "~/.cache/rl-lab")
+    files = _Files(kept / run_id, {**about, "url": url})
     files.sender = _Sender(files, url.rstrip("/"), token, fault)
     return files
+
+
+def _folder(home: str) -> Path:
+    return Path(home).expanduser().absolute() / "watched"
 
 
 class _Files:
@@ -403,6 +416,11 @@ class _Files:
             os.utime(self.folder / "run.json")
         self.flush()
 
+    def asked(self) -> dict[str, Any]:
+        """What the lab asks. Raises OSError where that is nothing."""
+        found = self.sender.asked if self.sender else json.loads((self.folder / "asked.json").read_bytes())
+        return found if isinstance(found, dict) else {}
+
     def close(self) -> None:
         """Close the file; with a lab elsewhere wait until it has all, but not for long."""
         self.flush()
@@ -429,6 +447,7 @@ class _Sender(threading.Thread):
         self._files, self._url, self._token, self._fault = files, url, token, fault
         self._opener = urllib.request.build_opener(_NoRedirects)
         self._sent: dict[Path, int] = {}  # how much of a file the lab has
+        self.asked: dict[str, Any] = {}
         self.start()
 
     def run(self) -> None:
@@ -486,7 +505,10 @@ class _Sender(threading.Thread):
         request.add_header("Content-Type", "application/x-ndjson")
         try:
             with self._opener.open(request, timeout=20) as answer:
-                return int(json.loads(answer.read(1000))["size"])
+                said = json.loads(answer.read(10_000))
+            if run_id == self._files.folder.name:
+                self.asked = said.get("asked", {})
+            return int(said["size"])
         except urllib.error.HTTPError as error:
             if error.code != 410:
                 raise

@@ -29,8 +29,6 @@ def store(monkeypatch):
     from labcore.workers import watcher
 
     monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
     return Store()
 
 
@@ -92,11 +90,11 @@ def test_everything_that_a_trainer_says_is_in_the_store(store):
         run.config({"beta": 0.2})
         run.event(1, "a sentence")
         run.log(2, {"loss": 0.25})
+    line = next(line for line in lines(run) if line["kind"] == "rollouts")
     row, = read(store)
     assert (row.state, row.spec.tool, row.spec.knobs["beta"]) == ("finished", "my loop", 0.1)
     assert rows(store, row.id) == {1: {"loss": 0.5}, 2: {"loss": 0.25}} and "a sentence" in notes(store, row.id)
     assert store.steps_after(row.id)[0].tokens == 10
-    line = next(line for line in lines(run) if line["kind"] == "rollouts")
     assert [group["prompt"] for group in line["groups"]] == ["p", "q"] and line["of"] == 4
     assert line["groups"][1]["completions"][0] == {"text": "c", "advantages": "Infinity", "tokens": ["a"],
                                                    "logprobs": [-0.12346], "rewards": {"right": 1}}

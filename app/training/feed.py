@@ -62,9 +62,12 @@ class Feed:
     called: Mapping[str, str] = field(default_factory=dict)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
-        """Add what is new; rows that are here already are left as they are."""
+        """Add what is new. Rows that are here already are left as they are, but the last one, which another program may
+        have sent more numbers of."""
         last = self.last_step
-        new = [step for step in steps if step.step > last]
+        new = [step for step in steps if step.step >= max(1, last)]
+        if new and new[0].step == last:
+            self.steps.pop()
         self.steps += new
         if len(self.steps) > LONG:
             self.steps = [*thin(self.steps[:-EXACT], stretch(self.last_step)), *self.steps[-EXACT:]]

@@ -84,7 +84,7 @@ def list_runs(options: argparse.Namespace) -> int:
             "No runs yet: python -m labcore run --algorithm grpo --task sort")
         print(text)
     if entries:
-        print("\n".join(_lines(store, entries)))
+        print("\n".join(lines(store, entries)))
     return 0
 
 
@@ -99,7 +99,7 @@ def _described(store: Store, rows: dict[str, RunRow], entry: Entry) -> dict[str,
     return summary(store, rows[entry.id]) | marked
 
 
-def _lines(store: Store, entries: Sequence[Entry]) -> list[str]:
+def lines(store: Store, entries: Sequence[Entry]) -> list[str]:
     """A line for each: its id for the next command, beside its title."""
     wide = min(MOST_TITLE, max(len(entry.title) for entry in entries))
     waiting = store.runs("queued") if any(entry.state == "queued" for entry in entries) else []

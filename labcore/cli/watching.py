@@ -6,10 +6,14 @@ import argparse
 import time
 from typing import Any
 
+from labcore.catalog.kinds import WATCH
 from labcore.cli.adding import Add
+from labcore.cli.keeping import lines
 from labcore.errors import LabError
 from labcore.following.follower import Follower
 from labcore.runs.files.paths import check_writable, path_of
+from labcore.runs.lists.all_runs import Shelf
+from labcore.runs.store.store import Store
 
 LOOK_SECONDS = 1.0
 
@@ -18,14 +22,17 @@ def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("watch", watch, "show the runs of another trainer live, from the files that it writes: verl, TRL, "
               "OpenRLHF, prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
-    sub.add_argument("folders", nargs="+", metavar="DIR", help="a folder in which a trainer writes")
+    sub.add_argument("folders", nargs="*", metavar="DIR", help="a folder in which a trainer writes; without any, the "
+                     "watched runs are listed")
     sub.add_argument("--once", action="store_true", help="read what is there, then end")
     sub.add_argument("--url", help="send to the lab at this address, not to this machine's")
     sub.add_argument("--token", help="the token of that lab (RL_LAB_WATCH_TOKEN)")
 
 
 def watch(options: argparse.Namespace) -> int:
-    """Follow folders until Ctrl+C, or read them once."""
+    """Follow folders until Ctrl+C, or read them once; without a folder list the watched runs."""
+    if not options.folders:
+        return list_watched()
     check_writable()
     connect: dict[str, Any] = {"url": options.url, "token": options.token}
     folders = dict.fromkeys(path_of(word).absolute() for word in options.folders)
@@ -49,3 +56,16 @@ def watch(options: argparse.Namespace) -> int:
     finally:
         for follower in followers:
             follower.close()
+
+
+def list_watched() -> int:
+    """Print the watched runs, and how one sends another."""
+    store = Store()
+    store.reconcile()
+    if entries := [entry for entry in Shelf(store).entries() if entry.kind == WATCH.key]:
+        print("\n".join(lines(store, entries)))
+    else:
+        print("No watched runs yet.")
+    print("To watch a trainer: rl-lab watch DIR with the folder that it writes, or labcore/watch.py in its script: "
+          "see docs/watch.md.")
+    return 0

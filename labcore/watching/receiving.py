@@ -28,6 +28,7 @@ WAITING_BYTES = 2 * 2**30  # of all files of a run that have not been read yet
 MOST_RUNS = 10_000  # folders
 ABOUT_BYTES = 2**20
 LONGEST_ID = 100
+_LINES = "0-lines-0.jsonl"  # a name of the writer of all programs that send lines only
 
 
 class Refused(LabError):
@@ -78,8 +79,8 @@ def receive(name: str, file: str, at: int, body: bytes) -> int:
 
 
 def _add(folder: Path, file: str, at: int, body: bytes) -> int:
-    if (folder / spool.GONE).exists():
-        raise Refused(410, "This run was deleted in the lab.")
+    if spool.writer_of(file or _LINES) in spool.gone(folder):
+        raise Refused(410, "This run was deleted in the lab: begin another one, with an id of its own.")
     path = folder / spool.SPOOL / (file or _plain_file(folder))
     size = path.stat().st_size if path.exists() else 0
     new = body[max(0, size - at):] if file else body
@@ -100,10 +101,11 @@ def _add(folder: Path, file: str, at: int, body: bytes) -> int:
 
 def _plain_file(folder: Path) -> str:
     """The file of programs that send lines only: the newest, or the next where that is long."""
-    mine = [path for path in spool.files(folder) if spool.writer_of(path.name) == "lines"]
+    writer = spool.writer_of(_LINES)
+    mine = [path for path in spool.files(folder) if spool.writer_of(path.name) == writer]
     if mine and mine[-1].stat().st_size < FILE_BYTES // 8:
         return mine[-1].name
-    return f"{int(time.time() * 1000):013d}-lines-{len(mine):05d}.jsonl"
+    return f"{int(time.time() * 1000):013d}-{writer}-{len(mine):05d}.jsonl"
 
 
 def _note_about(folder: Path, path: Path, first: bool) -> None:

@@ -17,9 +17,10 @@ from labcore.runs.files.paths import home, named
 from labcore.runs.files.untrusted import NotJSON, json_of
 
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
-GONE = "gone"  # a file in the folder of a run that was deleted: a program elsewhere is told
+ASKED = "asked.json"  # what the lab asks of the program, which need not obey
+GONE = "gone"  # a file that names the writers of a run that was deleted: a program elsewhere is told
 LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
-AT_ONCE = 4 * 2**20  # bytes that are read at once, or one line
+AT_ONCE = 2**20  # bytes that are read at once, or one line
 _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})\.jsonl")
 
 
@@ -129,13 +130,33 @@ def give_back(folder: Path, at: Mapping[str, int]) -> None:
     which a program elsewhere is told how much of them is here, and may be added to."""
     for path in files(folder):
         size = path.stat().st_size
-        if size <= at.get(path.name, 0) and getattr(path.stat(), "st_blocks", 0):
+        if size <= at.get(path.name, 0) and os.name == "posix" and path.stat().st_blocks:
             os.truncate(path, 0)
             os.truncate(path, size)
 
 
 def forget(folder: Path) -> None:
-    """Delete what the program of a run sends that was deleted for good."""
-    (folder / GONE).touch()
-    for path in files(folder):
+    """Delete what the programs of a run have sent that was deleted for good. Another program may use its id again."""
+    found = files(folder)
+    if writers := {writer_of(path.name) for path in found} - gone(folder):
+        with (folder / GONE).open("a", encoding="utf-8") as file:
+            file.writelines(f"{writer}\n" for writer in sorted(writers))
+    for path in found:
         path.unlink(missing_ok=True)
+
+
+def asked(folder: Path) -> dict[str, Any]:
+    """What the lab asks of a program; mostly nothing."""
+    try:
+        found = json_of((folder / ASKED).read_bytes())
+    except (FileNotFoundError, NotJSON):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def gone(folder: Path) -> set[str]:
+    """The writers of a run that was deleted for good."""
+    try:
+        return {*(folder / GONE).read_text("utf-8").split()}
+    except FileNotFoundError:
+        return set()

@@ -11,6 +11,7 @@ from labcore.runs.files import storage
 from labcore.runs.files.paths import home, read_only
 from labcore.runs.spec import judge_address
 from labcore.runs.store import dialects
+from labcore.watching import receiving
 from labcore.workers import alerts, pictures, sinks
 from labcore.workers.executors import choice
 
@@ -53,6 +54,12 @@ SETTINGS = (
             _text("RL_LAB_FRAMED_BY")),
     Setting(sinks.SETTING, "Tools that also receive the metrics of all runs, separated by commas: tensorboard, wandb, "
                            "trackio", _text(sinks.SETTING)),
+    Setting(receiving.TOKEN, "Token with which runs of other machines may be sent to this lab; it is never shown",
+            lambda: "set" if os.environ.get(receiving.TOKEN, "").strip() else NOT_SET),
+    Setting("RL_LAB_WATCH_URL", "Where a program trains: the address of the lab that its runs are sent to",
+            _address("RL_LAB_WATCH_URL")),
+    Setting("RL_LAB_SPOOL", "Where a program trains: the folder of lines that were not sent yet",
+            _text("RL_LAB_SPOOL", "~/.cache/rl-lab")),
     Setting(alerts.SETTING, "Programs, addresses or files that are told what the doctor finds in a run",
             lambda: alerts.shown() or NOT_SET),
     Setting(folders.VARIABLE, "A folder with your own lessons", _text(folders.VARIABLE)),

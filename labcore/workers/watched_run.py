@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labcore.analysis.doctor import doctor
+from labcore.analysis.doctor import doctor, finding
 from labcore.analysis.doctor.doctor import Doctor
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
@@ -29,6 +29,7 @@ from labcore.runs.store.watched import Taking
 from labcore.watching import names
 from labcore.watching.samples import samples_of
 from labcore.watching.spool import Line
+from labcore.workers.alerts import Alerts
 from labcore.workers.pictures import Pictures
 
 MOST_STEP = 2**31 - 1
@@ -54,6 +55,7 @@ class Course:
     seconds: float = 0.0
     knobs: dict[str, Value] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    alerts: Alerts | None = None
     over: bool = False  # it was ended, and may be taken up again
 
     @property
@@ -69,6 +71,7 @@ class WatchedRun:
         self.name = name
         self._store = store
         self._courses: dict[str, Course] = {}
+        self._found: list[tuple[Course, finding.Change]] = []  # findings of the doctor that are to be sent
         self._taking: Taking
 
     @property
@@ -86,9 +89,13 @@ class WatchedRun:
         with self._store.taking(self.name) as self._taking:
             place = self._taking.place
             for line in merged(lines):
-                if not place.get("deleted"):
+                if line.said.get("kind") == "run" and line.writer not in place.get("deleted", [line.writer]):
+                    for key in place.keys() - {"at"}:  # a new program with the id of a run that was deleted
+                        del place[key]
+                if "deleted" not in place:
                     self._line(line)
             place.setdefault("at", {}).update({line.file: line.end for line in lines})
+        self._alert()
         return place
 
     def take_up(self) -> None:
@@ -97,6 +104,17 @@ class WatchedRun:
             run_id = self._taking.place.get("newest")
             if run_id and self._taking.mine(run_id):
                 self._courses[run_id] = self._opened(run_id)
+        self._alert()
+
+    def _alert(self) -> None:
+        """Send what the doctor found: after the transaction, because alerts write to the store."""
+        for course, change in self._found:
+            if course.alerts is None:
+                course.alerts = Alerts(self._store, self._store.run(course.id), self._store.events_after(course.id),
+                                       self.name)
+            if change.finding:
+                course.alerts.take(change.step, change.finding)
+        self._found = []
 
     def end(self, state: str, text: str) -> None:
         """End the runs of the folder that are going."""
@@ -139,7 +157,7 @@ class WatchedRun:
         course = self._courses.get(run_id)
         if course is None or course.over:
             if not self._taking.mine(run_id):
-                place["deleted"] = True
+                place["deleted"] = [*of]
                 return None
             course = self._courses[run_id] = course or self._opened(run_id)
             course.over = False
@@ -167,9 +185,11 @@ class WatchedRun:
         last = steps[-1] if steps else None
         at = row.spec.parent[1] if row.spec.parent else 0
         folder = run_folder(run_id)
-        return Course(run_id, row.spec, folder, examined, Pictures(folder / "samples"), last.step if last else at,
-                      last.tokens if last else 0, last.env_steps if last else 0, last.seconds if last else 0.0,
-                      KnobHistory(row.spec, events).at(), set().union(*(step.metrics for step in steps)))
+        course = Course(run_id, row.spec, folder, examined, Pictures(folder / "samples"), last.step if last else at,
+                        last.tokens if last else 0, last.env_steps if last else 0, last.seconds if last else 0.0,
+                        KnobHistory(row.spec, events).at(), set().union(*(step.metrics for step in steps)))
+        self._found += [(course, finding.Change(at, each.rule, each)) for at, each in doctor.holding(events)]
+        return course  # its alerts may not have been sent before it ended
 
     def _begin(self, line: Line) -> None:
         begun = bool(self._taking.place.get("newest"))
@@ -196,7 +216,9 @@ class WatchedRun:
 
     def _event(self, line: Line) -> None:
         if course := self._course(line):
-            self._taking.log(course.id, "note", {"text": str(line.said.get("text", ""))[:LONGEST]}, course.step)
+            said = line.said.get("step")
+            step = said if type(said) is int and 0 <= said <= MOST_STEP else course.step
+            self._taking.log(course.id, "note", {"text": str(line.said.get("text", ""))[:LONGEST]}, step)
 
     def _dropped(self, line: Line) -> None:
         if course := self._course(line):
@@ -206,7 +228,7 @@ class WatchedRun:
 
     def _end(self, line: Line) -> None:
         if course := self._course(line):
-            state = line.said.get("state")
+            state = line.said.get("state", "finished")
             self._taking.end(course.id, state if state in ENDS else "stopped",
                              str(line.said.get("message") or "")[:LONGEST])
             course.over = True
@@ -215,7 +237,8 @@ class WatchedRun:
         if (course := self._course(line)) and (step := self._step(line)) is not None:
             found = samples_of(line.said, max(1, step))
             if found:
-                course.samples.write(max(1, step), found)
+                if full := course.samples.write(max(1, step), found):
+                    self._say(line, full.rstrip("."), "full")
             else:
                 self._say(line, "a line of rollouts has no groups with completions, and was left out", "rollouts")
 
@@ -259,8 +282,7 @@ class WatchedRun:
         self._taking.place["writer"] = line.writer
         tokens = _counted(said.get("tokens"), counters.get("tokens"), course.tokens)
         env_steps = _counted(None, counters.get("env_steps"), course.env_steps)
-        seconds = max(course.seconds, next((value for value in (counters.get("seconds"), names.number(
-            said.get("seconds"))) if value is not None and math.isfinite(value)), course.seconds))
+        seconds = max(course.seconds, self._seconds(line, course, counters))
         record = Record(step, tokens, finite, env_steps)
         self._taking.append(course.id, record, seconds, newest)
         if newest:
@@ -268,6 +290,16 @@ class WatchedRun:
             course.tokens, course.env_steps = tokens, env_steps
             for change in course.doctor.take(step, {**finite, **metrics}):
                 self._taking.log(course.id, doctor.EVENT, doctor.payload(change), change.step)
+                self._found.append((course, change))
+
+    def _seconds(self, line: Line, course: Course, counters: Mapping[str, float]) -> float:
+        """The seconds of a row. A program that was started again and counts from 0 goes on from those before."""
+        found = (counters.get("seconds"), names.number(line.said.get("seconds")))
+        seconds = next((value for value in found if value is not None and math.isfinite(value)), course.seconds)
+        before: dict[str, float] = self._taking.place.setdefault("clocks", {})
+        if line.writer not in before:
+            before[line.writer] = course.seconds if seconds < course.seconds else 0.0
+        return seconds + before[line.writer]
 
     def _fork(self, line: Line, course: Course, step: int) -> None:
         """The program went back to before `step`, which the run has: its lines go on in a fork of it."""

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.runs.files.paths import is_id
 from labcore.runs.store.store import Store
 from labcore.watching import spool
-from labcore.workers import process
+from labcore.workers import alerts, process
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.watched_run import WatchedRun
 
@@ -87,8 +88,10 @@ class Watcher:
                 continue
             try:
                 self._read(folder)
-            except LabError as error:
-                if not isinstance(error, NoSuchRun):  # in the trash: its lines wait
+            except Exception as error:  # the lines stay in their files, and no other run waits for them
+                if not isinstance(error, LabError):
+                    traceback.print_exc()
+                elif not isinstance(error, NoSuchRun):  # in the trash: its lines wait
                     print(error, file=sys.stderr, flush=True)
                 self._places = self._store.watched()
                 self._folders[name] = replace(self._new(name), sign=folder.sign, noticed=folder.noticed)
@@ -123,7 +126,7 @@ class Watcher:
                 lines = self._settled(folder, lines, now)
             if lines:
                 folder.place = folder.run.take(lines)
-        if folder.place.get("deleted"):
+        if "deleted" in folder.place:
             spool.forget(folder.path)
         elif not folder.waits:
             self._check(folder, now)
@@ -194,6 +197,8 @@ def main() -> None:
                     watcher.look()
                 time.sleep(POLL_SECONDS)
             watcher.close()
+            if not lifeline.cut:
+                alerts.wait()
     except Timeout:
         return  # another lab on this folder watches
 

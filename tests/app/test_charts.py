@@ -11,6 +11,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import FAMILIES, PANELS
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Step
+from labcore.workers.watched_run import spec_of
 
 STORY = {
     "grpo": ("reward", "kl", "zero_variance"), "ppo": ("reward", "clip", "explained_variance"),
@@ -138,6 +139,17 @@ def test_the_payload_says_which_step_is_shown_and_whether_all_charts_stand_open(
     usual = payload({"a": feed({"reward": 0.5})}, full=True, x="step", smooth=0, ended=False)
     other = payload({"a": feed({"reward": 0.5})}, full=True, x="step", smooth=0, ended=False, at=1, unfolded=True)
     assert (usual["at"], usual["unfolded"]) == (None, False) and (other["at"], other["unfolded"]) == (1, True)
+
+
+def test_numbers_that_come_late_for_the_last_row_are_drawn():
+    """Another program may send an evaluation of a step after its other numbers."""
+    found = Feed(spec_of({"name": "mine"}, "id"))
+    found.take([Step(1, 0, 0, 1.0, {"loss": 1.0}), Step(2, 0, 0, 2.0, {"loss": 0.5})], [])
+    found.take([Step(2, 0, 0, 2.0, {"loss": 0.5, "own/eval": 3.0}), Step(3, 0, 0, 3.0, {"loss": 0.4})], [])
+    assert [step.step for step in found.steps] == [1, 2, 3] and "own/eval" in found.logged
+    assert found.rows(1)[0][3] == {"loss": 0.5, "own/eval": 3.0}
+    found.take([Step(3, 0, 0, 3.0, {"loss": 0.4})], [])
+    assert len(found.steps) == 3
 
 
 def test_the_steps_until_one():

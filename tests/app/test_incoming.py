@@ -20,6 +20,7 @@ from labcore.runs.store.store import Store
 from labcore.watch import Watch
 from labcore.watching import receiving, spool
 from tests.watching.tools import read, rows
+from tests.workers.tools import until
 
 SECRET = "0123456789abcdef"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
@@ -150,6 +151,18 @@ def test_a_run_of_another_machine_is_sent_whole_and_leaves_nothing_behind(elsewh
     row, = read(store)
     assert row.state == "finished" and len(rows(store, row.id)) == 200
     assert [*(tmp_path / "spool").rglob("*.jsonl")] == []
+
+
+def test_a_program_elsewhere_hears_what_the_lab_asks(elsewhere):
+    with server() as url, Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
+        run.log(1, {"loss": 1.0})
+        until(lambda: spool.folder_of("r").exists())
+        assert run.asked() == {}
+        (spool.folder_of("r") / spool.ASKED).write_text('{"stop": true, "why": "it is hacked"}')
+        until(lambda: run.asked())
+        assert run.asked() == {"stop": True, "why": "it is hacked"}
+        (spool.folder_of("r") / spool.ASKED).write_text("[1")
+        until(lambda: not run.asked())
 
 
 def test_what_a_lab_that_is_not_there_misses_is_sent_later_by_the_next_run(elsewhere, monkeypatch):

@@ -15,7 +15,7 @@ def write(name: str, *lines: object, writer: str = "aa", number: int = 0, end: s
     """Add lines, objects or raw texts, to a file of a watched run, as a program does."""
     folder = spool.folder_of(name)
     (folder / spool.SPOOL).mkdir(parents=True, exist_ok=True)
-    path = folder / spool.SPOOL / f"{1 if writer == 'aa' else 2:013d}-{writer}-{number:05d}.jsonl"
+    path = folder / spool.SPOOL / f"{ord(writer[0]) - 96:013d}-{writer}-{number:05d}.jsonl"
     with path.open("ab") as file:
         for line in lines:
             file.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + end.encode())

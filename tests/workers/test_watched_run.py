@@ -15,8 +15,9 @@ from labcore.runs.fork import fork_spec, lineage
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
+from labcore.watch import Watch
 from labcore.watching import spool
-from labcore.workers import watched_run, watcher
+from labcore.workers import alerts, watched_run, watcher
 from labcore.workers.watcher import Watcher
 from tests.watching.tools import begin, notes, numbers, read, rows, write
 
@@ -147,6 +148,14 @@ def test_clocks_and_counts_never_go_back(store):
     assert [step.tokens for step in store.steps_after(run.id)] == [100, 100, 200, 200, 300]
 
 
+def test_a_program_that_is_started_again_goes_on_in_time(store):
+    write("r", *(numbers(step, 10.0 * step, loss=1.0) for step in (1, 2)))
+    write("r", *(numbers(step, float(step), loss=1.0) for step in (3, 4)), writer="bb")
+    write("r", *(numbers(step, 10.0 * step, loss=1.0) for step in (5, 6)), writer="cc")  # it has gone on by itself
+    run, = read(store)
+    assert [step.seconds for step in store.steps_after(run.id)] == [10.0, 20.0, 23.0, 24.0, 50.0, 60.0]
+
+
 def test_step_0_is_drawn_with_the_first_step(store):
     write("r", numbers(0, eval=0.1, loss=9.0), numbers(1, loss=1.0), numbers(2, loss=0.5))
     run, = read(store)
@@ -175,6 +184,22 @@ def test_completions_are_samples_and_the_doctor_speaks(store):
     assert (one["reward"], one["parts"], one["ratio"], one["kl"]) == (1.5, {"right": 1.0, "form": 0.5}, [1.0], [None])
     assert two["reward"] == 0.5 and "ratio" not in two and samples["batch_groups"] == 2
     assert any(event.kind == "doctor" for event in store.events_after(run.id))
+
+
+def test_a_finding_is_an_alert_and_may_ask_the_program_to_stop(store, monkeypatch, tmp_path):
+    monkeypatch.setenv("RL_LAB_ALERTS", f"note file {tmp_path / 'alerts'}; note stop")
+    lines = [numbers(step, reward=0.0, frac_reward_zero_std=1.0, reward_std=0.0) for step in range(1, 60)]
+    with Watch("r", run_id="r") as client:
+        assert client.asked() == {}
+        write("r", *lines)
+        run, *_ = read(store)
+        alerts.wait()
+        read(store)  # another watcher, and nothing is sent again
+        alerts.wait()
+        assert client.asked()["stop"] and "The doctor of the lab" in client.asked()["why"]
+    sent = [json.loads(line) for line in (tmp_path / "alerts").read_text().splitlines()]
+    assert {each["run"] for each in sent} == {run.id} and {each["watched"] for each in sent} == {"r"}
+    assert len(sent) == len({each["rule"] for each in sent}) > 0
 
 
 def test_lines_are_taken_once_whatever_dies_in_between(store, monkeypatch):
@@ -222,4 +247,26 @@ def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
     store.delete(run.id)
     write("r", numbers(3, loss=1.0))
     assert read(store) == [] and spool.files(spool.folder_of("r")) == []
-    assert (spool.folder_of("r") / spool.GONE).exists()
+    assert spool.gone(spool.folder_of("r")) == {"aa"}
+    write("r", begin(name="again"), numbers(1, loss=2.0), writer="bb")
+    again, = read(store)
+    assert again.spec.task == "again" and rows(store, again.id) == {1: {"loss": 2.0}}
+
+
+ODD = (None, True, -1, 0, 1, 2, 3.5, 10**30, "", "NaN", "x", [], [1, "a", None], {}, {"a": 1}, [[1.0, 2.0]], [{}],
+       {"config": {"lr": [1]}}, [{"prompt": 1, "completions": [{"text": None, "rewards": {"a": "b"}}, 3]}])
+FIELDS = ("step", "numbers", "groups", "values", "config", "name", "tool", "pid", "host", "state", "message", "text",
+          "counts", "why", "tokens", "seconds", "of")
+
+
+def test_no_line_of_any_content_stops_the_reader(store):
+    luck = random.Random(7)
+    for place in range(400):
+        kind = luck.choice(("run", "numbers", "rollouts", "config", "event", "dropped", "end", "x", 3))
+        write("r", {"kind": kind, **{key: luck.choice(ODD) for key in luck.sample(FIELDS, luck.randrange(8))}},
+              writer=luck.choice(("aa", "bb")))
+        if place % 100 == 99:
+            read(store)
+    write("r", numbers(7_000, loss=1.0), writer="cc")
+    read(store)
+    assert any(7_000 in rows(store, run.id) for run in store.runs())
