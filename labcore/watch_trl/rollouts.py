@@ -170,9 +170,10 @@ class Rollouts:
 
     def _written(self, ids: Sequence[int]) -> list[str]:
         """The text of each token."""
-        for each in {*ids} - self._texts.keys():
-            piece, text = self._tokenizer.convert_ids_to_tokens(each), self._tokenizer.decode([each])
-            self._texts[each] = f" {text}" if str(piece).startswith("▁") and not text.startswith(" ") else text
+        for each in {*ids}:
+            if each not in self._texts:
+                piece, text = self._tokenizer.convert_ids_to_tokens(each), self._tokenizer.decode([each])
+                self._texts[each] = f" {text}" if str(piece).startswith("▁") and not text.startswith(" ") else text
         return [self._texts[each] for each in ids]
 
 
