@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
-from labcore.watching.receiving import BODY_BYTES, TOKEN, Refused, receive, token
+from labcore.watching.receiving import BODY_BYTES, TOKEN, Refused, asked, receive, token
 
 WRONG_SECONDS = 1.0  # how long a wrong token waits for its answer
 
@@ -40,9 +40,9 @@ async def take(request: Request) -> Response:
         at = request.query_params.get("at", "0")
         if not at.isdecimal() or len(at) > 15:
             raise Refused(400, "at must be the byte at which the lines belong.")
-        size = await run_in_threadpool(receive, request.path_params["name"], request.path_params.get("file", ""),
-                                       int(at), await _body(request))
-        return JSONResponse({"size": size})
+        name = request.path_params["name"]
+        size = await run_in_threadpool(receive, name, request.path_params.get("file", ""), int(at), await _body(request))
+        return JSONResponse({"size": size, **await run_in_threadpool(asked, name)})
     except Refused as error:
         return PlainTextResponse(str(error), error.status)
     except LabError as error:

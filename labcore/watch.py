@@ -44,6 +44,7 @@ BEAT_SECONDS = 15.0  # between two signs of life
 CLOSE_SECONDS = 10.0  # how long the end of a program waits until all is written, and sent
 BODY_BYTES = 2**20  # of one request
 STATES = ("finished", "stopped", "failed")
+ASKED = "asked.json"  # what the lab asks of the program
 BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
 _ID = re.compile(r"\w(?:[\w.-]{0,98}[\w-])?", re.ASCII)
 _log = logging.getLogger("labcore.watch")
@@ -115,6 +116,11 @@ class Watch:
     def event(self, step: int | None, text: str) -> None:
         """A sentence about a step, shown in the run's log."""
         self._put("event", step=step, text=str(text))
+
+    def asked(self) -> dict[str, Any]:
+        """What the lab has asked of this program since it began: {"stop": True, "why": …}, or mostly nothing. Only a
+        program that calls this can be stopped by the lab."""
+        return self._files.asked() if self.active else {}
 
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Wait until all that was given is written, at most so long. Returns whether it is. A trainer need not wait; a
@@ -358,8 +364,18 @@ class _Files:
             part = folder / f".{self.prefix}.part"
             part.write_bytes(text)
             part.replace(path)
+        (folder / ASKED).unlink(missing_ok=True)  # it was asked of the program that sent before
         self.write(text, "run")
         self.flush()
+
+    def asked(self) -> dict[str, Any]:
+        """What the lab on this machine has written for the program, or the lab elsewhere has answered."""
+        if self.sender:
+            return self.sender.asked
+        with suppress(OSError, ValueError):
+            found = json.loads((self.folder / ASKED).read_bytes())
+            return found if isinstance(found, dict) else {}
+        return {}
 
     def write(self, text: bytes, kind: str) -> None:
         """Add a line; where the disk's share is used up it is counted and dropped, completions at half of that."""
@@ -429,6 +445,7 @@ class _Sender(threading.Thread):
         self._files, self._url, self._token, self._fault = files, url, token, fault
         self._opener = urllib.request.build_opener(_NoRedirects)
         self._sent: dict[Path, int] = {}  # how much of a file the lab has
+        self.asked: dict[str, Any] = {}
         self.start()
 
     def run(self) -> None:
@@ -486,7 +503,10 @@ class _Sender(threading.Thread):
         request.add_header("Content-Type", "application/x-ndjson")
         try:
             with self._opener.open(request, timeout=20) as answer:
-                return int(json.loads(answer.read(1000))["size"])
+                said = json.loads(answer.read(10_000))
+                if run_id == self._files.folder.name:
+                    self.asked = said.get("asked") or {}
+                return int(said["size"])
         except urllib.error.HTTPError as error:
             if error.code != 410:
                 raise

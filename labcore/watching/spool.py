@@ -17,6 +17,7 @@ from labcore.runs.files.paths import home, named
 from labcore.runs.files.untrusted import NotJSON, json_of
 
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
+ASKED = "asked.json"  # in the folder of a run: what the lab asks of the program, which deletes it when it begins
 GONE = "gone"  # a file in the folder of a run that was deleted: a program elsewhere is told
 LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
 AT_ONCE = 4 * 2**20  # bytes that are read at once, or one line
@@ -54,6 +55,12 @@ def writer_of(name: str) -> str:
     found = _NAME.fullmatch(name)
     assert found is not None, "is_file"
     return found["writer"]
+
+
+def begins(name: str) -> bool:
+    """True if a file of a spool is the first of its writer."""
+    found = _NAME.fullmatch(name)
+    return found is not None and not int(found["number"])
 
 
 def files(folder: Path) -> list[Path]:

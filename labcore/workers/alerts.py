@@ -30,15 +30,14 @@ from labcore.analysis.doctor.finding import SEVERITIES, Finding, Severity
 from labcore.catalog.knob import suggestion
 from labcore.errors import LabError, first_line, os_reason, quoted
 from labcore.runs.files import atomic
-from labcore.runs.files.paths import home
 from labcore.runs.store.rows import Event, RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
+from labcore.watching.spool import ASKED, folder_of
 
 SETTING = "RL_LAB_ALERTS"
 EVENT = "alert"  # kind of event
 THREAD = "alerts"  # name of the threads that send
-WATCHED, ASKED = "watched", "asked.json"  # the folder of runs of other tools; the file that asks one to stop
 TRIES, FIRST_WAIT = 3, 1.0  # of a webhook; seconds before the second, then four times as many
 REQUEST_SECONDS, COMMAND_SECONDS = 10.0, 60.0
 CLOSE_SECONDS = 90.0  # for alerts that are still to be sent when a process ends
@@ -214,10 +213,9 @@ def _file(words: list[str], alert: Message) -> None:
 
 def _stop(words: list[str], alert: Message) -> None:
     """Ask a run of another tool to stop: its callback looks for the file. Other runs are left as they are."""
-    folder = home() / WATCHED / str(alert["run"])
-    if folder.is_dir():
+    if alert.get("watched"):
         why = f"The doctor of the lab found at step {alert['step']:,}: {alert['verdict']}: {alert['evidence']}."
-        atomic.write_text(folder / ASKED, json.dumps({"stop": True, "why": why}, ensure_ascii=False))
+        atomic.write_text(folder_of(str(alert["watched"])) / ASKED, json.dumps({"stop": True, "why": why}, ensure_ascii=False))
 
 
 SEND: Mapping[str, Send] = {"command": _command, "webhook": _webhook, "file": _file, "stop": _stop}
@@ -234,10 +232,11 @@ def wait() -> None:
 
 
 class Alerts:
-    """The alerts of one run, from `events`, those that it has, onwards. Nothing here raises into the run."""
+    """The alerts of one run, from `events`, those that it has, onwards. Nothing here raises into the run. `watched` is
+    the folder of a run of another tool, by which it is asked to stop."""
 
-    def __init__(self, store: Store, run: RunRow, events: Iterable[Event]) -> None:
-        self._store, self._run = store, run
+    def __init__(self, store: Store, run: RunRow, events: Iterable[Event], watched: str = "") -> None:
+        self._store, self._run, self._watched = store, run, watched
         before = [event.payload for event in events if event.kind == EVENT]
         self._sent = {(each.get("to"), each.get("rule")) for each in before if each.get("sent")}
         self._failed = {each.get("to") for each in before if not each.get("sent")}  # of which it was said
@@ -271,7 +270,8 @@ class Alerts:
 
     def _send(self, receiver: Receiver, step: int, finding: Finding) -> None:
         try:
-            SEND[receiver.kind](list(receiver.words), message(self._run, step, finding))
+            named = {"watched": self._watched} if self._watched else {}
+            SEND[receiver.kind](list(receiver.words), {**message(self._run, step, finding), **named})
         except Exception as error:  # of a program, a server or a disk that the lab does not know
             reason = os_reason(error) if isinstance(error, OSError) else first_line(error)
             self._log(step, {"to": receiver.key, "rule": finding.rule, "sent": False, "text":

@@ -16,6 +16,7 @@ from typing import Any
 
 from labcore.analysis.doctor import doctor
 from labcore.analysis.doctor.doctor import Doctor
+from labcore.analysis.doctor.finding import Finding
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value
@@ -29,6 +30,7 @@ from labcore.runs.store.watched import Taking
 from labcore.watching import names
 from labcore.watching.samples import samples_of
 from labcore.watching.spool import Line
+from labcore.workers.alerts import Alerts
 from labcore.workers.pictures import Pictures
 
 MOST_STEP = 2**31 - 1
@@ -70,6 +72,8 @@ class WatchedRun:
         self._store = store
         self._courses: dict[str, Course] = {}
         self._taking: Taking
+        self._alerts: dict[str, Alerts] = {}
+        self._begun: list[tuple[str, int, Finding]] = []  # findings that begin in the lines that are taken now
 
     @property
     def going(self) -> bool:
@@ -83,12 +87,18 @@ class WatchedRun:
             NoSuchRun: the run is in the trash.
             LabError: the store cannot be written.
         """
+        self._begun = []
         with self._store.taking(self.name) as self._taking:
             place = self._taking.place
             for line in merged(lines):
                 if not place.get("deleted"):
                     self._line(line)
             place.setdefault("at", {}).update({line.file: line.end for line in lines})
+        for run_id, step, finding in self._begun:
+            if run_id not in self._alerts:
+                self._alerts[run_id] = Alerts(self._store, self._store.run(run_id), self._store.events_after(run_id),
+                                              self.name)
+            self._alerts[run_id].take(step, finding)
         return place
 
     def take_up(self) -> None:
@@ -268,6 +278,8 @@ class WatchedRun:
             course.tokens, course.env_steps = tokens, env_steps
             for change in course.doctor.take(step, {**finite, **metrics}):
                 self._taking.log(course.id, doctor.EVENT, doctor.payload(change), change.step)
+                if change.finding:
+                    self._begun.append((course.id, change.step, change.finding))
 
     def _fork(self, line: Line, course: Course, step: int) -> None:
         """The program went back to before `step`, which the run has: its lines go on in a fork of it."""

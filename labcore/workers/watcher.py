@@ -25,7 +25,7 @@ from labcore.errors import LabError, NoSuchRun
 from labcore.runs.files.paths import is_id
 from labcore.runs.store.store import Store
 from labcore.watching import spool
-from labcore.workers import process
+from labcore.workers import alerts, process
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.watched_run import WatchedRun
 
@@ -194,6 +194,7 @@ def main() -> None:
                     watcher.look()
                 time.sleep(POLL_SECONDS)
             watcher.close()
+            alerts.wait()
     except Timeout:
         return  # another lab on this folder watches
 

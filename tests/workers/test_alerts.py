@@ -12,7 +12,7 @@ import pytest
 
 from labcore.analysis.doctor.finding import Finding
 from labcore.errors import LabError
-from labcore.runs.files.paths import home
+from labcore.watching import spool
 from labcore.workers import alerts
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -157,16 +157,16 @@ def test_a_program_that_hangs_is_killed_with_its_children_and_delays_no_step(sto
 
 def test_a_watched_run_is_asked_to_stop_only_where_the_setting_says_so(store, monkeypatch):
     run_id = store.create(fake.grpo(30))
-    folder = home() / alerts.WATCHED / run_id
+    folder = spool.folder_of("theirs")
     for setting, severity, asked in (("file /dev/null", "problem", False), ("stop", "warning", False),
                                      ("stop", "problem", True)):
         folder.mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("RL_LAB_ALERTS", setting)
-        alerts.Alerts(store, store.run(run_id), []).take(7, Finding(
+        alerts.Alerts(store, store.run(run_id), [], "theirs").take(7, Finding(
             "Reward hacking", "gold fell", "Raise β.", rule="hacking", severity=severity))
         alerts.wait()
-        assert (folder / alerts.ASKED).exists() == asked
-    assert json.loads((folder / alerts.ASKED).read_text()) == {
+        assert (folder / spool.ASKED).exists() == asked
+    assert json.loads((folder / spool.ASKED).read_text()) == {
         "stop": True, "why": "The doctor of the lab found at step 7: Reward hacking: gold fell."}
 
 
@@ -175,7 +175,7 @@ def test_of_a_run_of_the_lab_itself_nothing_is_asked(store, monkeypatch):
     run_id = store.create(fake.grpo(30))
     alerts.Alerts(store, store.run(run_id), []).take(7, FOUND)
     alerts.wait()
-    assert not (home() / alerts.WATCHED).exists()
+    assert not spool.root().exists()
 
 
 @pytest.mark.parametrize(("setting", "fault"), [

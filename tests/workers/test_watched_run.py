@@ -16,7 +16,8 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
 from labcore.watching import spool
-from labcore.workers import watched_run, watcher
+from labcore.watch import Watch
+from labcore.workers import alerts, watched_run, watcher
 from labcore.workers.watcher import Watcher
 from tests.watching.tools import begin, notes, numbers, read, rows, write
 
@@ -223,3 +224,18 @@ def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
     write("r", numbers(3, loss=1.0))
     assert read(store) == [] and spool.files(spool.folder_of("r")) == []
     assert (spool.folder_of("r") / spool.GONE).exists()
+
+
+def test_a_finding_asks_the_program_to_stop_only_where_alerts_say_so(store, monkeypatch):
+    for setting, asked in (("file /dev/null", False), ("stop", True)):
+        monkeypatch.setenv("RL_LAB_ALERTS", setting)
+        program = Watch("mine", run_id=f"r-{asked}")
+        for step in range(1, 60):
+            program.log(step, {"reward": 0.0, "frac_reward_zero_std": 1.0, "reward_std": 0.0})
+        assert program.flush() and program.asked() == {}
+        read(store)
+        alerts.wait()
+        assert program.asked().get("stop", False) == asked
+        assert asked == ("The doctor of the lab found at step" in program.asked().get("why", ""))
+        assert Watch("mine", run_id=program.id).asked() == {}, "a program that begins anew is not stopped again"
+        program.finish()
