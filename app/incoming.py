@@ -41,7 +41,8 @@ async def take(request: Request) -> Response:
         if not at.isdecimal() or len(at) > 15:
             raise Refused(400, "at must be the byte at which the lines belong.")
         name = request.path_params["name"]
-        size = await run_in_threadpool(receive, name, request.path_params.get("file", ""), int(at), await _body(request))
+        file, body = request.path_params.get("file", ""), await _body(request)
+        size = await run_in_threadpool(receive, name, file, int(at), body)
         return JSONResponse({"size": size, **await run_in_threadpool(asked, name)})
     except Refused as error:
         return PlainTextResponse(str(error), error.status)

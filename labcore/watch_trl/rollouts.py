@@ -16,7 +16,7 @@ from typing import Any
 DIGITS = 5  # of the log-probs and entropies that are sent, in nats
 _IDS = ("prompt_ids", "completion_ids", "completion_mask")
 _FIXED = {"old_logprobs": "old_per_token_logps", "ref_logprobs": "ref_per_token_logps"}  # ours -> TRL's
-GENERATES, SCORES = "_generate_and_score_completions", "_get_per_token_logps_and_entropies"
+WATCHED = GENERATES, SCORES = "_generate_and_score_completions", "_get_per_token_logps_and_entropies"
 Failed = Callable[[str, BaseException], None]
 
 

@@ -215,7 +215,8 @@ def _stop(words: list[str], alert: Message) -> None:
     """Ask a run of another tool to stop: its callback looks for the file. Other runs are left as they are."""
     if alert.get("watched"):
         why = f"The doctor of the lab found at step {alert['step']:,}: {alert['verdict']}: {alert['evidence']}."
-        atomic.write_text(folder_of(str(alert["watched"])) / ASKED, json.dumps({"stop": True, "why": why}, ensure_ascii=False))
+        asked = json.dumps({"stop": True, "why": why}, ensure_ascii=False)
+        atomic.write_text(folder_of(str(alert["watched"])) / ASKED, asked)
 
 
 SEND: Mapping[str, Send] = {"command": _command, "webhook": _webhook, "file": _file, "stop": _stop}

@@ -15,8 +15,8 @@ from labcore.runs.fork import fork_spec, lineage
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.watching import spool
 from labcore.watch import Watch
+from labcore.watching import spool
 from labcore.workers import alerts, watched_run, watcher
 from labcore.workers.watcher import Watcher
 from tests.watching.tools import begin, notes, numbers, read, rows, write
