@@ -44,6 +44,7 @@ BEAT_SECONDS = 15.0  # between two signs of life
 CLOSE_SECONDS = 10.0  # how long the end of a program waits until all is written, and sent
 BODY_BYTES = 2**20  # of one request
 STATES = ("finished", "stopped", "failed")
+ASKED = "asked.json"  # what the lab asks of the program
 BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
 _ID = re.compile(r"\w(?:[\w.-]{0,98}[\w-])?", re.ASCII)
 _log = logging.getLogger("labcore.watch")
@@ -371,8 +372,18 @@ class _Files:
             part = folder / f".{self.prefix}.part"
             part.write_bytes(text)
             part.replace(path)
+        (folder / ASKED).unlink(missing_ok=True)  # it was asked of the program that sent before
         self.write(text, "run")
         self.flush()
+
+    def asked(self) -> dict[str, Any]:
+        """What the lab on this machine has written for the program, or the lab elsewhere has answered."""
+        if self.sender:
+            return self.sender.asked
+        with suppress(OSError, ValueError):
+            found = json.loads((self.folder / ASKED).read_bytes())
+            return found if isinstance(found, dict) else {}
+        return {}
 
     def write(self, text: bytes, kind: str) -> None:
         """Add a line; where the disk's share is used up it is counted and dropped, completions at half of that."""

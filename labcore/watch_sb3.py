@@ -33,7 +33,7 @@ def LabCallback(name: str = "", *, home: str | None = None, url: str | None = No
             found = settings(self.model)
             named = name or f"{found['algorithm']} {found.get('environment', '')}".strip()
             self.run = Watch(named, home=home, url=url, token=token, tool="Stable-Baselines3",
-                             config={**found, "max_steps": self.locals.get("total_timesteps")})
+                             config={**found, "max_steps": steps_of(self.model, self.locals["total_timesteps"])})
             self.output = Output()
             self.output.run = self.run
             self.logger.output_formats.append(self.output)
@@ -69,6 +69,14 @@ def settings(model: Any) -> dict[str, Any]:
         value = value(1.0) if callable(value) else value
         if isinstance(value, (bool, int, float, str)):
             found[key] = value
+    if hasattr(model, "rollout_buffer"):  # to the lab n_steps are those of an n-step return, as they are of DQN
+        found["rollout_steps"] = found.pop("n_steps")
     first = next(iter(getattr(model.get_env(), "envs", ())), None)
     spec = getattr(first, "spec", None)
     return {**found, "environment": spec.id} if spec else found
+
+
+def steps_of(model: Any, total: int) -> int:
+    """The step of the environment at which `learn(total)` ends: it completes its last rollout."""
+    each = model.n_steps * model.n_envs if hasattr(model, "rollout_buffer") else 1
+    return -(-total // each) * each

@@ -41,7 +41,7 @@ class BaseCallback:
 class PPO:
     """A model whose logger dumps as `stable_baselines3.common.logger.Logger` does."""
 
-    learning_rate, gamma, n_steps, ent_coef, buffer_size = 3e-4, 0.99, 512, None, None
+    learning_rate, gamma, n_steps, n_envs, rollout_buffer, buffer_size = 3e-4, 0.99, 512, 1, object(), None
 
     def __init__(self) -> None:
         self.clip_range = lambda left: 0.2 * left
@@ -79,11 +79,12 @@ def lines(home: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name, shown", [("", "PPO CartPole-v1"), ("mine", "mine")])
 def test_each_dump_is_a_row_at_its_step_of_the_environment(name, shown, stand_ins, tmp_path):
     model = PPO()
-    model.learn(1024, LabCallback(name, home=str(tmp_path)))
+    model.learn(1000, LabCallback(name, home=str(tmp_path)))
     begin, *rows, end = lines(tmp_path)
     assert begin["name"] == shown and begin["tool"] == "Stable-Baselines3"
-    assert begin["config"] == {"algorithm": "PPO", "learning_rate": 3e-4, "gamma": 0.99, "n_steps": 512,
-                               "clip_range": 0.2, "environment": "CartPole-v1", "max_steps": 1024}
+    assert begin["config"] == {"algorithm": "PPO", "learning_rate": 3e-4, "gamma": 0.99, "n_envs": 1,
+                               "clip_range": 0.2, "environment": "CartPole-v1", "rollout_steps": 512,
+                               "max_steps": 1024}, "the last rollout is completed"
     assert [(row["step"], row["numbers"]) for row in rows] == [
         (step, {"time/total_timesteps": step, "rollout/ep_rew_mean": step / 8, "time/iterations": step // 512})
         for step in (512, 1024)]
@@ -93,6 +94,14 @@ def test_each_dump_is_a_row_at_its_step_of_the_environment(name, shown, stand_in
 
 def test_numbers_of_arrays_are_sent_and_other_things_are_not():
     assert numbers({"a": 1, "b": np.float32(0.5), "c": "text", "d": object(), "e": None}) == {"a": 1, "b": 0.5}
+
+
+def test_the_steps_of_an_n_step_return_are_no_rollout():
+    model = PPO()
+    model.n_steps = 3
+    assert watch_sb3.steps_of(model, 10) == 12 and settings(model)["rollout_steps"] == 3
+    dqn = SimpleNamespace(n_steps=3, n_envs=1, get_env=lambda: None)
+    assert watch_sb3.steps_of(dqn, 10) == 10 and settings(dqn)["n_steps"] == 3
 
 
 def test_an_environment_without_an_id_has_none():
@@ -106,7 +115,7 @@ def test_a_real_ppo(tmp_path):
     model = real.PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=1, device="cpu")
     model.learn(128, callback=LabCallback(home=str(tmp_path)))
     begin, *rows, end = lines(tmp_path)
-    assert begin["name"] == "PPO CartPole-v1" and begin["config"].keys() <= {*watch_sb3.SETTINGS, "algorithm",
-                                                                             "environment", "max_steps"}
+    assert begin["name"] == "PPO CartPole-v1" and begin["config"].keys() <= {
+        *watch_sb3.SETTINGS, "algorithm", "environment", "max_steps", "rollout_steps"}
     assert [row["step"] for row in rows] == [64, 128] and rows[1]["numbers"]["train/n_updates"] == 10
     assert end["state"] == "finished"

@@ -16,7 +16,7 @@ from typing import Any
 DIGITS = 5  # of the log-probs and entropies that are sent, in nats
 _IDS = ("prompt_ids", "completion_ids", "completion_mask")
 _FIXED = {"old_logprobs": "old_per_token_logps", "ref_logprobs": "ref_per_token_logps"}  # ours -> TRL's
-GENERATES, SCORES = "_generate_and_score_completions", "_get_per_token_logps_and_entropies"
+WATCHED = GENERATES, SCORES = "_generate_and_score_completions", "_get_per_token_logps_and_entropies"
 Failed = Callable[[str, BaseException], None]
 
 
@@ -170,9 +170,10 @@ class Rollouts:
 
     def _written(self, ids: Sequence[int]) -> list[str]:
         """The text of each token."""
-        for each in {*ids} - self._texts.keys():
-            piece, text = self._tokenizer.convert_ids_to_tokens(each), self._tokenizer.decode([each])
-            self._texts[each] = f" {text}" if str(piece).startswith("▁") and not text.startswith(" ") else text
+        for each in {*ids}:
+            if each not in self._texts:
+                piece, text = self._tokenizer.convert_ids_to_tokens(each), self._tokenizer.decode([each])
+                self._texts[each] = f" {text}" if str(piece).startswith("▁") and not text.startswith(" ") else text
         return [self._texts[each] for each in ids]
 
 

@@ -11,6 +11,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -78,11 +79,22 @@ def receive(name: str, file: str, at: int, body: bytes) -> int:
         raise Refused(507, f"The lab cannot keep what was sent ({os_reason(error)}): free some space there.") from error
 
 
+def asked(name: str) -> dict[str, Any]:
+    """What the lab asks of the program of a run, as the member `asked` of an answer to it; mostly nothing."""
+    try:
+        found = json_of((spool.folder_of(name) / spool.ASKED).read_bytes())
+    except (OSError, NotJSON):
+        return {}
+    return {"asked": found} if isinstance(found, dict) else {}
+
+
 def _add(folder: Path, file: str, at: int, body: bytes) -> int:
     if spool.writer_of(file or _LINES) in spool.gone(folder):
         raise Refused(410, "This run was deleted in the lab: begin another one, with an id of its own.")
     path = folder / spool.SPOOL / (file or _plain_file(folder))
     size = path.stat().st_size if path.exists() else 0
+    if file and not at and not size and spool.begins(file):
+        (folder / spool.ASKED).unlink(missing_ok=True)  # it was asked of the program that sent before
     new = body[max(0, size - at):] if file else body
     if not file or (new and at <= size):
         if size + len(new) > FILE_BYTES:

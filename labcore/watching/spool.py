@@ -57,6 +57,12 @@ def writer_of(name: str) -> str:
     return found["writer"]
 
 
+def begins(name: str) -> bool:
+    """True if a file of a spool is the first of its writer."""
+    found = _NAME.fullmatch(name)
+    return found is not None and not int(found["number"])
+
+
 def files(folder: Path) -> list[Path]:
     """The files of a spool, in the order in which they are read."""
     try:

@@ -209,3 +209,13 @@ def test_the_token_is_carried_to_no_other_address(elsewhere, monkeypatch):
     with server() as url, Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
         run.log(1, {"loss": 1.0})
     assert seen and not any("stolen" in path for path in seen)
+
+
+def test_what_the_lab_asks_of_a_program_is_in_its_answers(client):
+    assert client.post(f"/watch/r/{FILE}", content=LINE, headers=BEARER).json() == {"size": len(LINE)}
+    asked = {"stop": True, "why": "the reward is hacked"}
+    (spool.folder_of("r") / spool.ASKED).write_text(json.dumps(asked))
+    answer = client.post(f"/watch/r/{FILE}?at={len(LINE)}", content=b"", headers=BEARER).json()
+    assert answer == {"size": len(LINE), "asked": asked}
+    second = FILE.replace("-aa-", "-bb-")
+    assert client.post(f"/watch/r/{second}", content=LINE, headers=BEARER).json() == {"size": len(LINE)}, "begun anew"

@@ -7,9 +7,12 @@ import warnings
 
 import pytest
 
+from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metrics import METRICS
-from labcore.watch_trl import LabCallback
+from labcore.llm.nets.model import build, save
+from labcore.watch_trl import LabCallback, rollouts
 from labcore.watch_trl.callback import SETTINGS, STATE
+from tests.golden import trl_callback
 from tests.watch_trl import fake
 from tests.watch_trl.fake import FakeWatch, recorded
 
@@ -213,3 +216,24 @@ def test_numbers_that_are_missing_are_left_out():
         callback.on_log(trainer.args, trainer.state, trainer.control,
                         logs={"loss": 1, "rewards/f/mean": None, "kl": math.inf, "note": "text"})
     assert FakeWatch.made[-1].of("log")[-1][0][1] == {"loss": 1.0, "kl": math.inf}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_real_trainer_gives_what_was_recorded(name, monkeypatch, tmp_path):
+    """Where TRL is installed: in the names that the callback reads nothing has changed since the recording."""
+    trl = pytest.importorskip("trl")
+    if trl.__version__ != recorded()["meta"]["trl"]:
+        pytest.skip(f"recorded with TRL {recorded()['meta']['trl']}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    save(build(MODELS["tiny"], fake.tokenizer(), 0), fake.tokenizer(), tmp_path / "model")
+    trainer = trl_callback.trainers(str(tmp_path / "model"), str(tmp_path / "out"))[name]()
+    trainer.add_callback(LabCallback("real"))
+    trainer.train()
+    real = FakeWatch.made[-1]
+    _, copy = played(name)
+    assert [kind for kind, *_ in real.calls] == [kind for kind, *_ in copy.calls]
+    for (_, args, given), (_, others, theirs) in zip(real.calls, copy.calls, strict=True):
+        assert args[0] == others[0] and given.keys() == theirs.keys()
+        if len(args) > 1 and isinstance(args[1], dict):
+            assert args[1].keys() == others[1].keys()
+    assert {*vars(trainer)}.isdisjoint({"training_step", "evaluate", *rollouts.WATCHED})
