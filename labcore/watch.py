@@ -119,10 +119,7 @@ class Watch:
 
     def asked(self) -> dict[str, Any]:
         """What the lab asks of the program, such as {"stop": True, "why": "…"}; mostly nothing. It need not obey."""
-        try:
-            return self._files.asked() if self.active else {}
-        except (OSError, ValueError):  # there is no such file
-            return {}
+        return self._files.asked() if self.active else {}
 
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Wait until all that was given is written, at most so long. Returns whether it is. A trainer need not wait; a
@@ -426,11 +423,6 @@ class _Files:
         with suppress(OSError):
             os.utime(self.folder / "run.json")
         self.flush()
-
-    def asked(self) -> dict[str, Any]:
-        """What the lab asks. Raises OSError where that is nothing."""
-        found = self.sender.asked if self.sender else json.loads((self.folder / "asked.json").read_bytes())
-        return found if isinstance(found, dict) else {}
 
     def close(self) -> None:
         """Close the file; with a lab elsewhere wait until it has all, but not for long."""

@@ -79,15 +79,6 @@ def receive(name: str, file: str, at: int, body: bytes) -> int:
         raise Refused(507, f"The lab cannot keep what was sent ({os_reason(error)}): free some space there.") from error
 
 
-def asked(name: str) -> dict[str, Any]:
-    """What the lab asks of the program of a run, as the member `asked` of an answer to it; mostly nothing."""
-    try:
-        found = json_of((spool.folder_of(name) / spool.ASKED).read_bytes())
-    except (OSError, NotJSON):
-        return {}
-    return {"asked": found} if isinstance(found, dict) else {}
-
-
 def _add(folder: Path, file: str, at: int, body: bytes) -> int:
     if spool.writer_of(file or _LINES) in spool.gone(folder):
         raise Refused(410, "This run was deleted in the lab: begin another one, with an id of its own.")

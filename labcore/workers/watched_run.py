@@ -16,7 +16,6 @@ from typing import Any
 
 from labcore.analysis.doctor import doctor, finding
 from labcore.analysis.doctor.doctor import Doctor
-from labcore.analysis.doctor.finding import Finding
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value
@@ -74,8 +73,6 @@ class WatchedRun:
         self._courses: dict[str, Course] = {}
         self._found: list[tuple[Course, finding.Change]] = []  # findings of the doctor that are to be sent
         self._taking: Taking
-        self._alerts: dict[str, Alerts] = {}
-        self._begun: list[tuple[str, int, Finding]] = []  # findings that begin in the lines that are taken now
 
     @property
     def going(self) -> bool:
@@ -89,7 +86,6 @@ class WatchedRun:
             NoSuchRun: the run is in the trash.
             LabError: the store cannot be written.
         """
-        self._begun = []
         with self._store.taking(self.name) as self._taking:
             place = self._taking.place
             for line in merged(lines):
