@@ -8,14 +8,15 @@ the lab knows by their steps and numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
 from labcore.following import memory
+from labcore.following.calls import Call, Row
 from labcore.following.folder import Folder
 from labcore.following.growing import Stamp, stamp
 from labcore.following.layouts import HEAD, HELD_OUT, LAYOUTS, Layout, candidates
@@ -185,15 +186,12 @@ class Follower:
             return set()
         source.stamp, source.settled = now, settled
         busy = set[str]()
-        try:
-            for call in source.reader.look(settled or last):
-                key, run = self._run(source, getattr(call, "run", ""))
-                run.take(call)
-                busy.add(key)
-        except Damaged as error:
-            source.reader.say(str(error))
-        except LabError as error:
-            source.reader.say(f"cannot be read now: {str(error).rstrip('.')}")
+        for call in _calls(source.reader, settled or last):
+            if isinstance(call, Row) and call.clock is None:
+                call = replace(call, clock=now.changed / 1e9)
+            key, run = self._run(source, getattr(call, "run", ""))
+            run.take(call)
+            busy.add(key)
         return busy
 
     # ---------------------------------------------------------------- runs
@@ -225,6 +223,16 @@ class Follower:
             if run.going and time.time() - newest.get(key.partition("\n")[0], 0) / 1e9 > IDLE_SECONDS and not (
                     run.kept):
                 run.leave()
+
+
+def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
+    """What is new in a file. One that cannot be read is said, and looked at again when it changes."""
+    try:
+        yield from reader.look(settled)
+    except Damaged as error:
+        reader.say(str(error))
+    except LabError as error:
+        reader.say(f"cannot be read now: {str(error).rstrip('.')}")
 
 
 def _beside(layout: Layout, run: str) -> set[str]:
