@@ -12,8 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a log under the tool's names, with the columns that place it. `clock` is when it was written, unix time,
-    where the format says so. `run` names the run of a row in a file that has several."""
+    """A row of a log under the tool's names, with the columns that place it. `clock` is when it was written, unix time;
+    None where only the time of the file says so. `run` names the run of a row in a file that has several."""
 
     values: Mapping[str, Any]
     clock: float | None = None

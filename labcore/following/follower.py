@@ -8,14 +8,15 @@ the lab knows by their steps and numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from labcore.errors import LabError
 from labcore.following import memory
+from labcore.following.calls import Call, Row
 from labcore.following.folder import Folder
 from labcore.following.growing import Stamp, stamp
 from labcore.following.layouts import HEAD, HELD_OUT, LAYOUTS, Layout, candidates
@@ -27,6 +28,7 @@ from labcore.watch import Watch
 IDLE_SECONDS = 900.0  # after which a run whose files do not change is left: its trainer may be gone
 KEEP_SECONDS = 5.0  # between two times that what was read is kept
 SETTLED_SECONDS = 5.0  # after which a file that is new to the follower counts as written
+WAIT_SECONDS = 60.0  # in which an empty file may become the log for which others wait
 RARELY = 30  # looks between two at a file of completions that was read: it may be written again
 _OF_TRAINER = ("checkpoint-", "trainer_state.json", "training_args.bin", "completions")  # beside the folder `runs`
 
@@ -56,6 +58,7 @@ class Follower:
         self._folder = Folder(folder)
         self._sources: dict[str, Source] = {}
         self._other: set[str] = set()  # files that are not followed
+        self._seen: dict[str, float] = {}  # when a file that is not followed yet was first seen
         self._doubled: set[tuple[str, Any]] = set()  # runs and kinds of files that have their numbers once more
         self._said: set[str] = set()
         self._runs: dict[str, Sending] = {}
@@ -73,7 +76,8 @@ class Follower:
         for source in sorted(self._sources.values(), key=_order):
             busy |= self._read(source, last)
         quiet = [run.quiet() for key, run in self._runs.items() if key not in busy]
-        self._leave_idle()
+        if not last:
+            self._leave_idle()
         self._new = self._new or bool(busy) or any(quiet)
         if self._new and time.monotonic() - self._keeps > KEEP_SECONDS:
             self._keep()
@@ -108,7 +112,7 @@ class Follower:
     def _find(self, names: list[str], last: bool) -> None:
         """Recognise the files that are new, those with numbers first: completions go with the numbers of their run, and
         wait for these where a file cannot be told yet."""
-        found, without, waits = list[tuple[bool, int, str, str]](), list[str](), False
+        found, without, waiting = list[tuple[bool, int, str, str]](), list[str](), list[tuple[int, str]]()
         for name in names:
             if name in self._sources or name in self._other:
                 continue
@@ -116,8 +120,11 @@ class Follower:
             head = _head(self.path / name) if may else b""
             fits = [(layout.begins(head), LAYOUTS.index(layout), run) for layout, run in may]
             if chosen := next((each for each in fits if each[0] is not False), None):
-                waits |= chosen[0] is None
-                found += [(not LAYOUTS[chosen[1]].numbers, chosen[1], name, chosen[2])] if chosen[0] else []
+                seen = self._seen.setdefault(name, time.monotonic())
+                if chosen[0] and (last or time.monotonic() - seen >= LAYOUTS[chosen[1]].patience):
+                    found.append((not LAYOUTS[chosen[1]].numbers, chosen[1], name, chosen[2]))
+                elif time.monotonic() - seen < WAIT_SECONDS:
+                    waiting.append(chosen[1:])
             else:
                 self._other.add(name)
                 without += [name] if may else []
@@ -125,13 +132,16 @@ class Follower:
             self._say_once(f"{self.path.name}: not followed, because they have no step: {', '.join(without[:5])}"
                            f"{f' and {len(without) - 5} more' if len(without) > 5 else ''}.")
         for completions, place, name, run in sorted(found):
-            if not completions or last or not waits or any(each.layout.numbers for each in self._sources.values()):
+            numbers = any(each.layout.numbers for each in self._sources.values())
+            better = any(rank < place and of in _beside(LAYOUTS[place], run) for rank, of in waiting)
+            if last or not (waiting and not numbers if completions else better):
                 self._follow(name, LAYOUTS[place], run, names)
 
     def _follow(self, name: str, layout: Layout, run: str, names: list[str]) -> None:
         if layout.numbers:
             run = self._own_folder(name, layout, run, names)
-            taken = [source for source in self._sources.values() if source.run == run and source.layout.numbers]
+            taken = [source for source in self._sources.values() if source.layout.numbers
+                     and source.run in _beside(layout, run)]
             if taken and not (layout.many and layout is taken[0].layout):
                 self._other.add(name)
                 if (run, layout.path) not in self._doubled:
@@ -176,15 +186,12 @@ class Follower:
             return set()
         source.stamp, source.settled = now, settled
         busy = set[str]()
-        try:
-            for call in source.reader.look(settled or last):
-                key, run = self._run(source, getattr(call, "run", ""))
-                run.take(call)
-                busy.add(key)
-        except Damaged as error:
-            source.reader.say(str(error))
-        except LabError as error:
-            source.reader.say(f"cannot be read now: {str(error).rstrip('.')}")
+        for call in _calls(source.reader, settled or last):
+            if isinstance(call, Row) and call.clock is None:
+                call = replace(call, clock=now.changed / 1e9)
+            key, run = self._run(source, getattr(call, "run", ""))
+            run.take(call)
+            busy.add(key)
         return busy
 
     # ---------------------------------------------------------------- runs
@@ -216,6 +223,21 @@ class Follower:
             if run.going and time.time() - newest.get(key.partition("\n")[0], 0) / 1e9 > IDLE_SECONDS and not (
                     run.kept):
                 run.leave()
+
+
+def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
+    """What is new in a file. One that cannot be read is said, and looked at again when it changes."""
+    try:
+        yield from reader.look(settled)
+    except Damaged as error:
+        reader.say(str(error))
+    except LabError as error:
+        reader.say(f"cannot be read now: {str(error).rstrip('.')}")
+
+
+def _beside(layout: Layout, run: str) -> set[str]:
+    """The runs that one of this layout is the same as: one that stands in for a better log is that of its folder."""
+    return {run, run.rpartition("/")[0]} if layout.patience else {run}
 
 
 def _order(source: Source) -> tuple[bool, int, str]:

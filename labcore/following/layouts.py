@@ -33,6 +33,7 @@ class Layout:
 
     `numbers`: it has the numbers of a run. Of files with numbers of one run the layout that stands first in the table
     is followed, and the others are said. `many`: all such files of a run are read as one, in the order of their times.
+    `patience`: it is followed where the folder has no better log after so many seconds, as a run of its own.
     """
 
     tool: str
@@ -42,6 +43,7 @@ class Layout:
     begins: Callable[[bytes], bool | None] = lambda head: True if head else None
     numbers: bool = True
     many: bool = False
+    patience: float = 0.0
 
 
 def _path(pattern: str) -> re.Pattern[str]:
@@ -111,7 +113,8 @@ LAYOUTS = (
     Layout("TensorBoard", _path(rf"(?P<dated>runs/{_DATED}/)?[^/]*\.tfevents\.[^/]*"), EventFile, many=True),
     Layout("Stable-Baselines3", _path(r"progress\.json"), JsonLines),
     Layout("Hugging Face trainer", _path(r"(?:checkpoint-\d+/)?trainer_state\.json"), TrainerState, many=True),
-    Layout("Stable-Baselines3's monitor", _path(r"(?:[^/]*\.)?monitor\.csv"), Monitor, many=True),
+    Layout("Stable-Baselines3's monitor", _path(r"(?:[^/]*\.)?monitor\.csv"), Monitor, many=True,
+           run=lambda found: found["run"] + "episodes", patience=30.0),
     Layout("Trackio", _path(r"(?P<name>[^/]+)\.db"), TrackioStore, run=lambda found: found["run"] + found["name"],
            begins=_is(MAGIC)),
     Layout("TRL", _path(r"completions/completions_\d+\.parquet"), TrlCompletions, numbers=False),

@@ -9,21 +9,20 @@ from __future__ import annotations
 import math
 import re
 import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from labcore.errors import LabError
 from labcore.following.calls import Call, Completions, Named, Pictures, Row, Settings
+from labcore.following.columns import Columns
 from labcore.following.reader import Memory
-from labcore.runs.imports.layouts import Layout, is_axis, known, layout_of
-from labcore.runs.store.rows import COUNTERS
 from labcore.watch import Watch
 
 UNIX_TIME = 1e9  # seconds of a run are less
 _CLOCKS = ("_timestamp", "timestamp", "time", "wall_time")  # columns of the time of day
 BACKLOG = 200  # steps with completions that are sent of those that were there before
 FLUSHED = 500  # steps between two waits for the client
+_DONE = {"train_runtime", "train/train_runtime"}  # in the last row of a trainer of Hugging Face
 _NONE = 3  # rows without a step after which a log has none
 Open = Callable[[str, str, Mapping[str, Any], str], Watch]  # name, tool, config, id
 
@@ -36,8 +35,7 @@ class Sending:
         self._watch: Watch | None = None
         self._waiting: list[Pictures] = []
         self._sent = 0
-        self._columns: set[str] = set()
-        self._layout: Layout = layout_of(())
+        self._columns = Columns(memory.setdefault("columns", []))
 
     @property
     def going(self) -> bool:
@@ -63,16 +61,16 @@ class Sending:
             self.memory["name"] = call.name
         else:
             self.quiet()
-            self._open().finish(call.state, call.message)
-            self._watch = None
+            self._open()
+            self._finish(call.state, call.message)
 
     def quiet(self) -> bool:
         """Nothing more came for a while: what is kept is complete. Returns whether anything was kept."""
         kept = self.kept
         self._send()
         self._pictures(math.inf)
-        if kept and self._watch:
-            self._watch.flush()
+        if kept:
+            self._flush()
         return kept
 
     def leave(self) -> None:
@@ -84,8 +82,11 @@ class Sending:
     def finish(self, message: str) -> None:
         """End the run, all of which was read."""
         self.quiet()
+        self._finish("finished", message)
+
+    def _finish(self, state: str, message: str = "") -> None:
         if self._watch:
-            self._watch.finish("finished", message)
+            self._watch.finish(state, message)
             self._watch = None
 
     # ---------------------------------------------------------------- numbers
@@ -94,8 +95,8 @@ class Sending:
         numbers = {name: float(value) for name, value in row.values.items()
                    if isinstance(value, int | float) and not isinstance(value, bool)}
         times = [name for name in _CLOCKS if numbers.get(name, 0.0) > UNIX_TIME]
-        clock = next((numbers.pop(name) for name in times), time.time() if row.clock is None else row.clock)
-        self._learn(numbers)
+        clock = next((numbers.pop(name) for name in times), row.clock or 0.0)
+        self._columns.learn(numbers)
         step = self._step(numbers)
         loose = self.memory.setdefault("loose", {})
         if step is None:  # an evaluation between two steps, say: it is drawn with the next one
@@ -112,32 +113,20 @@ class Sending:
         kept.update(step=step, clock=clock)
         loose.clear()
 
-    def _learn(self, names: Iterable[str]) -> None:
-        """Know the log's layout by all columns that any of its rows had."""
-        columns = self.memory.setdefault("columns", [])
-        if new := [name for name in names if name not in self._columns]:
-            columns += new
-        if new or not self._columns:
-            self._columns.update(columns)
-            self._layout = layout_of(self._columns)
-
     def _step(self, numbers: dict[str, float]) -> int | None:
         """The step of a row by the column that placed the first one, or the number of the row in a log that counts its
         rows. None where it has no step."""
-        if self._layout.row:
+        if self._columns.layout.row:
             count = self.memory["count"] = self.memory.get("count", 0) + 1
             sums = self.memory.setdefault("sums", {})
-            for counter, metric in self._layout.sums.items():
-                lengths = [value for name, value in numbers.items() if math.isfinite(value)
-                           and any(key == metric for key, _ in known(self._layout, name))]
-                sums[counter] = sums.get(counter, 0) + int(sum(lengths[:1]))
+            for counter, metric in self._columns.layout.sums.items():
+                sums[counter] = sums.get(counter, 0) + int(self._columns.number(metric, numbers) or 0)
                 numbers[counter] = float(sums[counter])
             return int(count)
         if "axis" not in self.memory:
-            found = (name for axis in self._layout.axes for name in numbers if is_axis(axis, name))
-            if (name := next(found, None)) is None:
+            if (axis := next((name for name in self._columns.axes if name in numbers), None)) is None:
                 return None
-            self.memory["axis"] = name
+            self.memory["axis"] = axis
         axes = [self.memory["axis"], *self._twins(numbers)]
         step = next((numbers[name] for name in axes if name in numbers), math.nan)
         return int(step) if math.isfinite(step) and step >= 0 else None
@@ -145,8 +134,8 @@ class Sending:
     def _twins(self, numbers: Mapping[str, float]) -> list[str]:
         """The other axes that said the same as the first one in every row: verl's step and its training/global_step."""
         chosen, twins = self.memory["axis"], self.memory.setdefault("twins", {})
-        for name in numbers if chosen in numbers else ():
-            if name != chosen and any(is_axis(axis, name) for axis in self._layout.axes):
+        for name in self._columns.axes if chosen in numbers else ():
+            if name != chosen and name in numbers:
                 twins[name] = twins.get(name, True) and numbers[name] == numbers[chosen]
         return [name for name, same in twins.items() if same]
 
@@ -155,39 +144,31 @@ class Sending:
         kept = self.memory.pop("row", None)
         if not kept:
             return
-        self._learn(kept["numbers"])
         self._pictures(kept["step"])
-        tokens, seconds = self._counter("tokens", kept["numbers"]), self._seconds(kept["numbers"], kept["clock"])
+        tokens, seconds = self._columns.number("tokens", kept["numbers"]), self._seconds(kept["numbers"], kept["clock"])
         self._open().log(kept["step"], self._without_axes(kept["numbers"], kept["step"]),
                          None if tokens is None else int(tokens), seconds)
         self._sent += 1
-        if self._sent % FLUSHED == 0:
-            self._open().flush()
+        if not _DONE.isdisjoint(kept["numbers"]):
+            self._finish("finished")
+        elif self._sent % FLUSHED == 0:
+            self._flush()
 
     def _without_axes(self, numbers: Mapping[str, float], step: int) -> dict[str, float]:
         """A row's numbers without the columns that only place it, and with what its steps count."""
-        axes = self._layout.axes
-        found = {name: value for name, value in numbers.items() if not any(is_axis(each, name) for each in axes)
-                 or any(key in COUNTERS for key, _ in known(self._layout, name))}
-        counts = next((axis.counts for axis in axes if is_axis(axis, self.memory.get("axis", ""))), "")
-        if counts and not any(key == counts for name in found for key, _ in known(self._layout, name)):
+        found = {name: value for name, value in numbers.items() if name not in self._columns.only_axes}
+        counts = self._columns.counted_by(self.memory.get("axis", ""))
+        if counts and self._columns.number(counts, found) is None:
             found[counts] = float(step)
         return found
 
     def _seconds(self, numbers: Mapping[str, float], clock: float) -> float:
-        """Seconds since the start of the run: a column of them, or the time of day less that of the first row. A log
-        without either counts from when its first row was read."""
-        said = self._counter("seconds", numbers)
+        """Seconds since the start of the run: a column of them, or the time of day less that of the first row."""
+        said = self._columns.number("seconds", numbers)
         if said is not None and said < UNIX_TIME:
             return said
         clock = said or clock
         return max(0.0, clock - float(self.memory.setdefault("began", clock)))
-
-    def _counter(self, key: str, numbers: Mapping[str, float]) -> float | None:
-        """The number of a counter by the best of its names; None where it has none."""
-        ranks = {name: rank for name in numbers for of, rank in known(self._layout, name) if of == key}
-        value = numbers[min(ranks, key=lambda name: ranks[name])] if ranks else math.nan
-        return value if math.isfinite(value) else None
 
     # ---------------------------------------------------------------- the rest
 
@@ -206,9 +187,9 @@ class Sending:
                 self._say(f"is left out: {str(error).rstrip('.')}")
                 each.done()
                 continue
-            watch = self._open()
-            watch.rollouts(found.step, found.prompts, found.completions, found.rewards, group=found.group, **found.more)
-            watch.flush()
+            self._open().rollouts(found.step, found.prompts, found.completions, found.rewards, group=found.group,
+                                  **found.more)
+            self._flush()
             each.done()
 
     def _settings(self, values: Mapping[str, Any]) -> None:
@@ -220,10 +201,15 @@ class Sending:
             self._send()
             self._watch.config(new)
 
+    def _flush(self) -> None:
+        """Wait until the client has written what it was given: a log is read faster than that."""
+        if self._watch and not self._watch.flush():
+            self._say("is read faster than the lab's client can write: is the disk full?")
+
     def _open(self) -> Watch:
         if self._watch is None:
-            named = self._layout.tool
-            tool = self.memory["tool"] if named == layout_of(()).tool else named
+            named = self._columns.layout.tool
+            tool = self.memory["tool"] if named == Columns([]).layout.tool else named
             name = str(self.memory["name"])[-100:]
             run_id = self.memory.setdefault("id", f"{_slug(name)}-{secrets.token_hex(3)}")
             self._watch = self._begin(name, tool, self.memory.get("config", {}), run_id)

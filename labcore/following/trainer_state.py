@@ -16,7 +16,6 @@ from labcore.runs.files.untrusted import NotJSON, read_json
 from labcore.runs.imports.objects import HISTORY
 
 _SETTINGS = ("max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "save_steps", "eval_steps")
-_LAST = "train_runtime"  # of the row that a trainer writes when it is done
 
 
 class TrainerState(Reader):
@@ -46,8 +45,8 @@ class TrainerState(Reader):
             yield Row(row)
         if len(rows) > known:
             self.shared["sums"] = sums
-            if _LAST in rows[-1]:
-                yield End("finished")
+        if 0 < state.get("max_steps", 0) <= state.get("global_step", 0) and len(rows) > known:
+            yield End("finished")
         self.memory["read"] = [now.inode, now.size, now.changed]
 
 

@@ -140,7 +140,7 @@ def test_stable_baselines3(tmp_path):
     (folder / next(path.name for path in folder.glob("events*"))).unlink()
     shutil.copytree(folder, tmp_path / "monitor")
     once(tmp_path / "monitor")
-    episodes = sent()["monitor"]
+    episodes = sent()["monitor/episodes"]
     assert curve(episodes, "r")[1] == 25 and curve(episodes, "env_steps")[3] == 25 + 55 + 14 and len(episodes) == 20
     shutil.rmtree(home() / "watched")
     for path in (RECORDED / "sb3").glob("events*"):
@@ -228,6 +228,21 @@ def test_a_file_that_is_empty_yet_keeps_its_completions_waiting(tmp_path):
     shutil.copy(RECORDED / "verl/gsm8k/qwen_grpo.jsonl", folder / "log/qwen.jsonl")
     session.look(3)
     assert set(sent()) == {"verl/log/qwen"} and "rollouts" in str(sent())
+
+
+def test_of_two_logs_of_a_run_the_better_one_is_followed_though_it_is_empty_yet(tmp_path):
+    """Stable-Baselines3 writes episodes long before the first row of progress.csv."""
+    folder = tmp_path / "sb3"
+    folder.mkdir()
+    session = Session(folder)
+    shutil.copy(RECORDED / "sb3/monitor.csv", folder)
+    session.look(2)
+    (folder / "progress.csv").touch()
+    session.look(2)
+    assert sent() == {}
+    shutil.copy(RECORDED / "sb3/progress.csv", folder)
+    session.look(3)
+    assert curve(sent()["sb3"], "rollout/ep_rew_mean")[1] == 30 and "sb3/episodes" not in sent()
 
 
 def stored() -> dict[str, list[int]]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ def copied(name: str, folder: Path) -> Path:
     for path in target.rglob("*.gz"):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
         path.unlink()
+    for path in target.rglob("*"):
+        os.utime(path)  # a run whose files are old is left
     return target
 
 
