@@ -26,6 +26,7 @@ def page() -> None:
     if run is None:
         teach.show()
         return
+    st.session_state.pop(teach.NEWEST, None)
     left, right = st.columns([1, 3.7], gap="medium")
     with left, st.container(key="side"):
         beside.show(run)
