@@ -6,7 +6,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import session
-from app.llm import story
+from app.llm import judge_tab, story
 from app.training import bar, export, live
 from app.training.feed import Feed
 from app.training.tabs import Tabs
@@ -14,7 +14,8 @@ from app.watch import beside, sent, teach
 from labcore.catalog.kinds import WATCH
 from labcore.runs.store.rows import RunRow
 
-TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions)}
+TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions),
+              judge_tab.NAME: (judge_tab.show, sent.has_completions)}
 
 
 def page() -> None:
@@ -26,6 +27,7 @@ def page() -> None:
     if run is None:
         teach.show()
         return
+    st.session_state.pop(teach.NEWEST, None)
     left, right = st.columns([1, 3.7], gap="medium")
     with left, st.container(key="side"):
         beside.show(run)

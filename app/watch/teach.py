@@ -16,7 +16,7 @@ from labcore.catalog.kinds import WATCH
 from labcore.runs.files.paths import home, read_only
 from labcore.workers import process
 
-NEWEST = "watch:newest"  # the run that was there when the page was opened
+NEWEST = "watch:newest"  # the run that was there when the page began to wait
 DEMO = "labcore.watching.demo"
 CSS = """<style>
 .rl-teach{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1.15fr);gap:8px 40px;align-items:center}
@@ -33,6 +33,8 @@ HEAD = """<div><h1>See what your trainer is doing</h1>
 <p>TRL, verl, OpenRLHF, Stable-Baselines3 or your own loop trains, here or on another machine. The lab shows it live:
 completions with their rewards and advantages, single tokens, curves, and what is wrong. The trainer never waits for the
 lab.</p></div>"""
+
+
 def show() -> None:
     """The page; it opens a run as soon as one appears."""
     st.html(f'{CSS}<div class="rl-teach">{HEAD}{picture.html(theme.ground())}</div>')
@@ -43,7 +45,7 @@ def show() -> None:
         with column.container(border=True, height="stretch", gap="xsmall"):
             st.html(f'<div class="rl-way"><h2>{title}</h2><p>{words}</p></div>')
             st.code(code, language=language)
-    st.session_state[NEWEST] = _newest()
+    st.session_state.setdefault(NEWEST, _newest())
     st.fragment(_wait, run_every=1.0, key="watch:wait")()
 
 
@@ -83,7 +85,7 @@ def _newest() -> str:
 def _wait() -> None:
     """Open the first run that appears after the page was opened."""
     newest = _newest()
-    if newest and newest != st.session_state.get(NEWEST):
+    if newest and newest != st.session_state[NEWEST]:
         show_run(newest, WATCH.key)
         st.rerun()
     st.html('<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'

@@ -19,7 +19,7 @@ from labcore.analysis.doctor.doctor import Doctor
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value
-from labcore.runs.files import atomic
+from labcore.runs.files import atomic, called
 from labcore.runs.files.paths import made, run_folder
 from labcore.runs.knob_history import Change, KnobHistory, Place
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
@@ -57,6 +57,15 @@ class Course:
     names: set[str] = field(default_factory=set)
     alerts: Alerts | None = None
     over: bool = False  # it was ended, and may be taken up again
+    called: dict[str, str] | None = None  # as in its file, once that was read
+
+    def call(self, names: Mapping[str, str]) -> None:
+        """Keep what the program calls metrics of the lab, for the pages."""
+        if self.called is None:
+            self.called = called.read(self.id)
+        if not names.items() <= self.called.items():
+            self.called |= names
+            called.write(self.folder, self.called)
 
     @property
     def begun(self) -> int:
@@ -253,6 +262,7 @@ class WatchedRun:
             self._say(line, f"the metric {found.strange[0]} is no number at step {step:,}, and is left out",
                       f"strange {found.strange[0]}")
         metrics = self._known(line, course, found.metrics)
+        course.call({key: name for key, name in found.called.items() if key in metrics})
         if step == 0:  # the lab counts from 1: what came before the first step is drawn with it
             self._taking.place.setdefault("zero", {}).update(_finite(metrics))
             return

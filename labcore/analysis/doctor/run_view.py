@@ -56,6 +56,11 @@ class Series:
         found = list(self.recent)[-count:]
         return found[0][0], found[-1][0]
 
+    def span(self, count: int) -> int:
+        """The steps from the row that is so many rows back to the newest: many programs log every tenth step."""
+        found = list(self.recent)
+        return found[-1][0] - found[max(0, len(found) - 1 - count)][0]
+
     def below_since(self, limit: float) -> int:
         """The first step since which every value lies below a limit; 0 where that is longer ago than values are kept.
         """
@@ -77,6 +82,11 @@ class Series:
     def peak(self) -> tuple[int, float]:
         """The step and the mean of the best block."""
         return max(self.blocks, key=lambda block: block[1])
+
+    @property
+    def low(self) -> float:
+        """The mean of the lowest block."""
+        return min(mean for _, mean in self.blocks)
 
     @property
     def noise(self) -> float:

@@ -24,7 +24,8 @@ GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
 STEP_KL = 0.15
 # One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. A starting guess.
 KL_FAR = 1.0
-KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within twenty steps, and no longer small (nats/token)
+KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within so many rows, and no longer small (nats/token)
+GROWS_WITHIN = 20
 CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
 BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
 ENOUGH_TINY = 40  # rows without a clipped token before updates are taken for tiny
@@ -178,10 +179,11 @@ def kl_runaway(view: RunView) -> Finding | None:
     if "exact/distance" in view and view["exact/distance"].mean(5) < view["exact/distance"].mean(before=20):
         return None
     severity: Severity = "problem"
-    now, before = view["kl"].mean(5), view["kl"].mean(before=20)
+    now, before = view["kl"].mean(5), view["kl"].mean(before=GROWS_WITHIN)
     grows = now > KL_GROWN and before > 0 and view.above(now, KL_GROWTH * before)
     if grows:
-        verdict, said = "The KL grows too fast", f"{number(before)} → {number(now)} nats/token within twenty steps"
+        verdict, said = "The KL grows too fast", (
+            f"{number(before)} → {number(now)} nats/token within {view['kl'].span(GROWS_WITHIN)} steps")
     elif view.above(now, KL_FAR):
         verdict, said = "The policy is far from the reference", f"KL {number(now)} nats/token"
         if view.knobs.get("kl_placement") == "off":  # as its algorithm has it: DAPO, arXiv:2503.14476, section 2.3

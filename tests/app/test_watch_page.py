@@ -1,0 +1,231 @@
+"""The page Watch: a run that another program trains in each of its states, what it sent and what it did not."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.share.content import content
+from app.training import files, own_metrics
+from app.training.feed import FEW, Feed, panels
+from app.training.status_line import line, silence
+from app.watch import sent, teach, twin
+from labcore.catalog.kinds import WATCH
+from labcore.catalog.metrics import OWN
+from labcore.runs.files import called
+from labcore.runs.store.rows import RESUMABLE
+from labcore.watch import Watch
+from labcore.workers.watcher import Watcher
+from tests.app.seeding import components, html, link, mounted, ran, seed
+
+CONFIG = {"trainer": "GRPOTrainer", "model_name_or_path": "/data/models/Qwen3-4B", "learning_rate": 1e-6,
+          "num_generations": 4, "output_dir": "/home/me/out"}
+TEXTS = [f"First we add the two numbers, and then we have it. So the answer is {place}." for place in range(4)]
+
+
+def watched(lab, name="qwen grpo", tool="TRL", steps=6, own=0, config=CONFIG, end="finished", message="", **sent_too):
+    """A run that a program has sent, with completions at its last step where `sent_too` has any."""
+    run = Watch(name, tool=tool, config=config)
+    for step in range(1, steps + 1):
+        run.log(step, {"rewards/mean": 0.1 * step, "kl": 0.01 * step, "entropy": 1 / step, "lr": 1e-6,
+                       **{f"timing/part_{place:03d}": float(place) for place in range(own)}}, tokens=100 * step)
+    if sent_too:
+        run.rollouts(steps, ["What is 3 + 4?"], TEXTS, **{"rewards": {"correct": [1, 0, 0, 1]}, **sent_too})
+    run.finish(end, message)
+    Watcher(lab.store).look()
+    return lab.store.runs(kind=WATCH.key, limit=1)[0].id
+
+
+def labels(test):
+    return [button.label for button in test.button]
+
+
+def words(test):
+    return html(test) + " ".join(element.value for element in (*test.caption, *test.markdown))
+
+
+@pytest.mark.parametrize("end, said", [("finished", "Compare it with other runs"), ("stopped", "Stopped"),
+                                       ("failed", "CUDA error: out of memory")])
+def test_an_ended_run_says_what_became_of_it_and_offers_nothing_to_steer(lab, page, end, said):
+    run_id = watched(lab, end=end, message="CUDA error: out of memory" if end == "failed" else "")
+    test = page("watch", run=run_id)
+    assert said in words(test) and "Steering is off: TRL trains this run" in words(test)
+    assert not {"Run", "Run again", "Resume", "Pause", "Stop", "Fork", "Sweep", "New run"} & {*labels(test)}
+    assert "Watch another run" in labels(test) and "Resume continues" not in words(test)
+
+
+def test_the_sentence_names_tool_algorithm_and_model_and_nothing_else(lab, page):
+    goal = mounted(page("watch", run=watched(lab)), "goal")["goal"]
+    assert goal["html"] == "A run of <code>TRL</code>: GRPO of <code>Qwen3-4B</code>.", "not the folders of the model"
+    plain = mounted(page("watch", run=watched(lab, tool="", config={})), "goal")["goal"]
+    assert plain["html"] == "A run of another program."
+
+
+def test_charts_are_those_that_were_sent_with_the_names_of_the_tool(lab, page):
+    run_id = watched(lab, own=3)
+    data = mounted(page("watch", run=run_id), "panels")
+    shown = {panel["key"]: panel for panel in data["panels"]}
+    assert [*shown] == ["reward", "kl", "entropy", "learning_rate", *(f"{OWN}timing/part_{n:03d}" for n in range(3))]
+    assert called.read(run_id) == {"reward": "rewards/mean", "learning_rate": "lr"}
+    assert shown["reward"]["called"] == "TRL: rewards/mean" and shown["kl"]["called"] == "TRL: kl"
+    assert shown[f"{OWN}timing/part_000"]["called"] == "only in TRL"
+    assert [tile["key"] for tile in data["tiles"]] == ["reward", "kl", "entropy", "learning_rate"]
+    assert {"reward", "kl", "entropy"} <= {*data["runs"][run_id]["rows"][0][3]}
+
+
+def test_hundreds_of_own_metrics_are_folded_and_found_by_name(lab, page):
+    run_id = watched(lab, own=200, steps=3)
+    test = page("watch", run=run_id)
+    main = mounted(test, "panels")
+    assert not any(panel["key"].startswith(OWN) for panel in main["panels"])
+    assert not any(key.startswith(OWN) for key in main["runs"][run_id]["rows"][0][3]), "they are not sent unseen"
+    assert "200 more metrics of TRL" in test.expander[0].label
+    test.query_params[own_metrics.FIND.key] = "part_19"
+    test.session_state["own_metrics"] = True
+    found = [data for data in components_with(ran(test), "panels") if data["panels"][0]["key"].startswith(OWN)]
+    assert [panel["title"] for panel in found[0]["panels"]] == [f"timing/part_{n}" for n in range(190, 200)]
+    assert len(found[0]["runs"][run_id]["rows"]) == 3 and {*found[0]["runs"][run_id]["rows"][0][3]} > {
+        f"{OWN}timing/part_190"}
+    assert link(test)["metric"] == "part_19"
+
+
+def components_with(test, part):
+    return [data for data in components(test) if part in data]
+
+
+def test_a_run_of_own_numbers_alone_has_large_charts_of_the_first(lab):
+    run_id = watched(lab)
+    spec = lab.store.run(run_id).spec
+    feed = Feed(spec, logged={f"{OWN}{n:03d}" for n in range(FEW + 1)})
+    shown = panels(spec, [feed], ended=False)
+    assert [panel["title"] for panel in shown] == ["000", "001", "002"] and all(panel["large"] for panel in shown)
+
+
+def test_a_name_of_the_tool_cannot_be_markup(lab):
+    run_id = watched(lab)
+    spec = lab.store.run(run_id).spec
+    feed = Feed(spec, logged={f"{OWN}<img src=x onerror=alert(1)>"})
+    title = panels(spec, [feed], ended=False)[0]["title"]
+    script = Path(own_metrics.__file__).parents[1] / "components" / "live_chart" / "live_chart.js"
+    assert title.startswith("<img") and "<b>${escaped(panel.title)}</b>" in script.read_text()
+
+
+def test_settings_stand_beside_the_run_with_those_that_changed_first_and_a_marker(lab, page):
+    run = Watch("mine", tool="TRL", config=CONFIG)
+    for step in range(1, 9):
+        if step == 5:
+            run.config({"learning_rate": 5e-7, "per_device_train_batch_size": 16}, step)
+        run.log(step, {"reward": 0.1 * step})
+    run.finish()
+    Watcher(lab.store).look()
+    run_id = lab.store.runs(kind=WATCH.key)[0].id
+    test = page("watch", run=run_id)
+    table = next(element.proto.body for element in test.get("html") if "rl-settings" in element.proto.body)
+    assert table.index("5e-07") < table.index("GRPOTrainer") and "Learning rate η" in table
+    marks = mounted(test, "markers")["markers"]
+    assert {mark["text"] for mark in marks} == {"η 1e-06 → 5e-07", "per_device_train_batch_size ? → 16"}
+    assert all(mark["event"] is None and mark["step"] == 4 for mark in marks), "nothing is forked from it"
+    assert "Same run without this change" not in labels(test)
+
+
+@pytest.mark.parametrize("more, said", [
+    ({}, "The trainer did not send advantages"), ({}, "It sent no tokens"),
+    ({"advantages": [1.0, -1, -1, 1]}, "It sent no tokens"),
+    ({"advantages": [1.0, -1, -1, 1], "tokens": [text.split() for text in TEXTS]}, "It sent no log-probs"),
+    ({"advantages": [1.0, -1, -1, 1], "tokens": [text.split() for text in TEXTS],
+      "logprobs": [[-0.5] * len(text.split()) for text in TEXTS]},
+     "It did not send log-probs from before the update, log-probs of the reference, entropies, so the ratios, KL, "
+     "entropy of single tokens are not known."),
+    ({"advantages": [1.0, -1, -1, 1], "tokens": [text.split() for text in TEXTS],
+      **{name: [[-0.5] * len(text.split()) for text in TEXTS] for name in ("logprobs", "old_logprobs", "entropy")}},
+     "It did not send log-probs of the reference, so the KL of single tokens is not known."),
+])
+def test_what_was_not_sent_is_said_in_a_sentence(lab, page, more, said):
+    test = page("watch", run=watched(lab, **{"rewards": {"correct": [1, 0, 0, 1]}, **more}))
+    assert said in words(test)
+    assert mounted(test, "verdicts")["verdicts"][0]["text"] == "reward 1"
+
+
+def test_nothing_is_missing_where_all_was_sent(lab):
+    columns = {name: [[-0.5] * 3] * 4 for name in ("logprobs", "old_logprobs", "ref_logprobs", "entropy")}
+    run_id = watched(lab, advantages=[1.0, -1, -1, 1], tokens=[["a", "b", "c"]] * 4, **columns)
+    assert sent.missing(files.newest(run_id, "samples", 99)) == ""
+
+
+def test_a_run_without_a_line_waits_and_a_silent_one_says_for_how_long(lab, page):
+    run = Watch("mine", tool="OpenRLHF")
+    run.event(None, "hello")
+    until = time.monotonic() + 5
+    while not lab.store.runs(kind=WATCH.key) and time.monotonic() < until:
+        Watcher(lab.store).look()
+    row = lab.store.runs(kind=WATCH.key)[0]
+    assert "waiting for its first line" in words(page("watch", run=row.id))
+    run.finish()
+    feed = Feed(row.spec)
+    quiet = replace(row, heartbeat=time.time() - 200)
+    assert silence(quiet, feed) == "no line for 3 min 20 s: the trainer is paused, busy or gone"
+    assert "#E69F00" in line(quiet, feed) and silence(replace(row, heartbeat=time.time()), feed) == ""
+    assert silence(replace(quiet, state="finished"), feed) == ""
+
+
+def test_without_a_run_the_page_teaches_and_opens_the_first_that_comes(lab, page, monkeypatch):
+    started = []
+    monkeypatch.setattr(teach.subprocess, "Popen", lambda command, **more: started.append((command, more["env"])))
+    test = page("watch")
+    code = " ".join(block.value for block in test.code)
+    assert "LabCallback()" in code and "rl-lab watch" in code and "run.rollouts(step" in code and "RL_LAB_HOME=" in code
+    test.button(key="watch:demo").click()
+    ran(test)
+    (command, env), = started
+    assert command[-1] == teach.DEMO and env["RL_LAB_HOME"] in code
+    run_id = watched(lab)
+    ran(test)
+    assert link(test)["run"] == run_id
+
+
+def test_a_new_tab_shows_the_newest_watched_run_also_once_it_has_ended(lab, page):
+    run_id = watched(lab)
+    assert link(page("watch"))["run"] == run_id
+
+
+def test_marks_are_the_owner_s(lab, page):
+    run_id = watched(lab)
+    test = page("watch", run=run_id)
+    test.button(key="watch:star").click()
+    ran(test)
+    assert lab.store.run(run_id).star
+    test.button(key="watch:delete").click()
+    assert "run" not in link(ran(test)) and not lab.store.runs(kind=WATCH.key)
+
+
+def test_a_run_and_the_run_of_its_handed_over_script_lead_to_each_other(lab, page):
+    own = seed(lab.store, "finished")
+    other = watched(lab, config={**CONFIG, "twin_of": own})
+    rows = {run_id: lab.store.run(run_id) for run_id in (own, other)}
+    assert [run.id for run in twin.twins(rows[other])] == [own] and [run.id for run in twin.twins(rows[own])] == [other]
+    for name, run_id in (("watch", other), ("llm", own)):
+        (found,) = [each for each in page(name, run=run_id).get("page_link") if "twin" in each.proto.label]
+        assert "by=tokens" in found.proto.query_string and own in found.proto.query_string
+    compared = page("compare", runs=f"{own},{other}", by="tokens", x="tokens")
+    assert "Per token</b> at 600 tokens each" in words(compared) and "qwen grpo (TRL)" in words(compared)
+
+
+@pytest.mark.parametrize("name", ["home", "runs"])
+def test_lists_show_watched_runs_and_never_offer_to_resume_them(lab, page, name):
+    run_id = watched(lab, end="stopped")
+    Watcher(lab.store)  # its program is gone
+    assert lab.store.run(run_id).state in RESUMABLE
+    test = page(name)
+    assert not any(label.startswith("Resume") for label in labels(test))
+    assert "qwen grpo" in words(test) or name == "runs"
+
+
+def test_a_shared_file_of_a_watched_run_holds_no_folders_and_no_texts_of_settings(lab):
+    run_id = watched(lab, advantages=[1.0, -1, -1, 1])
+    data = content(lab.store, [run_id])
+    run, = data["runs"]
+    assert run["equation"] == "" and run["sources"] == {} and run["kept"][0]["story"] and run["kept"][0]["tokens"]
+    assert run["settings"] == [["Tool", "TRL", ""], ["Algorithm", "GRPO", ""], ["G", "4", ""], ["η", "1e-06", ""]]
+    assert "/data" not in str(data) and "/home" not in str(data)
+    assert run["description"].startswith("A run of TRL, 6 steps in ")
