@@ -11,7 +11,6 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
