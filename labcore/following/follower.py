@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labcore.errors import LabError
+from labcore.errors import LabError, listed
 from labcore.following import memory
 from labcore.following.calls import Call, Row
 from labcore.following.folder import Folder
@@ -46,6 +46,16 @@ class Source:
     said: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class _New:
+    """A file that is not followed yet; `waits` where its layout or a better log is awaited."""
+
+    name: str
+    layout: Layout
+    run: str
+    waits: bool = False
+
+
 class Follower:
     """Follows one folder. `say` prints a sentence; `connect` are the options of `Watch` that say where the lab is.
 
@@ -58,6 +68,7 @@ class Follower:
         self._folder = Folder(folder)
         self._sources: dict[str, Source] = {}
         self._other: set[str] = set()  # files that are not followed
+        self._without: set[str] = set()  # of these the ones that have no step
         self._seen: dict[str, float] = {}  # when a file that is not followed yet was first seen
         self._doubled: set[tuple[str, Any]] = set()  # runs and kinds of files that have their numbers once more
         self._said: set[str] = set()
@@ -110,38 +121,46 @@ class Follower:
     # ---------------------------------------------------------------- files
 
     def _find(self, names: list[str], last: bool) -> None:
-        """Recognise the files that are new, those with numbers first: completions go with the numbers of their run, and
+        """Follow the files that are new, those with numbers first: completions go with the numbers of their run, and
         wait for these where a file cannot be told yet."""
-        found, without, waiting = list[tuple[bool, int, str, str]](), list[str](), list[tuple[int, str]]()
-        for name in names:
-            if name in self._sources or name in self._other:
-                continue
-            may = candidates(name)
-            head = _head(self.path / name) if may else b""
-            fits = [(layout.begins(head), LAYOUTS.index(layout), run) for layout, run in may]
-            if chosen := next((each for each in fits if each[0] is not False), None):
-                seen = self._seen.setdefault(name, time.monotonic())
-                if chosen[0] and (last or time.monotonic() - seen >= LAYOUTS[chosen[1]].patience):
-                    found.append((not LAYOUTS[chosen[1]].numbers, chosen[1], name, chosen[2]))
-                elif time.monotonic() - seen < WAIT_SECONDS:
-                    waiting.append(chosen[1:])
+        may = [found for name in names if name not in self._sources and (found := self._recognised(name, last))]
+        waiting = [each for each in may if each.waits]
+        for new in sorted((each for each in may if not each.waits), key=lambda each: (
+                not each.layout.numbers, LAYOUTS.index(each.layout), each.name)):
+            if new.layout.numbers:
+                better = any(LAYOUTS.index(each.layout) < LAYOUTS.index(new.layout) and each.run in _beside(new)
+                             for each in waiting)
             else:
-                self._other.add(name)
-                without += [name] if may else []
-        if without:
-            self._say_once(f"{self.path.name}: not followed, because they have no step: {', '.join(without[:5])}"
-                           f"{f' and {len(without) - 5} more' if len(without) > 5 else ''}.")
-        for completions, place, name, run in sorted(found):
-            numbers = any(each.layout.numbers for each in self._sources.values())
-            better = any(rank < place and of in _beside(LAYOUTS[place], run) for rank, of in waiting)
-            if last or not (waiting and not numbers if completions else better):
-                self._follow(name, LAYOUTS[place], run, names)
+                better = bool(waiting) and not any(each.layout.numbers for each in self._sources.values())
+            if not better:
+                self._follow(new, names)
+        if left := sorted(self._without - self._other):
+            self._other.update(left)
+            self._say(f"{self.path.name}: not followed, because they have no step: {listed(left, 5)}.")
 
-    def _follow(self, name: str, layout: Layout, run: str, names: list[str]) -> None:
+    def _recognised(self, name: str, last: bool) -> _New | None:
+        """The layout of a file; None where it has none. Where that cannot be told yet, it waits for a while."""
+        may = candidates(name) if name not in self._other else []
+        head = _head(self.path / name) if may else b""
+        fits = [(layout.begins(head), layout, run) for layout, run in may]
+        found = next((each for each in fits if each[0] is not False), None)
+        age = time.monotonic() - self._seen.setdefault(name, time.monotonic())
+        if found is None:
+            (self._without if may else self._other).add(name)
+            return None
+        fit, layout, run = found
+        if fit and (last or age >= layout.patience):
+            return _New(name, layout, run)
+        if last:
+            self._without.add(name)
+        return _New(name, layout, run, waits=True) if not last and age < WAIT_SECONDS else None
+
+    def _follow(self, new: _New, names: list[str]) -> None:
+        name, layout, run = new.name, new.layout, new.run
         if layout.numbers:
             run = self._own_folder(name, layout, run, names)
             taken = [source for source in self._sources.values() if source.layout.numbers
-                     and source.run in _beside(layout, run)]
+                     and source.run in _beside(replace(new, run=run))]
             if taken and not (layout.many and layout is taken[0].layout):
                 self._other.add(name)
                 if (run, layout.path) not in self._doubled:
@@ -235,9 +254,9 @@ def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
         reader.say(f"cannot be read now: {str(error).rstrip('.')}")
 
 
-def _beside(layout: Layout, run: str) -> set[str]:
-    """The runs that one of this layout is the same as: one that stands in for a better log is that of its folder."""
-    return {run, run.rpartition("/")[0]} if layout.patience else {run}
+def _beside(new: _New) -> set[str]:
+    """The runs that a file is of: one that stands in for a better log is of that of its folder."""
+    return {new.run, new.run.rpartition("/")[0]} if new.layout.patience else {new.run}
 
 
 def _order(source: Source) -> tuple[bool, int, str]:

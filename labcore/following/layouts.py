@@ -23,6 +23,7 @@ from labcore.runs.imports.delimited import head_of
 from labcore.runs.imports.layouts import flat
 
 HELD_OUT = "validation"  # the run of completions on which nothing is trained
+_FEW = 5  # rows of a log that may come before the first one with a step
 HEAD = 2**16  # bytes at the start of a file that say what it is
 
 
@@ -75,9 +76,9 @@ def _own(found: re.Match[str]) -> str:
 
 
 def _log(head: bytes) -> bool | None:
-    """True if the first rows of JSON lines have a step; None where there is none yet."""
+    """True if one of the first rows of JSON lines has a step; None where there are few rows yet."""
     lines = head.split(b"\n")[:-1]
-    return any(map(_placed, map(_columns, lines))) if any(map(bytes.strip, lines)) else None
+    return any(map(_placed, map(_columns, lines))) or (False if len(lines) > _FEW or len(head) == HEAD else None)
 
 
 def _columns(line: bytes) -> list[str]:

@@ -16,6 +16,7 @@ from labcore.runs.files.paths import home
 from labcore.runs.store.store import Store
 from labcore.workers.watcher import Watcher
 from tests.following.tools import RECORDED, copied, curve, sent
+from tests.runs.imports import files
 
 
 class Session:
@@ -403,3 +404,25 @@ def test_completions_that_cannot_be_read_are_said(content, tmp_path):
 
 def test_a_gzipped_fixture_is_what_the_tool_wrote():
     assert gzip.decompress((RECORDED / "trackio/rl.db.gz").read_bytes()).startswith(b"SQLite format 3")
+
+
+def test_a_log_whose_first_lines_have_no_step_is_followed_once_it_has_one(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "log.jsonl").write_text('{"config": {"lr": 0.1}}\n')
+    session = Session(folder)
+    session.look(2)
+    with (folder / "log.jsonl").open("a") as file:
+        file.write('{"step": 1, "loss": 0.5}\n')
+    session.look(3)
+    assert curve(sent()["run"], "loss") == {1: 0.5} and len(session.said) == 1
+
+
+def test_the_history_that_weights_and_biases_exports_is_a_log(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "wandb-history.csv").write_bytes(files.WANDB)
+    once(folder)
+    lines = sent()["run"]
+    assert curve(lines, "train/reward") == {1: 0.25, 2: 0.5} and curve(lines, "eval/loss") == {2: 0.1}
+    assert [line["seconds"] for line in lines if line["kind"] == "numbers"] == [1.5, 2.75]
