@@ -72,8 +72,10 @@ def test_other_databases_and_damaged_ones(tmp_path):
     assert Followed(tmp_path / "mlflow.db", TrackioStore).look() == []
     other.close()
     writer = store(tmp_path / "rl.db", wal=False)
+    writer.execute("begin")
     for step in range(500):
         log(writer, step, json.dumps({"text": "x" * 100}))
+    writer.execute("commit")
     writer.close()
     whole = (tmp_path / "rl.db").read_bytes()
     (tmp_path / "rl.db").write_bytes(whole[:8192] + bytes(len(whole) - 8192))
