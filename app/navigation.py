@@ -34,7 +34,8 @@ current = st.navigation({"": [*alone, *unknown_page.pages(list(pages.values()))]
                         position="top" if inside else "hidden")
 shown = next((page for page, entry in pages.items() if entry is current), None)
 place = next((place for place, section in enumerate(SECTIONS) if shown and section.title == shown.section), None)
-theme.here(NAME if shown is PAGES[0] else shown.title if shown else "No such page", place, len(alone))
+theme.here(NAME if shown is PAGES[0] else shown.title if shown else "No such page", place, len(alone),
+           shown.section if shown else "")
 with lab.errors_shown():
     if inside:
         login.above_the_page()

@@ -181,14 +181,16 @@ def style() -> None:
     st.html(CSS)
 
 
-def here(title: str, section: int | None, alone: int) -> None:
+def here(title: str, section: int | None, alone: int, named: str = "") -> None:
     """Write the page's title behind its section in the navigation, and on a phone, which folds that away, on top.
 
-    `section` is the number of the page's section; `alone` the number of pages without one, which Streamlit puts first.
+    `section` is the number of the page's section and `named` its name, which is not written twice; `alone` the number
+    of pages without one, which Streamlit puts first.
     """
     item = f"[data-testid=stTopNav]>:nth-child({alone + section + 1})" if section is not None else ""
+    behind = f" · {title}" if title != named else ""
     st.html(f"""<style>@media (max-width:768px){{.stAppHeader::after{{content:"{title}"}}}}
-{f'{item} button{{font-weight:600}}{item} button>span p::after{{content:" · {title}"}}' if item else ""}</style>""")
+{f'{item} button{{font-weight:600}}{item} button>span p::after{{content:"{behind}"}}' if item else ""}</style>""")
 
 
 def ground() -> str:

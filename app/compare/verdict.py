@@ -30,6 +30,8 @@ from labcore.runs.traces import AXES
 CSS = """<style>
 .rl-headline{font-size:1.18rem;line-height:1.4;font-weight:600;text-wrap:pretty}
 .rl-headline small{display:block;font-size:14px;font-weight:400;opacity:.75;margin-top:2px}
+.rl-headline details{font-size:14px;font-weight:400;margin-top:2px}.rl-headline details[open]{opacity:.8}
+.rl-headline summary{cursor:pointer;opacity:.75;width:fit-content}
 .rl-cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(215px,1fr));gap:10px;margin:2px 0 4px}
 .rl-card{border:1px solid color-mix(in srgb,currentColor 16%,transparent);border-radius:8px;padding:8px 12px 7px;
   font-size:14px;line-height:1.5;font-variant-numeric:tabular-nums;min-width:0}
@@ -64,8 +66,8 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     left, right = st.columns([2.6 if len(able) < 4 else 1.3, 1], gap="medium") if len(able) > 1 else (
         st.container(), None)
     with left:
-        _say(headline(stands, METRICS[chosen.metric], names, chosen.active), wording.updates(found, names),
-             waiting(chosen), asides(stands, found, chosen, names))
+        _say(headline(stands, METRICS[chosen.metric], names, chosen.active), waiting(chosen),
+             caveats(stands, found, chosen, names), more=how(found, chosen, names))
     if right:
         shown = widget_state("compare:by", found.criterion, tuple(able))
         right.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
@@ -83,8 +85,9 @@ def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
               for each in equal), *rest]
 
 
-def _say(said: str, *asides: str) -> None:
+def _say(said: str, *asides: str, more: str = "") -> None:
     below = "".join(f"<small>{html.escape(aside)}</small>" for aside in asides if aside)
+    below += f"<details><summary>How these numbers are made</summary>{html.escape(more)}</details>" if more else ""
     st.html(f'{CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
 
 
@@ -96,16 +99,23 @@ def waiting(chosen: Chosen) -> str:
     return " ".join(f"{wording.capital(each)}." for each in said)
 
 
-def asides(stands: Sequence[Standing], found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The caveats below the verdict, and how its numbers are made. `found` is where the groups stand in the views."""
+def caveats(stands: Sequence[Standing], found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
+    """The caveats below the verdict: the numbers of updates, seeds that are too few, and the settings that differ.
+    `found` is where the groups stand in the views."""
+    few = limits(stands[0], METRICS[chosen.metric], chosen.active)
+    return " ".join(filter(None, (wording.updates(found, names), few, _unfinished(chosen),
+                                  differ([*apart(chosen.groups)]))))
+
+
+def how(found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
+    """How the numbers of the verdict are made. `found` is where the groups stand in the views."""
     metric = METRICS[chosen.metric]
     sure = f"Best in {percent(found.shares[found.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and found.shares and metric.better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
     banded = any(each.low is not None for each in found.means.values())
     what = f"{metric.axis}: mean over seeds{' [95 % interval]' if banded else ''}."
-    return " ".join(filter(None, (limits(stands[0], metric, chosen.active), _unfinished(chosen), differ(
-        [*apart(chosen.groups)]), what, sure, why_not_at_the_end(chosen, names), shared)))
+    return " ".join(filter(None, (what, sure, why_not_at_the_end(chosen, names), shared)))
 
 
 def _unfinished(chosen: Chosen) -> str:

@@ -99,7 +99,7 @@ def others(rest: Mapping[str, Any]) -> str:
     """Return the sums over all completions that are not drawn."""
     if not rest["count"]:
         return "These are all completions."
-    return f"{rest['count']:,} others together: " + ", ".join(
+    return f"The other {rest['count']:,} together: " + ", ".join(
         f"{SHORT[key]} {rest[key]:.2f}" for key in SHORT if key in rest)
 
 

@@ -67,6 +67,9 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
     mix.details(draft)
     if scene:
         scene()
+        with st.container(border=True, key="rule", gap="xsmall"):
+            st.markdown("**How it learns**")
+            st.latex(row.latex)
     sections = [] if scene else [_section(*step) for step in _steps(row, task, _example(draft), draft.values)]
     steps = f'<div class="rl-steps">{"".join(sections)}</div>' if sections else ""
     st.html(f"{CSS}{steps}{frames(row, task, draft.values)}")

@@ -32,7 +32,7 @@ def said(chosen: Chosen) -> str:
     found, names = verdict.stand_of(chosen), verdict.names_of(chosen)
     stands = verdict.stands_of(chosen, found)
     return " ".join(filter(None, (verdict.headline(stands, METRICS["reward"], names, chosen.active),
-                                  wording.updates(found, names), verdict.asides(stands, found, chosen, names))))
+                                  verdict.caveats(stands, found, chosen, names), verdict.how(found, chosen, names))))
 
 
 @pytest.fixture

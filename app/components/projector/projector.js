@@ -104,7 +104,8 @@ function leave() {
 function tell() {
   if (shown && !shown.part.isConnected) leave();
   const step = document.querySelector(".rl-scrubber output")?.textContent;
-  said.textContent = step ? step[0].toUpperCase() + step.slice(1) : "";
+  const now = document.querySelector(".rl-goal strong")?.textContent.trim(); // how far the run is
+  said.textContent = [step && step[0].toUpperCase() + step.slice(1), now].filter(Boolean).join(" · ");
   keys.firstElementChild.hidden = !step;
   if (!shown?.part.closest(".rl-compare-chart")) return;
   said.append(...[...document.querySelectorAll(".rl-legend button:not(.rl-off)")].map((button) => {
