@@ -57,6 +57,7 @@ class Camera:
 
     def take(self, name: str) -> None:
         self.page.mouse.move(5, SIZE["height"] - 5)  # no tooltip in the picture
+        self.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
         self.page.wait_for_timeout(STILL)
         self.page.screenshot(path=IMAGES / f"{name}.png")
 
@@ -129,7 +130,7 @@ def cartpole(camera: Camera) -> None:
 
 
 def surrogate(camera: Camera) -> None:
-    camera.open("surrogate?shown=none,clip,sapo&focus=clip")
+    camera.open("surrogate?shown=cpi,clip,soft_gate&focus=clip")
     camera.page.get_by_text("Better than expected").first.wait_for()
     camera.take("surrogate-explorer")
 

@@ -31,8 +31,9 @@ WIDE, HIGH, EDGE = 128, 34, 2.5  # of a picture, in pixels
 BEHIND = "#9AA4AF"  # the curve of the preset beside it
 CSS = """
 <style>
-.st-key-presets{display:grid!important;grid-template-columns:repeat(auto-fill,minmax(138px,1fr));gap:8px!important}
-.st-key-presets>div{position:relative;width:auto!important;min-width:0;border-radius:8px;
+.st-key-presets{display:grid!important;grid-template-columns:repeat(auto-fill,minmax(138px,1fr));gap:8px!important;
+  align-items:stretch!important}
+.st-key-presets>div{position:relative;width:auto!important;height:auto!important;min-width:0;border-radius:8px;
   border:1px solid color-mix(in srgb,currentColor 16%,transparent)}
 .st-key-presets>div:hover{border-color:light-dark(#0072B2,#4FA8E0)}
 .st-key-presets>div:has(.rl-chosen){border-color:light-dark(#0072B2,#4FA8E0);

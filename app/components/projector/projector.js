@@ -108,11 +108,12 @@ function tell() {
   said.textContent = [step && step[0].toUpperCase() + step.slice(1), now].filter(Boolean).join(" · ");
   keys.firstElementChild.hidden = !step;
   if (!shown?.part.closest(".rl-compare-chart")) return;
+  const ahead = document.querySelector(".rl-headline")?.firstChild?.textContent ?? "";
   said.append(...[...document.querySelectorAll(".rl-legend button:not(.rl-off)")].map((button) => {
     const name = document.createElement("i");
     name.append(...[...button.querySelectorAll("svg, b")].map((each) => each.cloneNode(true)));
     return name;
-  }));
+  }), ahead);
 }
 
 function pressed(event) {
