@@ -67,7 +67,7 @@ def _words(study: Study, kept: Recorded | None, runs: plan.Runs, scale_of: dict[
     there = sum(len(rows) for rows in runs.finished().values())
     count = len(study.settings) * len(study.seeds)
     verdict = f" {picture.badge(kept.verdict)}" if kept else ""
-    took = f" · recorded: {duration(kept.seconds)} of training" if kept else ""
+    took = f" · recorded: {duration(kept.seconds_of(study, count))} of training" if kept else ""
     here = f" · {there} runs in this lab" if there else ""
     need = needed(study, kept.findings) if kept else None
     more = "" if need is None else (f" · about {need.seeds} seeds would decide" if need.seeds else

@@ -78,6 +78,11 @@ def _tick(study: Study, polled: bool) -> None:
         st.error(in_words(error), icon=":material/error:")
 
 
+def _amount(kept: Recorded) -> str:
+    """What a recorded result rests on."""
+    return f"{f'{kept.runs} runs, ' if kept.runs else ''}{duration(kept.seconds)} of training"
+
+
 def _verdicts(runs: Runs, own: Result | None, kept: Recorded | None) -> None:
     """The verdict of the runs here, and the recorded one, each with what it rests on."""
     lines = []
@@ -87,8 +92,7 @@ def _verdicts(runs: Runs, own: Result | None, kept: Recorded | None) -> None:
                      f'<span class="rl-muted">{seeds} seeds, {duration(own.seconds)} of training</span>')
     if kept:
         lines.append(f'<span class="rl-kept">●</span> <b>Recorded:</b> {picture.badge(kept.verdict)} <span class='
-                     f'"rl-muted">{html.escape(kept.date)}, {html.escape(kept.machine)}, {duration(kept.seconds)} of '
-                     "training</span>")
+                     f'"rl-muted">{html.escape(kept.date)}, {html.escape(kept.machine)}, {_amount(kept)}</span>')
     if not own:
         failed = sum(row.state in RESUMABLE for row in runs.all)
         why = (f"{failed} runs did not finish. Run the missing ones again." if failed and not runs.active else
@@ -116,8 +120,9 @@ def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
                       type="primary" if "seeds" not in label else "secondary")
             said = duration_line.about(todo, max_runs())
             then = " Then the policies are trained on their scores." if first else ""
-            whole = f" All of it took {duration(kept.seconds)} on the recorded machine." if kept else ""
-            st.caption(literal(f"{said}{then}{whole}"), width="stretch")
+            whole = kept.seconds_of(study, len(plan.every(study))) if kept else 0.0
+            took = f" All of it took {duration(whole)} on the recorded machine." if kept else ""
+            st.caption(literal(f"{said}{then}{took}"), width="stretch")
         if place := _compared(runs):
             st.page_link("../pages/compare.py", label="Open in Compare", icon=":material/query_stats:",
                          query_params=link.written(place))
@@ -141,7 +146,7 @@ def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | No
             f"far: a verdict in {percent(POWER)} of repetitions, if the difference is as measured.</div>")
     if len(runs.scorers) < study.scorers or not todo or read_only():
         return
-    seconds = own.seconds / len(runs.all) if own else kept.seconds / len(plan.every(study)) if kept else 0.0
+    seconds = own.seconds / len(runs.all) if own else kept.seconds_of(study, 1) if kept else 0.0
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(f"Queue {len(todo):,} runs", icon=":material/playlist_add:", key="study:decide", on_click=_launch,
                   args=(todo,))

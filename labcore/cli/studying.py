@@ -158,7 +158,9 @@ def _cost(chosen: Study, known: dict[str, time_left.Pace], kept: recorded.Record
     found = time_left.estimate(plan.every(chosen), known, {}, max_runs())
     if not found.unknown:
         return f"about {_minutes(found.seconds)} here (estimated from earlier runs)"
-    return f"recorded: {_minutes(kept.seconds)} of training on {kept.machine}" if kept else "no time known yet"
+    if kept is None:
+        return "no time known yet"
+    return f"recorded: {_minutes(kept.seconds_of(chosen, len(plan.every(chosen))))} of training on {kept.machine}"
 
 
 def _minutes(seconds: float) -> str:

@@ -57,7 +57,7 @@ def _recorded(store: Store, study: Study, runs: Runs, machine: str) -> Recorded:
     packing.write(store, row.id, file, light=packing.starts_anew(row.spec))
     ended = max(each.ended or 0 for each in runs.all)
     return recorded.of_result(found, date=time.strftime("%d %B %Y", time.gmtime(ended)).lstrip("0"), machine=machine,
-                              capsule=file.name, run=row.id, digest=digest(file))
+                              capsule=file.name, run=row.id, digest=digest(file), runs=len(runs.all))
 
 
 def _winner(study: Study, runs: Runs) -> RunRow:
@@ -77,7 +77,7 @@ def table(kept: dict[str, Recorded]) -> str:
         each = kept.get(key)
         link = f"[`{each.run}`](studies/{each.capsule})" if each else ""
         lines.append(f"| {study.title} | {study.claim} ({study.source}) | {study.setting} | "
-                     + (f"**{WORDS[each.verdict]}** | {each.seconds / 60:.1f} min | {link} |" if each
+                     + (f"**{WORDS[each.verdict]}** | {each.seconds / 60:.1f} min{_more(each)} | {link} |" if each
                         else "not run yet | | |"))
     parts = ["\n".join(lines)]
     for key, each in kept.items():
@@ -86,6 +86,10 @@ def table(kept: dict[str, Recorded]) -> str:
         parts.append(f"### {study.title}\n\n{each.date}, {each.machine}.\n\n"
                      f"| contrast | measured | claimed | found, with its interval | |\n|---|---|---|---|---|\n{rows}")
     return "\n\n".join(parts)
+
+
+def _more(each: Recorded) -> str:
+    return f" ({each.runs} runs)" if each.runs else ""
 
 
 def _line(contrast: Contrast, each: Recorded) -> str:

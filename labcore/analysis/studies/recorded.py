@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from labcore.analysis.estimate import Estimate
+from labcore.analysis.studies import plan
 from labcore.analysis.studies.result import Result
+from labcore.analysis.studies.study import Study
 from labcore.analysis.studies.verdict import Verdict
 
 FILE = Path(__file__).with_name("recorded.json")
@@ -17,10 +19,11 @@ FILE = Path(__file__).with_name("recorded.json")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A study's result with its `date`, the kind of `machine`, and the `seconds` that its runs took together.
+    """A study's result with its `date`, the kind of `machine`, and the `seconds` that its `runs` took together.
 
     `findings` have an estimate and a verdict by the contrast's label. `capsule` is the file of the winner's capsule in
-    docs/studies, `run` the run in it, and `digest` the SHA-256 of that file.
+    docs/studies, `run` the run in it, and `digest` the SHA-256 of that file. Where a claim needed more seeds, there are
+    more runs than the study has by default, which is their number where it was not recorded.
     """
 
     date: str
@@ -31,6 +34,11 @@ class Recorded:
     capsule: str = ""
     run: str = ""
     digest: str = ""
+    runs: int = 0
+
+    def seconds_of(self, study: Study, count: int) -> float:
+        """The time that so many runs of the study took."""
+        return self.seconds / (self.runs or len(plan.every(study))) * count
 
     def to_json(self) -> dict[str, Any]:
         """As `read` takes it."""
