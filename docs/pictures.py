@@ -142,7 +142,7 @@ def foundations(camera: Camera) -> None:
 
 
 def compare(camera: Camera) -> None:
-    """The comparison that the form proposes, with fewer steps; then one of its models beside its base."""
+    """The comparison that the form proposes, with fewer steps."""
     camera.open("compare")
     steps = camera.page.get_by_role("spinbutton", name="Steps")
     steps.fill("80")
@@ -153,13 +153,19 @@ def compare(camera: Camera) -> None:
     camera.page.reload()
     camera.page.get_by_text("Equal tokens").first.wait_for()
     camera.take("compare")
+
+
+def playground(camera: Camera) -> None:
+    """A trained model beside its base."""
+    camera.run("llm?steps=60")
+    camera.ended()
     camera.open("playground")
-    camera.page.get_by_text(re.compile("right")).first.wait_for()
+    camera.page.get_by_text(re.compile(r"\d of 3 right")).last.wait_for()
     camera.take("playground")
 
 
 PICTURES: dict[str, Callable[[Camera], None]] = {
-    each.__name__: each for each in (llm, tokens, doctor, maze, cartpole, surrogate, foundations, compare)}
+    each.__name__: each for each in (llm, tokens, doctor, maze, cartpole, surrogate, foundations, compare, playground)}
 
 
 def run(page: Page, address: str) -> None:
