@@ -62,8 +62,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
     """
     folder = path_of(folder)
     row = store.run(run_id)
-    found = checkpoint.newest(run_folder(run_id))
-    if found is None:
+    if not row.spec.kind_row.elsewhere and checkpoint.newest(run_folder(run_id)) is None:
         raise LabError(f"The run {run_id} has no checkpoint yet: export it when its first step is done.")
     if best and checkpoint.best_step(run_folder(run_id)) is None:
         raise LabError(f"The run {run_id} has no best checkpoint, since no held-out rows were measured: export it "
@@ -92,7 +91,8 @@ def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bo
         write(folder, row, rows, events)
     spec = json.loads(row.spec.to_json())
     (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    _copy_checkpoint(row.id, folder / "checkpoint", best)
+    if not row.spec.kind_row.elsewhere:  # its weights are where it is trained
+        _copy_checkpoint(row.id, folder / "checkpoint", best)
     if merged and row.spec.knobs.get("lora_rank"):
         resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
 

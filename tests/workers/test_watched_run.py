@@ -10,9 +10,11 @@ from itertools import pairwise
 import pytest
 
 from labcore.errors import LabError
+from labcore.exports.folder import export_run
 from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec, lineage
 from labcore.runs.knob_history import KnobHistory
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
 from labcore.watch import Watch
@@ -231,6 +233,16 @@ def test_nothing_of_a_watched_run_can_be_steered_forked_or_resumed(store):
                     lambda: fork_spec(store, run.id), lambda: store.requeue(run.id)):
         with pytest.raises(LabError, match="TRL trains this run"):
             attempt()
+
+
+def test_a_watched_run_is_exported_without_weights(store, tmp_path):
+    write("r", begin("TRL", lr=0.1), numbers(1, loss=1.0, **{"my/own": 2.0}), {"kind": "config", "values": {"lr": 0.2}},
+          numbers(2, loss=0.5), {"kind": "end"})
+    run, = read(store)
+    folder = export_run(store, run.id, tmp_path / "out", tensorboard=True)
+    assert (folder / "metrics.csv").read_text().splitlines()[0] == "step,tokens,seconds,loss,own/my/own"
+    assert "learning_rate" in (folder / "knobs.csv").read_text() and not (folder / "checkpoint").exists()
+    assert RunSpec.from_json((folder / "spec.json").read_text()) == run.spec
 
 
 def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
