@@ -106,9 +106,10 @@ def _whole(param: Param[int], label: str) -> int:
 def offered(run: RunRow) -> dict[str, str]:
     """The judges that a page may use, with their labels: no code but files that somebody put into the lab's folder."""
     own = {key: f"Your function {judge_again.name_of(key)}" for key in own_reward.offered() if " " in key}
-    models = {each.id: f"Reward model {title_of(each)}" for each in runs_of(run.spec.kind, "finished")
+    models = {each.id: f"Reward model {title_of(each)}" for each in runs_of("llm", "finished")
               if chain.stage(each.spec) == chain.REWARD_MODEL}
-    task = {TASK: "The task's verifier"} if getattr(run.spec.task_row, "verifiable", False) else {}
+    has_task = run.spec.task_row.source and run.spec.task_row.verifiable
+    task = {TASK: "The task's verifier"} if has_task else {}
     judge = {JUDGE: "The judge of RL_LAB_JUDGE_URL"} if _has_judge() else {}
     return {**task, **{key: f"Verifier {key}" for key in VERIFIERS}, **own, **models, **judge}
 

@@ -26,7 +26,6 @@ from labcore.errors import LabError, quoted
 from labcore.runs import jobs
 from labcore.runs.files import atomic, step_files, storage, written
 from labcore.runs.files.paths import made, named, read_only, run_folder
-from labcore.runs.models import spec_of
 from labcore.runs.spec import model_names
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks import stored_completions as stored
@@ -67,7 +66,7 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
         LabError: the judge cannot be used, or there is no completion that both have scored.
     """
     run_id, by, until = str(spec["run"]), str(spec["by"]), int(spec["until"])
-    run = spec_of(run_id)
+    run = RunSpec.in_folder(storage.fetch(run_folder(run_id) / "spec.json").parent)
     there = [step for step in step_files.steps_of(run_id, "samples") if step <= until]
     task = _task(run)
     scores = _scores(run_id, run, task, by, {**KNOBS, **spec["knobs"]})
@@ -86,7 +85,7 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _task(run: RunSpec) -> TextTask | None:
     """The task of a run; None where the lab has none, as of another tool's run."""
-    if not getattr(run.task_row, "source", ""):
+    if not run.task_row.source:
         return None
     return make_task(run.task_row, run.knobs, run.data)
 

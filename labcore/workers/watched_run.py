@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from labcore.analysis.doctor.doctor import Doctor
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value
+from labcore.errors import LabError
 from labcore.runs.files import atomic, called
 from labcore.runs.files.paths import made, run_folder
 from labcore.runs.knob_history import Change, KnobHistory, Place
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 from labcore.runs.spec.session import Record
+from labcore.runs.store import thinned
 from labcore.runs.store.store import Store
 from labcore.runs.store.watched import Taking
 from labcore.watching import names
@@ -57,6 +60,7 @@ class Course:
     names: set[str] = field(default_factory=set)
     alerts: Alerts | None = None
     over: bool = False  # it was ended, and may be taken up again
+    kept: int = 0  # the step at which its thinned rows were kept
     called: dict[str, str] | None = None  # as in its file, once that was read
 
     def call(self, names: Mapping[str, str]) -> None:
@@ -105,6 +109,7 @@ class WatchedRun:
                     self._line(line)
             place.setdefault("at", {}).update({line.file: line.end for line in lines})
         self._alert()
+        self._keep_thinned()
         return place
 
     def take_up(self) -> None:
@@ -124,6 +129,14 @@ class WatchedRun:
             if change.finding:
                 course.alerts.take(change.step, change.finding)
         self._found = []
+
+    def _keep_thinned(self) -> None:
+        """Keep the thinned rows of long runs, so that their pages open at once."""
+        for course in self._courses.values():
+            if course.step >= thinned.LONG and course.step - course.kept >= thinned.KEEP_EVERY:
+                course.kept = course.step
+                with suppress(OSError, LabError):  # it is spare
+                    thinned.keep(self._store, course.id)
 
     def end(self, state: str, text: str) -> None:
         """End the runs of the folder that are going."""
@@ -189,14 +202,14 @@ class WatchedRun:
 
     def _opened(self, run_id: str) -> Course:
         """A run that was begun before."""
-        row, steps, events = self._store.run(run_id), self._store.steps_after(run_id), self._store.events_after(run_id)
-        examined, _ = doctor.course(row.spec, steps, events)
-        last = steps[-1] if steps else None
+        row, events = self._store.run(run_id), self._store.events_after(run_id)
+        examined, _ = doctor.course(row.spec, self._store.every_step(run_id, row.step), events)
+        last = next(iter(self._store.last_steps(run_id, row.step, 1)), None)
         at = row.spec.parent[1] if row.spec.parent else 0
         folder = run_folder(run_id)
         course = Course(run_id, row.spec, folder, examined, Pictures(folder / "samples"), last.step if last else at,
                         last.tokens if last else 0, last.env_steps if last else 0, last.seconds if last else 0.0,
-                        KnobHistory(row.spec, events).at(), set().union(*(step.metrics for step in steps)))
+                        KnobHistory(row.spec, events).at(), self._store.logged(run_id))
         self._found += [(course, finding.Change(at, each.rule, each)) for at, each in doctor.holding(events)]
         return course  # its alerts may not have been sent before it ended
 
@@ -280,6 +293,7 @@ class WatchedRun:
             self._fork(line, course, step)
         else:
             self._taking.amend(course.id, step, finite)
+            self._changed(course, step)
 
     def _append(self, line: Line, course: Course, step: int, metrics: Mapping[str, float],
                 counters: Mapping[str, float], newest: bool = True) -> None:
@@ -295,6 +309,7 @@ class WatchedRun:
         seconds = max(course.seconds, self._seconds(line, course, counters))
         record = Record(step, tokens, finite, env_steps)
         self._taking.append(course.id, record, seconds, newest)
+        self._changed(course, step)
         if newest:
             course.step, course.seconds = step, seconds
             course.tokens, course.env_steps = tokens, env_steps
@@ -310,6 +325,12 @@ class WatchedRun:
         if line.writer not in before:
             before[line.writer] = course.seconds if seconds < course.seconds else 0.0
         return seconds + before[line.writer]
+
+    def _changed(self, course: Course, step: int) -> None:
+        """A row before the newest got more: what was thinned of it is of before."""
+        if step < course.step:
+            thinned.forget(course.id)
+            course.kept = 0
 
     def _fork(self, line: Line, course: Course, step: int) -> None:
         """The program went back to before `step`, which the run has: its lines go on in a fork of it."""

@@ -5,8 +5,11 @@ import pytest
 from app.llm import judge_figures as figures
 from app.llm import judge_tab as tab
 from labcore.analysis import judge_again
+from labcore.errors import LabError
 from labcore.runs.files import step_files
 from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.session import Record
+from labcore.workers.watched_run import spec_of
 from tests.analysis.test_judge_again import store_hacked
 from tests.app.seeding import html, ran, seed
 from tests.app.test_action_tab import press
@@ -68,6 +71,25 @@ def test_only_code_that_lies_in_the_labs_folder_is_offered(lab, hacked, monkeypa
     monkeypatch.setenv("RL_LAB_JUDGE_URL", "http://localhost:8000")
     labels = tab.offered(run)
     assert "Your function last" in labels.values() and "The judge of RL_LAB_JUDGE_URL" in labels.values()
+
+
+def test_completions_of_another_tool_are_judged_on_its_page(page, asked, lab):
+    """No task of the lab's, and no answers: verifiers that need none remain."""
+    run = lab.store.create(spec_of({"name": "qwen", "tool": "TRL", "config": {"algorithm": "grpo"}}, "qwen"), mine=True)
+    step_files.write(run_folder(run) / "samples", 1, '{"step": 1, "groups": []}')
+    (run_folder(run) / "spec.json").write_text(lab.store.run(run).spec.to_json())
+    store_hacked(run)
+    for step in range(1, 26):
+        lab.store.append(run, Record(step, step, {"reward": 0.5}), 0.1 * step)
+    lab.store.set_state(run, "running")
+    lab.store.set_state(run, "finished")
+    asked.reply = done
+    test = page("watch", run=run, tab=tab.NAME, judged_by="length")
+    press(test, "Compute")
+    assert asked.asked[-1]["by"] == "length" and any("`length`" in each.value for each in test.markdown)
+    assert judge_again.TASK not in tab.offered(lab.store.run(run))
+    with pytest.raises(LabError, match="no task with a verifier"):
+        done(judge_again.spec_for(run, "task"))
 
 
 def test_both_share_an_axis_only_where_both_are_shares():

@@ -30,7 +30,8 @@ def test_a_file_of_the_users_judges_and_is_kept_by_its_hash(run, capsys, tmp_pat
 @pytest.mark.parametrize(("options", "fault"), [
     (["--by", "exakt"], "did you mean 'exact'"), (["--by", "none.py"], "none.py"),
     (["--by", "regex", "--set", "pattern"], "write KNOB=VALUE"), (["--by", "exact", "--most", "0"], "from 1"),
-    (["--by", "length", "--set", "length_low=few"], "whole number"), (["--by", "exact", "--set", "beta=1"], "KNOB=VALUE")])
+    (["--by", "length", "--set", "length_low=few"], "whole number"),
+    (["--by", "exact", "--set", "beta=1"], "KNOB=VALUE")])
 def test_an_option_that_cannot_be_used_is_one_sentence(run, capsys, options, fault):
     assert main(["judge", run, *options]) == 1
     said = capsys.readouterr().err

@@ -35,7 +35,8 @@ def test_a_damaged_file_is_said():
 
 
 def test_a_prompt_without_an_answer_is_not_scored_unless_none_has_one():
-    rows = [Stored(1, 0, Problem("p", answer), text, 1.0, False) for answer, text in (("4", "4"), ("", "4"), ("4", "5"))]
+    rows = [Stored(1, 0, Problem("p", answer), text, 1.0, False)
+            for answer, text in (("4", "4"), ("", "4"), ("4", "5"))]
     assert by_verifier({"verifier": "exact"})(rows) == pytest.approx([1.0, math.nan, 0.0], nan_ok=True)
     with pytest.raises(LabError, match="is empty, so the exact verifier has nothing to compare with: choose another"):
         by_verifier({"verifier": "exact"})(rows[1:2])
