@@ -260,8 +260,8 @@ PREFERENCE = (
 
 REWARD_MODEL = (
     Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score, where a pair of your file has no "
-         "margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live", 0.0,
-         10.0, (0.0, 1.0), "m", "reward", group="loss"),
+         "margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live",
+         0.0, 10.0, (0.0, 1.0), "m", "reward", group="loss"),
     Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
          "at 0. Lower: lets it drift, which preferences alone do not prevent.", "live", 0.0, 10.0, (0.0, 0.1), "c",
          group="loss"),
