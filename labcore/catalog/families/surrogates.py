@@ -312,3 +312,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               metric=Metric("surrogate/future_kl_clip", "Surrogate, weighed by the future", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
 ))
+
+# What PPO's policy maximises in Gymnasium environments: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8.
+OBJECTIVE = Family("objective", "objective", "labcore.maths.surrogates", ("ratio", "advantages", "kl"), (
+    SURROGATE["clip"],
+    Surrogate("kl_penalty", "KL penalty", r"\rho\hat A - \beta\,KL", needs_ratio=True, asks=("beta",))))
