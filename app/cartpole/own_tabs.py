@@ -56,7 +56,7 @@ def _clip(run: RunRow, feed: Feed, step: int) -> None:
     if samples is None:
         return
     knobs, found = feed.knobs(samples["step"]), samples["ratios"]
-    if not OBJECTIVE[knobs["objective"]].cut:
+    if not OBJECTIVE[str(knobs["objective"])].cut:
         st.caption(UNCLIPPED)
         return
     if "surrogate" not in samples:

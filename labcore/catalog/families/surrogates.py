@@ -98,11 +98,11 @@ GAMMA_WEIGHT = (
 
 DIVERGENCE_BOUNDS = (
     Knob("divergence_low", "Divergence bound, low side", 0.15, "How far a token with negative advantage may become "
-         "less likely per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may fall further. Lower: "
-         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
+         "less likely per batch: in probability for `tv_mask`, in nats for `kl_mask`. Higher: it may fall further. "
+         "Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
     Knob("divergence_high", "Divergence bound, high side", 0.15, "How far a token with positive advantage may become "
-         "likelier per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may rise further. Lower: "
-         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
+         "likelier per batch: in probability for `tv_mask`, in nats for `kl_mask`. Higher: it may rise further. "
+         "Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
 )
 PULL = Knob(
     "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token moves less per batch, at "
