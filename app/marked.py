@@ -21,7 +21,8 @@ def _quoted(choice: Choice) -> str:
 
 
 # The family of a knob that chooses among its members.
-FAMILIES = {family.key: family for family in choices.FAMILIES} | {"second_loss": choices.PREFERENCE_LOSS}
+FAMILIES = ({family.key: family for family in (*choices.FAMILIES, choices.OBJECTIVE)}
+            | dict.fromkeys(choices.LOSSES, choices.PREFERENCE_LOSS))
 _CHOICES = {choice.key: _quoted(choice) for family in choices.FAMILIES for choice in family}
 
 

@@ -24,8 +24,9 @@ from labcore.catalog.task import Task
 from labcore.errors import LabError, cut
 from labcore.runs.mixes import Mix
 from labcore.runs.presets import preset_of
+from labcore.runs.spec.checks import WHOLE
 from labcore.runs.spec.model_names import model_of_name, name_of_model
-from labcore.runs.spec.run_spec import WHOLE, RunSpec, default_threads, knobs_of, make, steps_of, weights_of
+from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make, steps_of, weights_of
 from labcore.runs.store.rows import ACTIVE, RunRow
 
 SMOOTHEST = 0.99

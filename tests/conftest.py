@@ -57,8 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneBrowse
 
 
 def pytest_collection_finish():
-    """What was collected and imported stays to the end: no later collection of garbage looks at it again."""
-    gc.collect()
+    """What was collected and imported stays to the end: no collection of garbage looks at it, not even a first one."""
     gc.freeze()
     gc.enable()
 

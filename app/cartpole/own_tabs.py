@@ -14,6 +14,7 @@ from app.components.figure_chart import figure_chart
 from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
+from labcore.catalog.choices import OBJECTIVE
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
@@ -55,7 +56,7 @@ def _clip(run: RunRow, feed: Feed, step: int) -> None:
     if samples is None:
         return
     knobs, found = feed.knobs(samples["step"]), samples["ratios"]
-    if knobs["objective"] != "clip":
+    if not OBJECTIVE[str(knobs["objective"])].cut:
         st.caption(UNCLIPPED)
         return
     if "surrogate" not in samples:

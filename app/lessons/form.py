@@ -21,7 +21,8 @@ from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.presets import PRESETS
 from labcore.errors import LabError
-from labcore.runs.spec.run_spec import WHOLE, knobs_of
+from labcore.runs.spec.checks import WHOLE
+from labcore.runs.spec.run_spec import knobs_of
 
 Take = Callable[[Any], None]
 Way = tuple[str | int, ...]

@@ -24,8 +24,9 @@ from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.catalog.right import check
 from labcore.errors import LabError
 from labcore.runs.models import chats, spec_of
+from labcore.runs.spec.checks import WHOLE
 from labcore.runs.spec.model_names import parse
-from labcore.runs.spec.run_spec import WHOLE, RunSpec
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Problem, make_task
 
 PRESETS = 6

@@ -11,8 +11,8 @@ from app import link
 from app.link import param
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, cut
+from labcore.runs.spec.checks import WHOLE
 from labcore.runs.spec.model_names import parse
-from labcore.runs.spec.run_spec import WHOLE
 from labcore.tasks.task import Turn
 
 MOST_MODELS, MOST_ANSWERS = 3, 8

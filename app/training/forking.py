@@ -20,7 +20,8 @@ from labcore.catalog.knob import Knob, Value, shown
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.knob_history import Change, KnobHistory
-from labcore.runs.spec.run_spec import WHOLE, RunSpec
+from labcore.runs.spec.checks import WHOLE
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import parent_title, title
 

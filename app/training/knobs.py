@@ -24,7 +24,8 @@ from labcore.catalog.mix.row import can_be_mixed
 from labcore.catalog.mix.summary import MixSummary
 from labcore.catalog.summary import summary_of
 from labcore.errors import LabError
-from labcore.runs.spec.run_spec import WHOLE, knobs_of
+from labcore.runs.spec.checks import WHOLE
+from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.spec.together import check_together
 from labcore.runs.store.rows import RunRow
 

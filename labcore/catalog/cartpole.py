@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.families.surrogates import OBJECTIVE
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.task import Task
 
@@ -65,7 +66,7 @@ _ALL = {knob.key: knob for knob in (
     Knob("critic_epochs", "Critic's epochs", 20, "Higher: values fit the batch better; lower: less time.", "live", 1,
          1000, (1, 80), advanced=True, group="advantage"),
     Knob("objective", "Objective", "clip", "Clip: gains beyond the clip range give no gradient; KL penalty: leaving "
-         "the old policy costs β per nat.", "live", choices=("clip", "kl_penalty"), group="clip"),
+         "the old policy costs β per nat.", "live", choices=OBJECTIVE.names, group="clip"),
     Knob("clip_low", "Clip, low side", 0.2, "Higher: actions may become less likely faster; lower: safer.", "live", 0,
          1, (0.05, 0.4), r"\varepsilon_{low}", annealed=True, group="clip", reach=(0, 1), aliases="epsilon cliprange"),
     Knob("clip_high", "Clip, high side", 0.2, "Higher: actions may become more likely faster; lower: safer.", "live",

@@ -20,11 +20,11 @@ from labcore.catalog.families.kl import AGGREGATION, KL_ESTIMATOR
 from labcore.catalog.families.preferences import DIVERGENCE, PAIRS, PREFERENCE_LOSS
 from labcore.catalog.families.rewards import REWARD, SELECTION, SHAPING
 from labcore.catalog.families.supervised import SFT_LOSS
-from labcore.catalog.families.surrogates import RATIO, SURROGATE
+from labcore.catalog.families.surrogates import OBJECTIVE, RATIO, SURROGATE
 from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
-           "NO_LOSS", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING", "SURROGATE",
+           "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING", "SURROGATE",
            "chosen", "losses_of", "needs_reward_model", "own_knobs", "ratio_of", "sources_of", "weighted_losses"]
 
 FAMILIES: tuple[Family[Any], ...] = (

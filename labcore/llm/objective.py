@@ -22,7 +22,7 @@ from labcore.maths import weights
 from labcore.maths.call import call, cut_of, member
 from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
-from labcore.maths.surrogates import cpi, cut_fractions, kl_penalised
+from labcore.maths.surrogates import cpi, cut_fractions, kl_penalty
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
             "surrogate/cpi": masked_mean(cpi(ratio, advantages), mask),
             f"surrogate/{surrogate.key}": masked_mean(
                 call(member(choices.SURROGATE, surrogate.key), knobs, tensors | found), mask),
-            "surrogate/kl_penalised": masked_mean(kl_penalised(ratio, advantages, kl_from_old, knobs["beta"]), mask),
+            "surrogate/kl_penalised": masked_mean(kl_penalty(ratio, advantages, kl_from_old, knobs["beta"]), mask),
             "ratio/max": ratio.masked_fill(~mask, 0).max(),
         }
     return {key: float(value) for key, value in measured.items()}

@@ -156,7 +156,7 @@ def gamma_of(ratio: Tensor, advantages: Tensor, gamma_power_positive: float, gam
     return torch.where(advantages >= 0, good, bad).exp()
 
 
-def kl_penalised(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> Tensor:
+def kl_penalty(ratio: Tensor, advantages: Tensor, kl: Tensor, beta: float) -> Tensor:
     """S = ρA − β KL. (B, T), (B, T), (B, T) -> (B, T)
 
     In the unit of the advantages; `beta` in that unit per nat.

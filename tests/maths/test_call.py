@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, PREFERENCE_LOSS, RATIO, SURROGATE
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, OBJECTIVE, PREFERENCE_LOSS, RATIO, SURROGATE
 from labcore.errors import LabError
 from labcore.maths import ratios, surrogates
 from labcore.maths.call import call, cut_of, member, parameters
@@ -15,7 +15,7 @@ KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "r
          "divergence_low": 0.1, "divergence_high": 0.2, "pull": 2.0, "reward_alpha": 0.25,
          "future_half_life": 4.0, "future_range": 0.2,
          "future_safety": 4.0, "gamma_power_negative": 3.0, "gamma_rate_negative": 2.0}
-EVERY = [(family, key) for family in FAMILIES for key in family.names]
+EVERY = [(family, key) for family in (*FAMILIES, OBJECTIVE) for key in family.names]
 MEMBERS = [(family, key) for family, key in EVERY if family.module.startswith("labcore.maths.")]
 
 
@@ -64,7 +64,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "part_weights": tensors["advantages"].new_ones(1), "scored": batch["completion_mask"],
                 "whole_log_ratio_chosen": tensors["logprobs"], "whole_log_ratio_rejected": tensors["old_logprobs"],
                 "log_ratio_chosen": tensors["logprobs"], "log_ratio_rejected": tensors["old_logprobs"],
-                "log_ratios": tensors["logprobs"], "mismatched_kl": tensors["advantages"].mean()}
+                "log_ratios": tensors["logprobs"], "kl": tensors["logprobs"], "mismatched_kl": tensors["advantages"].mean()}
     tensors |= {f"{of}logprob_{side}": tensors["logprobs"] for of in ("", "ref_", "whole_")
                 for side in ("chosen", "rejected")}
     tensors |= {f"length_{side}": tensors["lengths"].clamp(min=1) for side in ("chosen", "rejected")}

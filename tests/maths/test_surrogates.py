@@ -29,7 +29,7 @@ def test_others_by_hand(close):
     close(torch.autograd.grad(surrogate.sum(), logprobs)[0], advantages)
     close(surrogates.cpi(RATIO, ADVANTAGES), [0.5, 1, 2, -0.5, -1, -2])
     penalty = torch.tensor([0.1, 0.3], dtype=torch.float64)
-    close(surrogates.kl_penalised(RATIO[:2], ADVANTAGES[:2], penalty, 2.0), [0.3, 0.4])
+    close(surrogates.kl_penalty(RATIO[:2], ADVANTAGES[:2], penalty, 2.0), [0.3, 0.4])
 
 
 def test_loop_twin(close, batch):
@@ -104,7 +104,7 @@ def test_kl_penalised_to_the_old_policy_starts_like_the_unclipped(close, batch):
     rho = ratios.token(logprobs, logprobs.detach(), mask)
     penalty = kl.k3(logprobs.detach(), logprobs)
     for surrogate in (surrogates.cpi(rho, batch["advantages"]),
-                      surrogates.kl_penalised(rho, batch["advantages"], penalty, 0.7)):
+                      surrogates.kl_penalty(rho, batch["advantages"], penalty, 0.7)):
         close(surrogate, batch["advantages"])
         close(torch.autograd.grad(surrogate[mask].sum(), logprobs, retain_graph=True)[0],
               torch.where(mask, batch["advantages"], 0))

@@ -30,8 +30,9 @@ from labcore.runs import halving, sweep
 from labcore.runs.files.paths import max_runs, read_only
 from labcore.runs.halving import FACTORS, Halving
 from labcore.runs.lists import marks
+from labcore.runs.spec.checks import WHOLE
 from labcore.runs.spec.model_names import model_of_name, name_of_model
-from labcore.runs.spec.run_spec import WHOLE, RunSpec, knobs_of
+from labcore.runs.spec.run_spec import RunSpec, knobs_of
 from labcore.runs.store.rows import APART
 
 WAYS = {"algorithms": "Algorithms", "sweep": "Values of a knob"}

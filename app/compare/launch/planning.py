@@ -17,7 +17,8 @@ from labcore.catalog.mix.row import check_name, with_every_knob
 from labcore.errors import LabError
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.halving import FACTORS, Halving
-from labcore.runs.spec.run_spec import WHOLE, RunSpec, base_spec
+from labcore.runs.spec.checks import WHOLE
+from labcore.runs.spec.run_spec import RunSpec, base_spec
 
 MOST_SEEDS = 100
 SUGGESTED = 5  # values of a knob that a sweep starts from

@@ -9,7 +9,7 @@ from typing import Any
 from app import link
 from app.link import Fault, param
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.runs.spec.run_spec import WHOLE
+from labcore.runs.spec.checks import WHOLE
 
 ONLINE = tuple(key for key, row in ALGORITHMS.items() if row.loop == "online")
 UPDATES, OTHERS = (0, 1, 2, 4), (128, 256, 512, 1024, 2048)

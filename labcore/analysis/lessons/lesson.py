@@ -18,7 +18,8 @@ from labcore.catalog.knob import suggestion
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, quoted
 from labcore.runs.files.untrusted import NotTOML, toml_of
-from labcore.runs.spec.run_spec import WHOLE, RunSpec, make
+from labcore.runs.spec.checks import WHOLE
+from labcore.runs.spec.run_spec import RunSpec, make
 
 FENCE = "+++"
 LARGEST = 64_000  # characters of a file

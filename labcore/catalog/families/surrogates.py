@@ -98,11 +98,11 @@ GAMMA_WEIGHT = (
 
 DIVERGENCE_BOUNDS = (
     Knob("divergence_low", "Divergence bound, low side", 0.15, "How far a token with negative advantage may become "
-         "less likely per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may fall further. Lower: "
-         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
+         "less likely per batch: in probability for `tv_mask`, in nats for `kl_mask`. Higher: it may fall further. "
+         "Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
     Knob("divergence_high", "Divergence bound, high side", 0.15, "How far a token with positive advantage may become "
-         "likelier per batch: in probability for tv_mask, in nats for kl_mask. Higher: it may rise further. Lower: "
-         "more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
+         "likelier per batch: in probability for `tv_mask`, in nats for `kl_mask`. Higher: it may rise further. "
+         "Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
 )
 PULL = Knob(
     "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token moves less per batch, at "
@@ -312,3 +312,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               metric=Metric("surrogate/future_kl_clip", "Surrogate, weighed by the future", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
 ))
+
+# What PPO's policy maximises in Gymnasium environments: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8.
+OBJECTIVE = Family("objective", "objective", "labcore.maths.surrogates", ("ratio", "advantages", "kl"), (
+    SURROGATE["clip"],
+    Surrogate("kl_penalty", "KL penalty", r"\rho\hat A - \beta\,KL", needs_ratio=True, asks=("beta",))))

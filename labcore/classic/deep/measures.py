@@ -11,7 +11,7 @@ from labcore.classic.deep.credit import TrainingBatch, categorical_kl, log_prob
 from labcore.classic.deep.session import DeepSession
 from labcore.maths.masked import masked_mean
 from labcore.maths.returns import explained_variance
-from labcore.maths.surrogates import clip, clip_cut, cpi, cut_fractions, kl_penalised
+from labcore.maths.surrogates import clip, clip_cut, cpi, cut_fractions, kl_penalty
 
 
 def surrogates(log_policy: Tensor, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
@@ -19,7 +19,7 @@ def surrogates(log_policy: Tensor, data: TrainingBatch, bounds: Mapping[str, flo
     ratio, advantages = _ratio(log_policy, data), data.advantages
     kl, sides = categorical_kl(data.old_logits, log_policy), (bounds["clip_low"], bounds["clip_high"])
     found = {"kl/step": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
-             "surrogate/kl_penalised": kl_penalised(ratio, advantages, kl, bounds["beta"])}
+             "surrogate/kl_penalised": kl_penalty(ratio, advantages, kl, bounds["beta"])}
     return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max())}
 
 

@@ -10,13 +10,14 @@ Source: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from labcore.catalog.families.surrogates import OBJECTIVE
 from labcore.classic.deep import record as line
 from labcore.classic.deep.credit import TrainingBatch, categorical_kl, critic_update, training_batch
 from labcore.classic.deep.measures import cut_off, explained, surrogates
@@ -24,11 +25,8 @@ from labcore.classic.deep.networks import parameters
 from labcore.classic.deep.record import record
 from labcore.classic.deep.rollout import collect
 from labcore.classic.deep.session import DeepSession
-from labcore.maths.call import call
-from labcore.maths.surrogates import clip, kl_penalised
+from labcore.maths.call import call, member
 from labcore.runs.spec.session import Record
-
-OBJECTIVES: dict[str, Callable[..., Tensor]] = {"clip": clip, "kl_penalty": kl_penalised}
 
 
 def run(session: DeepSession) -> Iterator[Record]:
@@ -88,7 +86,7 @@ def policy_loss(log_policy: Tensor, data: TrainingBatch, knobs: Mapping[str, Any
     logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
     tensors = {"ratio": (logprobs - data.old_logprobs).exp(), "advantages": data.advantages,
                "kl": categorical_kl(data.old_logits, log_policy)}
-    surrogate: Tensor = call(OBJECTIVES[knobs["objective"]], knobs, tensors)
+    surrogate: Tensor = call(member(OBJECTIVE, knobs["objective"]), knobs, tensors)
     loss = -surrogate.mean()
     if knobs["entropy_coef"]:
         loss = loss - knobs["entropy_coef"] * -(log_policy.exp() * log_policy).sum(-1).mean()
@@ -111,4 +109,4 @@ def measures(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     log_policy = session.policy(data.observations).log_softmax(-1)
     found = surrogates(log_policy, data, settings(session)) | {
         "entropy/action": float(-(log_policy.exp() * log_policy).sum(-1).mean())}
-    return found | cut_off(log_policy, data, settings(session)) if session.knobs["objective"] == "clip" else found
+    return found | cut_off(log_policy, data, settings(session)) if OBJECTIVE[session.knobs["objective"]].cut else found

@@ -33,7 +33,7 @@ from labcore.maths.call import parameters as arguments
 from labcore.maths.kl import k3
 from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
-from labcore.maths.surrogates import clip, cpi, curve, kl_penalised, sides
+from labcore.maths.surrogates import clip, cpi, curve, kl_penalty, sides
 from labcore.runs.spec.activity import part_of, report
 from labcore.tasks.task import Problem
 
@@ -162,7 +162,7 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
         ratio = token(logprobs, part.old_logprobs, mask)
         kl = k3(part.old_logprobs, logprobs)
         terms = {"kl": kl, "cpi": cpi(ratio, part.credited), "clip": clip(ratio, part.credited, *bounds),
-                 "kl_penalised": kl_penalised(ratio, part.credited, kl, beta)}
+                 "kl_penalised": kl_penalty(ratio, part.credited, kl, beta)}
         if own.key not in terms and own.needs_ratio:
             terms[own.key] = call(member(choices.SURROGATE, own.key), session.knobs, {
                 "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs,

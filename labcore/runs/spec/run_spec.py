@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -31,12 +31,11 @@ from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files import storage
 from labcore.runs.files.paths import is_run_id, path_of, run_folder
 from labcore.runs.files.untrusted import json_of
-from labcore.runs.spec import model_names
+from labcore.runs.spec import checks
 from labcore.runs.spec.model_names import kind_of
 from labcore.runs.spec.together import check_pairs, check_together, check_uploads, pinned_reward_model
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-WHOLE = {"seed": (0, 2**31 - 1), "steps": (1, 10_000_000), "threads": (1, 1024)}  # whole numbers, from and to
 VLLM_CAP = 2.0  # importance_cap where vLLM samples and nothing else is said: its log-probs are not the trainer's
 LORA_RANK = LORA[0].key
 BASE_SEED = 0  # every run of a task and model starts from the same base, whatever its own seed
@@ -269,18 +268,18 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     given = dict(knobs or {})
     learnt = weights_of(kind_row, model, {key: row.knob(key).check(given[key]) for key in {LORA_RANK} & given.keys()})
     known = {knob.key: knob for knob in knobs_of(row, task_row, learnt)}
-    _check_known(row, task_key, given, known)
+    checks.known(row, task_key, given, known)
     filled = _with_defaults(known, given)
     if mix:
         row = mixed.row(algorithm_key, mix, filled)
     steps = steps_of(row, learnt) if steps is None else steps
-    _check_whole(seed=seed, steps=steps, threads=threads)
+    checks.whole(seed=seed, steps=steps, threads=threads)
     if device not in DEVICES:
         raise LabError(f"There is no device {quoted(device)}: {suggestion(device, DEVICES)}")
-    _check_data(task_row, data)
+    checks.data(task_row, data)
     filled = _checked(row, task_row, filled)
-    _check_model(kind_row, model, absent or parent is not None)
-    _check_lora(row, model, filled)
+    checks.model(kind_row, model, absent or parent is not None)
+    checks.lora(row, model, filled)
     if kind_row.check:
         resolve_name(kind_row.check)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
@@ -317,45 +316,6 @@ def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[
     if filled.get("rollouts") == "vllm" and "importance_cap" not in given:
         filled["importance_cap"] = VLLM_CAP
     return filled
-
-
-def _check_known(row: Algorithm, task_key: str, keys: Iterable[str], known: Collection[str]) -> None:
-    for key in keys:
-        if key not in known:
-            raise LabError(f"{row.label} on {quoted(task_key)} has no knob {quoted(key)}: "
-                           f"{suggestion(key, list(known))}")
-
-
-def _check_whole(**numbers: object) -> None:
-    for name, value in numbers.items():
-        low, high = WHOLE[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise LabError(f"{name} must be a whole number from {low} to {high}, not {quoted(value)}.")
-
-
-def _check_data(task_row: Task, data: str | None) -> None:
-    if task_row.data and not data:
-        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: "
-                       f"give --{task_row.data} FILE.")
-    if data and not storage.fetch(path_of(data)).is_file():
-        raise LabError(f"There is no file {data}: check the path.")
-
-
-def _check_model(kind_row: Kind, model: str, forked: bool) -> None:
-    if not model:
-        raise LabError(f"The model is missing: choose {', '.join(MODELS)}, or give an earlier run, a Hugging Face "
-                       "folder or a hub id.")
-    if len(kind_row.models) == 1 and model != kind_row.model:
-        raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {quoted(model)} out.")
-    if not forked:  # a fork has its weights in a checkpoint: what its parent started from may be gone
-        model_names.check(model)
-
-
-def _check_lora(row: Algorithm, model: str, knobs: Mapping[str, Value]) -> None:
-    """Check that an adapter is put on weights that have learnt something, and not on random ones."""
-    if knobs.get("lora_rank") and model in MODELS and (row.loop == "sft" or not knobs["sft_steps"]):
-        raise LabError(f"LoRA leaves the weights of its model as they are, and those of {quoted(model)} would be "
-                       "random here: choose an earlier run or a Hugging Face model, or set `lora_rank` to 0.")
 
 
 def default_threads(model: str | None) -> int:
@@ -400,7 +360,7 @@ def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:
-        _check_known(spec.row, spec.task, [key], known)
+        checks.known(spec.row, spec.task, [key], known)
         if known[key].effect == "restart":
             raise LabError(f"`{key}` cannot change during a run: start a new run with `{key}={value}`.")
         knobs[key] = known[key].check(value)

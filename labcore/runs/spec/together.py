@@ -46,8 +46,8 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                            "`surrogate=score_function`.")
         _check_sampler(knobs)
     if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
-        raise LabError(f"reward_low {knobs['reward_low']:g} is not below reward_high {knobs['reward_high']:g}, so "
-                       "every completion would have the same reward: set reward_low lower.")
+        raise LabError(f"`reward_low` {knobs['reward_low']:g} is not below `reward_high` {knobs['reward_high']:g}, so "
+                       "every completion would have the same reward: set `reward_low` lower.")
     if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
         raise LabError(f"`length_low` {knobs['length_low']} is above `length_high` {knobs['length_high']}: swap them.")
 
@@ -138,10 +138,10 @@ def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     if not knobs.get("reference_every"):
         return
     if "reference" not in row.models:
-        raise LabError(f"{row.label} holds no reference that could follow the policy: set reference_every to 0.")
+        raise LabError(f"{row.label} holds no reference that could follow the policy: set `reference_every=0`.")
     if knobs.get("lora_rank"):
         raise LabError("With LoRA the reference is the frozen base itself, which cannot follow the policy: set "
-                       "reference_every to 0, or lora_rank to 0.")
+                       "`reference_every=0` or `lora_rank=0`.")
 
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:

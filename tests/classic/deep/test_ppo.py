@@ -59,7 +59,7 @@ def test_the_clip_fractions_are_those_of_the_reference(golden, inputs):
     assert found["surrogate/kl_penalised"] == pytest.approx(found["surrogate/cpi"] - found["kl/step"])
 
 
-@pytest.mark.parametrize("objective", list(ppo.OBJECTIVES))
+@pytest.mark.parametrize("objective", ppo.OBJECTIVE.names)
 def test_at_the_old_policy_the_gradient_is_the_policy_gradient(inputs, close, objective):
     data = data_of(inputs, inputs["advantages"])
     log_policy = data.old_logits.clone().requires_grad_()
@@ -118,7 +118,7 @@ def test_knobs_count_at_the_next_update(start):
     assert torch.equal(parameters(session.policy), before)
 
 
-@pytest.mark.parametrize("objective", list(ppo.OBJECTIVES))
+@pytest.mark.parametrize("objective", ppo.OBJECTIVE.names)
 def test_what_is_clipped_is_said_where_something_is(start, objective):
     record = next(start("ppo", {"objective": objective}).run())
     assert {key for key in record.metrics if key.startswith("clip_frac/")} == (
