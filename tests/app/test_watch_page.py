@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from app.runs.state import PICKED
 from app.share.content import content
 from app.training import files, own_metrics
 from app.training.feed import FEW, Feed, panels
 from app.training.status_line import line, silence
+from app.training.tabs import grouped
 from app.watch import sent, teach, twin
 from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader
@@ -19,6 +21,7 @@ from labcore.exports.folder import export_run
 from labcore.runs.files import called
 from labcore.runs.lists.all_runs import Shelf
 from labcore.runs.lists.search import search
+from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.rows import RESUMABLE
 from labcore.watch import Watch
 from labcore.workers.watcher import Watcher
@@ -271,3 +274,38 @@ def test_the_list_names_the_tool_and_can_be_searched_by_it(lab):
 def test_completions_that_were_sent_can_be_judged_again(lab, page):
     test = page("watch", run=watched(lab, advantages=[1.0, -1, -1, 1]), tab="Judge again")
     assert "Score the completions that this run has stored" in words(test)
+
+
+def test_a_program_that_went_back_is_a_fork_with_its_parent_beside_it(lab, page):
+    run = Watch("mine", tool="TRL", config=CONFIG, run_id="mine")
+    for number, step in enumerate((*range(1, 7), *range(4, 9))):
+        run.log(step, {"reward": 0.1 * number})
+    run.finish()
+    Watcher(lab.store).look()
+    fork, parent = lab.store.runs(kind=WATCH.key)
+    assert fork.spec.parent == (parent.id, 3) and fork.step == 8
+    data = mounted(page("watch", run=fork.id), "panels")
+    assert [*data["runs"]] == [fork.id, parent.id] and data["runs"][parent.id]["muted"]
+    assert [mark["text"] for mark in data["markers"]] == ["fork"]
+    test = page("runs")
+    test.session_state[PICKED] = [fork.id]
+    ran(test).button(key="act:details").click()
+    ran(test)
+    found = groups(Reader(lab.store).traces([fork, parent], ["reward"]))
+    assert len(found) == 2 and "from" in found[0].label
+
+
+def test_an_end_without_a_word_has_no_detail(lab):
+    run_id = watched(lab)
+    told = grouped(lab.store.events_after(run_id), ())[1]
+    assert next(each for each in told if each["event"] == "finished")["detail"] == ""
+
+
+@pytest.mark.parametrize("value", ["strange", -1, [1, 2], {"a": "b"}, True])
+def test_settings_that_are_called_as_the_lab_s_knobs_may_be_anything(lab, page, value):
+    """A program's `advantage` or `surrogate` is none of the lab's choices."""
+    run_id = watched(lab, config={**CONFIG, **dict.fromkeys(every_knob(), value)}, advantages=[1.0, -1, -1, 1])
+    assert mounted(page("watch", run=run_id), "tiles")["tiles"]
+    for name, query in (("runs", {}), ("home", {}), ("compare", {"runs": run_id}), ("surrogate", {})):
+        page(name, **query)
+    assert content(lab.store, [run_id])["runs"]
