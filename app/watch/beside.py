@@ -11,8 +11,7 @@ from app import naming
 from app.lab import active, in_words, lab
 from app.session import close_run, forget, show_error
 from app.tokens import literal
-from app.training import live
-from app.watch import twin
+from app.training import live, twin
 from app.widget_state import widget_state
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value

@@ -8,11 +8,11 @@ import pytest
 
 from app.runs.state import PICKED
 from app.share.content import content
-from app.training import files, own_metrics
+from app.training import files, own_metrics, twin
 from app.training.feed import FEW, Feed, panels
 from app.training.status_line import line, silence
 from app.training.tabs import grouped
-from app.watch import sent, teach, twin
+from app.watch import sent, teach
 from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader
 from labcore.catalog.kinds import WATCH
