@@ -87,7 +87,8 @@ def show(run: RunRow, feed: Feed) -> None:
         st.session_state[OPEN] = run.id
         st.rerun()
     if run.spec.kind_row.elsewhere:
-        st.caption("metrics.csv has every number that the trainer sent, under the lab's names where it has some.")
+        st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were sent, under the lab's names where "
+                   "it has some, the metrics for TensorBoard, and spec.json. Checkpoints are where the run is trained.")
         return
     adapted = bool(run.spec.knobs.get("lora_rank"))
     if adapted and not active(run):
@@ -123,22 +124,25 @@ def _close() -> None:
 
 
 def _downloads(run: RunRow) -> None:
-    elsewhere = run.spec.kind_row.elsewhere
-    best = not elsewhere and _best(run)
+    best = not run.spec.kind_row.elsewhere and _best(run)
     with st.container(horizontal=True):
-        if not elsewhere:
-            _with_weights(run, best)
+        _whole(run, best)
         st.download_button("metrics.csv", lambda: metrics_csv(run.id), f"{run.id}-metrics.csv", "text/csv",
                            icon=":material/table:", on_click="ignore", disabled=run.step == 0, key=f"csv:{run.id}")
     sharing.show([run.id], run.id, run.step > 0)
 
 
-def _with_weights(run: RunRow, best: bool) -> None:
-    """The zip, with the best checkpoint or the newest, and the capsule."""
-    ready, fault = checkpoint.newest_step(run_folder(run.id)) is not None, packing.fault(run)
+def _whole(run: RunRow, best: bool) -> None:
+    """The zip, with the best checkpoint or the newest, and the capsule; of a run that is trained elsewhere without
+    both."""
+    elsewhere = run.spec.kind_row.elsewhere
+    ready = run.step > 0 if elsewhere else checkpoint.newest_step(run_folder(run.id)) is not None
     st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",
                        icon=":material/archive:", type="primary", on_click="ignore", disabled=not ready,
                        help=None if ready else "Available after the first checkpoint", key=f"zip:{run.id}")
+    if elsewhere:
+        return
+    fault = packing.fault(run)
     st.download_button("Download capsule", lambda: _capsule(run.id), packing.name_of(run.id), "application/zip",
                        icon=":material/deployed_code_history:", on_click="ignore", disabled=bool(fault),
                        help=literal(fault) if fault and run.step else None, key=f"capsule:{run.id}")

@@ -394,6 +394,7 @@ def branch(spec: RunSpec, parent: Feed) -> str:
         return f": {spec.row.label}"
     assert spec.parent is not None, "a fork"
     before = parent.knobs(spec.parent[1])
+    # A program that trains its run elsewhere need not have named all of its settings.
     moved = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
-             if spec.knobs[knob.key] != before[knob.key]]
+             if knob.key in spec.knobs and spec.knobs[knob.key] != before.get(knob.key)]
     return f": {', '.join(moved[:2])}{' …' if moved[2:] else ''}" if moved else "" if spec.twin else ": fresh"

@@ -11,9 +11,8 @@ import streamlit as st
 from app import session
 from app.components.live_chart import CHART
 from app.session import Draft
-from app.training import bar, empty, export, goal_line, knobs, live, own_data, presets
+from app.training import bar, empty, export, goal_line, knobs, live, own_data, presets, twin
 from app.training.tabs import Tabs
-from app.watch import twin
 from labcore.runs.store.rows import RunRow
 
 

@@ -87,7 +87,7 @@ def _detail(event: Event, knobs: Iterable[Knob], verdicts: Mapping[str, str]) ->
         return f"written in {duration(seconds)}"
     if event.payload.get("text"):
         return worded(event.payload["text"], knobs)
-    return ", ".join(f"{key} {value}" for key, value in event.payload.items())
+    return ", ".join(f"{key} {value}" for key, value in event.payload.items() if value != "")
 
 
 def _data(run: RunRow, feed: Feed, step: int) -> None:

@@ -11,11 +11,11 @@ from app import naming
 from app.lab import active, in_words, lab
 from app.session import close_run, forget, show_error
 from app.tokens import literal
-from app.training import live
-from app.watch import twin
+from app.training import live, twin
 from app.widget_state import widget_state
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value
+from labcore.catalog.metrics import OWN
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.lists import marks
@@ -59,7 +59,7 @@ def _settings(run: RunRow) -> None:
 def _row(key: str, value: Value, changed: bool) -> str:
     text = naming.written(key, value)
     short = text if len(text) <= LONGEST else f"{text[:LONGEST - 1]}…"
-    name = html.escape(naming.title(key))
+    name = html.escape(naming.title(key).removeprefix(OWN))
     return (f'<tr{" data-changed" if changed else ""}><th title="{name}">{name}</th>'
             f'<td title="{html.escape(text[:1000])}">{html.escape(short)}</td></tr>')
 

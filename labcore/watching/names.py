@@ -16,6 +16,7 @@ from typing import Any
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import OWN
 from labcore.runs.imports.layouts import is_axis, known, layout_of
+from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.cells import EXACT
 from labcore.runs.store.rows import COUNTERS
 
@@ -104,7 +105,8 @@ def number(value: Any) -> float | None:
 # ---------------------------------------------------------------- settings
 
 def settings(said: Mapping[str, Any]) -> dict[str, Value]:
-    """A tool's settings under the names of our knobs where they mean the same, else under the tool's own."""
+    """A tool's settings under the names of our knobs where they mean the same, else under the tool's own. One that is
+    called as a knob and cannot be it, such as an `advantage` that is none of our choices, is called `own/<name>`."""
     found: dict[str, Value] = {}
     for name, value in list(_flat(said, ""))[:MOST_SETTINGS]:
         key = _KNOB_OF.get(name) or _UNSAFE.sub("_", name)[:LONGEST]
@@ -112,8 +114,20 @@ def settings(said: Mapping[str, Any]) -> dict[str, Value]:
         if isinstance(plain, float):
             plain = None if not math.isfinite(plain) else value
         if plain is not None:
-            found[key] = plain[:1000] if isinstance(plain, str) else plain
+            plain = plain[:1000] if isinstance(plain, str) else plain
+            found[key if _may_be(key, plain) else foreign(name)] = plain
     return found
+
+
+def _may_be(key: str, value: Value) -> bool:
+    """True if no knob has this name, or one that can have such a value, within its usual bounds or not."""
+    knob = every_knob().get(key)
+    if knob is None:
+        return True
+    if knob.choices:
+        return value in knob.choices
+    kinds = (int, float) if knob.type in (int, float) else knob.type
+    return isinstance(value, kinds) and (knob.type is bool or not isinstance(value, bool))
 
 
 def _flat(said: Mapping[str, Any], before: str) -> Any:

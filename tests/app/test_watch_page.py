@@ -6,14 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from app.runs.state import PICKED
 from app.share.content import content
-from app.training import files, own_metrics
+from app.training import files, own_metrics, twin
 from app.training.feed import FEW, Feed, panels
 from app.training.status_line import line, silence
-from app.watch import sent, teach, twin
+from app.training.tabs import grouped
+from app.watch import sent, teach
+from labcore.analysis.compare.groups import groups
+from labcore.analysis.compare.loading import Reader
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.metrics import OWN
+from labcore.exports.folder import export_run
 from labcore.runs.files import called
+from labcore.runs.lists.all_runs import Shelf
+from labcore.runs.lists.search import search
+from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.rows import RESUMABLE
 from labcore.watch import Watch
 from labcore.workers.watcher import Watcher
@@ -229,3 +237,75 @@ def test_a_shared_file_of_a_watched_run_holds_no_folders_and_no_texts_of_setting
     assert run["settings"] == [["Tool", "TRL", ""], ["Algorithm", "GRPO", ""], ["G", "4", ""], ["η", "1e-06", ""]]
     assert "/data" not in str(data) and "/home" not in str(data)
     assert run["description"].startswith("A run of TRL, 6 steps in ")
+
+
+def test_its_export_is_a_folder_without_a_checkpoint(lab, page, tmp_path):
+    run_id = watched(lab, own=2)
+    folder = export_run(lab.store, run_id, tmp_path / "out", tensorboard=True)
+    assert {path.name.partition(".")[0] for path in folder.iterdir()} == {"metrics", "events", "knobs", "spec"}
+    head, first = (folder / "metrics.csv").read_text().splitlines()[:2]
+    assert head == "step,tokens,seconds,reward,kl,entropy,learning_rate,own/timing/part_000,own/timing/part_001"
+    assert first.startswith("1,100,") and first.endswith(",0.1,0.01,1.0,1e-06,0.0,1.0")
+    test = page("watch", run=run_id, tab="Export")
+    assert "Checkpoints are where the run is trained" in words(test)
+    offered = [element.proto.label for element in test.get("download_button")]
+    assert {"Download everything (zip)", "metrics.csv", "Share as HTML", "Figures (zip)"} <= {*offered}
+    assert "Download capsule" not in offered
+
+
+def test_runs_of_one_name_and_setting_are_seeds_of_one_group(lab):
+    runs = [watched(lab, config={**CONFIG, "seed": seed, "output_dir": f"/out/{seed}"}) for seed in (1, 2)]
+    other = watched(lab, config={**CONFIG, "learning_rate": 5e-6})
+    rows = [lab.store.run(run_id) for run_id in (*runs, other)]
+    found = groups(Reader(lab.store).traces(rows, ["reward"]))
+    assert [len(group.traces) for group in found] == [2, 1] and found[0].repeats == ()
+    assert [group.label for group in found] == ["qwen grpo #1 (TRL)", "qwen grpo #3 (TRL)"]
+
+
+def test_the_list_names_the_tool_and_can_be_searched_by_it(lab):
+    run_id = watched(lab)
+    seed(lab.store, "finished")
+    entries = Shelf(lab.store).entries()
+    entry = next(entry for entry in entries if entry.id == run_id)
+    assert (entry.tool, entry.algorithm, entry.task, entry.seed, entry.steps) == ("TRL", "GRPO", "", None, None)
+    assert [each.id for each in search(entries, "tool=TRL")] == [run_id]
+
+
+def test_completions_that_were_sent_can_be_judged_again(lab, page):
+    test = page("watch", run=watched(lab, advantages=[1.0, -1, -1, 1]), tab="Judge again")
+    assert "Score the completions that this run has stored" in words(test)
+
+
+def test_a_program_that_went_back_is_a_fork_with_its_parent_beside_it(lab, page):
+    run = Watch("mine", tool="TRL", config=CONFIG, run_id="mine")
+    for number, step in enumerate((*range(1, 7), *range(4, 9))):
+        run.log(step, {"reward": 0.1 * number})
+    run.finish()
+    Watcher(lab.store).look()
+    fork, parent = lab.store.runs(kind=WATCH.key)
+    assert fork.spec.parent == (parent.id, 3) and fork.step == 8
+    data = mounted(page("watch", run=fork.id), "panels")
+    assert [*data["runs"]] == [fork.id, parent.id] and data["runs"][parent.id]["muted"]
+    assert [mark["text"] for mark in data["markers"]] == ["fork"]
+    test = page("runs")
+    test.session_state[PICKED] = [fork.id]
+    ran(test).button(key="act:details").click()
+    ran(test)
+    found = groups(Reader(lab.store).traces([fork, parent], ["reward"]))
+    assert len(found) == 2 and "from" in found[0].label
+
+
+def test_an_end_without_a_word_has_no_detail(lab):
+    run_id = watched(lab)
+    told = grouped(lab.store.events_after(run_id), ())[1]
+    assert next(each for each in told if each["event"] == "finished")["detail"] == ""
+
+
+@pytest.mark.parametrize("value", ["strange", -1, [1, 2], {"a": "b"}, True])
+def test_settings_that_are_called_as_the_lab_s_knobs_may_be_anything(lab, page, value):
+    """A program's `advantage` or `surrogate` is none of the lab's choices."""
+    run_id = watched(lab, config={**CONFIG, **dict.fromkeys(every_knob(), value)}, advantages=[1.0, -1, -1, 1])
+    assert mounted(page("watch", run=run_id), "tiles")["tiles"]
+    for name, query in (("runs", {}), ("home", {}), ("compare", {"runs": run_id}), ("surrogate", {})):
+        page(name, **query)
+    assert content(lab.store, [run_id])["runs"]

@@ -61,3 +61,14 @@ def test_settings_have_the_names_of_knobs_where_they_mean_the_same():
 
 def test_a_config_of_thousands_of_settings_is_cut():
     assert len(names.settings({str(place): place for place in range(5000)})) == names.MOST_SETTINGS
+
+
+@pytest.mark.parametrize("said, kept", [
+    ({"learning_rate": 1e-6, "lr_scheduler_type": "cosine"}, {"learning_rate": 1e-6, "lr_scheduler_type": "cosine"}),
+    ({"learning_rate": "auto"}, {"own/learning_rate": "auto"}), ({"lr": 3.0}, {"learning_rate": 3.0}),
+    ({"advantage": "mine"}, {"own/advantage": "mine"}), ({"advantage": "gae"}, {"advantage": "gae"}),
+    ({"num_generations": True}, {"own/num_generations": True}), ({"probes": 1}, {"own/probes": 1}),
+    ({"max_completion_length": 32768}, {"max_new_tokens": 32768}), ({"beta": "\x00"}, {"own/beta": "\x00"})])
+def test_a_setting_that_cannot_be_the_knob_of_its_name_is_the_tool_s_own(said, kept):
+    """Else pages and lists that read a knob would fail on another program's word for something else."""
+    assert names.settings(said) == kept

@@ -163,8 +163,7 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
             labels.append(f"{first.label} (imported)")
             continue
         if first.spec.kind_row.elsewhere:  # its name says all, and its settings may be hundreds
-            labels.append(" ".join(filter(None, (first.spec.task, first.spec.tool and f"({first.spec.tool})",
-                                                 forked(first)))))
+            labels.append(_watched(first, firsts))
             continue
         like = [other for other in configs if _algorithm(other) == _algorithm(config)]
         kin = [other for other in like if other.get("kind") == config["kind"]]  # the others' tasks say all they need
@@ -177,6 +176,14 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
         labels.append(" ".join(filter(None, (name or f"{first.spec.row.label} {parts}".strip(), changed))))
     return [label if labels.count(label) == 1 else f"{label} ({first.title or first.run})"
             for label, first in zip(labels, firsts, strict=True)]
+
+
+def _watched(trace: Trace, firsts: Sequence[Trace]) -> str:
+    """The label of a run that another program trains: its name, and its title where others have that name."""
+    assert trace.spec is not None, "a run of the store"
+    several = sum(each.spec is not None and each.spec.task == trace.spec.task for each in firsts) > 1
+    tool = f"({trace.spec.tool})" if trace.spec.tool else ""
+    return " ".join(filter(None, (trace.title if several else trace.spec.task, tool, forked(trace))))
 
 
 def forked(trace: Trace) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.compare.place import Place
 from app.lab import lab
-from app.link import written
 from app.session import RECENT
 from app.tokens import literal
 from labcore.catalog.kinds import WATCH
@@ -32,6 +30,6 @@ def link(run: RunRow) -> None:
     if not found or not run.step:
         return
     names = " and ".join(literal(title(each)) for each in found[:2])
-    place = Place(runs=(run.id, *(each.id for each in found)), by=TOKENS, x=TOKENS)
+    runs = ",".join([run.id, *(each.id for each in found)])
     st.page_link("../pages/compare.py", label=f"Compare with its twin {names} at equal tokens",
-                 icon=":material/balance:", query_params=written(place))
+                 icon=":material/balance:", query_params={"runs": runs, "by": TOKENS, "x": TOKENS})
