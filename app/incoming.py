@@ -43,7 +43,8 @@ async def take(request: Request) -> Response:
             raise Refused(400, "at must be the byte at which the lines belong.")
         size = await run_in_threadpool(receive, name, request.path_params.get("file", ""), int(at),
                                        await _body(request))
-        return JSONResponse({"size": size, "asked": asked(folder_of(name))})
+        found = asked(folder_of(name))
+        return JSONResponse({"size": size, **({"asked": found} if found else {})})
     except Refused as error:
         return PlainTextResponse(str(error), error.status)
     except LabError as error:
