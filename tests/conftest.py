@@ -100,7 +100,7 @@ def lab_home(labs, monkeypatch):
     for name in ("RL_LAB_STORE", "RL_LAB_MAX_RUNS", "RL_LAB_LESSONS", "RL_LAB_EXECUTOR", "RL_LAB_RAY",
                  "RL_LAB_ARTIFACTS", "RL_LAB_CACHE_GB", "RL_LAB_READ_ONLY", "RL_LAB_LOG", "RL_LAB_JUDGE_URL",
                  "RL_LAB_JUDGE_KEY", "RL_LAB_VISITORS", "RL_LAB_FRAMED_BY", "RL_LAB_WATCH_TOKEN", "RL_LAB_WATCH_URL",
-                 "RL_LAB_SPOOL", "RANK", "LOCAL_RANK"):
+                 "RL_LAB_SPOOL", "RL_LAB_ALERTS", "RL_LAB_ROLLOUTS_GB", "RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     if torch := sys.modules.get("torch"):  # a run that was made before may have set another number
         torch.set_num_threads(1)
