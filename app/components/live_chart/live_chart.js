@@ -49,7 +49,7 @@ function described(before, panel) {
   const name = found.box.querySelector(".rl-name");
   name.title = panel.help;
   name.innerHTML = `<b>${escaped(panel.title)}</b> ${panel.ask ?? ""} <i>${panel.symbol}</i> <small>${panel.unit}</small>` +
-    (panel.called ? `<small class="rl-called">${escaped(panel.called)}</small>` : "");
+    (panel.called ? `<small class="rl-called" title="The name under which it was sent">${escaped(panel.called)}</small>` : "");
   if (!before) found.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
   found.box.hidden = false;
   return found;
