@@ -22,6 +22,7 @@ from labcore.runs.lists import marks
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
+EVERY = 2.0  # seconds between two looks at the settings of a run that is going
 LONGEST = 60  # characters of a setting's value
 CSS = """<style>
 .rl-settings{max-height:44dvh;overflow:auto;scrollbar-width:thin}
@@ -40,7 +41,7 @@ def show(run: RunRow) -> None:
         _marks(run)
     st.checkbox("Show the settings", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
     with st.container(key="knobs"):
-        _settings(run)
+        st.fragment(_settings, run_every=EVERY if active(run) else None, key="watch:settings")(run)
 
 
 def _settings(run: RunRow) -> None:
