@@ -335,9 +335,9 @@ def test_a_new_tab_finds_the_run_that_is_going(page, lab):
 def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
     assert [each.label for each in test.tabs] == [
-        "Microscope", "Surrogate", "Action space", "Cost", "Equation", "Events", "Data", "Export"]
+        "Microscope", "Surrogate", "Judge again", "Action space", "Cost", "Equation", "Events", "Data", "Export"]
     words = {"Surrogate": "α = 0 is the policy", "Equation": "arXiv", "Events": "", "Export": "metrics.csv",
-             "Data": "up to step 6, with three significant digits; metrics.csv"}
+             "Data": "The last 6 rows up to step 6 of 6, with three significant digits; metrics.csv"}
     assert words[tab] in " ".join(element.value for element in (*test.caption, *test.markdown))
     assert "Completions appear here" not in " ".join(element.value for element in test.caption)
 
