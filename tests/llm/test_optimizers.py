@@ -15,7 +15,8 @@ from transformers import Trainer, get_scheduler
 from labcore.errors import LabError
 from labcore.llm import optimizers
 from labcore.llm.nets.critic import Critic
-from labcore.llm.session import LlmSession, learnt
+from labcore.llm.networks import learnt
+from labcore.llm.session import LlmSession
 from labcore.llm.sizing import passes
 from labcore.runs.spec.eight_bit import EIGHT_BIT
 from labcore.runs.spec.run_spec import make
