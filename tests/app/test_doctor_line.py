@@ -40,7 +40,8 @@ def test_the_line_has_the_most_severe_finding_and_keeps_its_place_where_there_is
 @pytest.mark.parametrize(("finding", "going", "values", "label", "forks"), [
     (ILL, True, {}, "G 8 → 16", False), (ILL, False, {}, "Fork with G 8 → 16", True),
     (replace(ILL, began=7), True, {}, "Fork with G 8 → 16", True), (ILL, True, {"group_size": 16}, None, None),
-    (Finding("a", "b", "c", "aggregation", "token_mean"), True, {}, "Fork with Aggregation: mean over all tokens of the update", True),
+    (Finding("a", "b", "c", "aggregation", "token_mean"), True, {},
+     "Fork with Aggregation: mean over all tokens of the update", True),
     (Finding("a", "b", "c", "sft_steps", 50), True, {}, None, None),  # came before the first step
     (Finding("a", "b", "c", "max_new_tokens", 10**6), True, {}, None, None),  # beyond its bounds
     (Finding("a", "b", "c", "mini_batches", 5), True, {}, None, None),  # does not divide 32 prompts

@@ -64,7 +64,8 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "part_weights": tensors["advantages"].new_ones(1), "scored": batch["completion_mask"],
                 "whole_log_ratio_chosen": tensors["logprobs"], "whole_log_ratio_rejected": tensors["old_logprobs"],
                 "log_ratio_chosen": tensors["logprobs"], "log_ratio_rejected": tensors["old_logprobs"],
-                "log_ratios": tensors["logprobs"], "kl": tensors["logprobs"], "mismatched_kl": tensors["advantages"].mean()}
+                "log_ratios": tensors["logprobs"], "kl": tensors["logprobs"],
+                "mismatched_kl": tensors["advantages"].mean()}
     tensors |= {f"{of}logprob_{side}": tensors["logprobs"] for of in ("", "ref_", "whole_")
                 for side in ("chosen", "rejected")}
     tensors |= {f"length_{side}": tensors["lengths"].clamp(min=1) for side in ("chosen", "rejected")}

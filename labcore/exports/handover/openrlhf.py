@@ -128,8 +128,8 @@ def _sampler_note(plan: Plan, value: Any) -> str:
         return "its gspo takes the ratio to vLLM's own probabilities instead, without a cap"
     if not str(plan["importance_mode"]).startswith("sequence"):
         return ""
-    return ("a completion is left out by the geometric mean of its ratios, not by their product, and the others' tokens "
-            "are weighed by ratios of their own")
+    return ("a completion is left out by the geometric mean of its ratios, not by their product, and the others' "
+            "tokens are weighed by ratios of their own")
 
 
 _ONLINE: Rules = {

@@ -142,7 +142,8 @@ def _by_vllm(settings: Any, off: Any) -> Any:
         plan["rollouts"] == "vllm" and plan["importance_cap"] and value != off) else Line("", value, {}, built_in=True)
 
 
-_RECOMPUTED = ("GRPOTrainer recomputes them where vLLM samples and it corrects, and where a batch is used more than once")
+_RECOMPUTED = ("GRPOTrainer recomputes them where vLLM samples and it corrects, and where a batch is used more than "
+               "once")
 
 
 _NO_SHAPE = "write it into score() below"

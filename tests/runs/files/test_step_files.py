@@ -44,8 +44,8 @@ def test_the_order_is_that_of_the_steps_and_other_files_are_none():
         "step-000005.json", "step-999999.json.gz", "step-1000000.json"]
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b'{"step": 5}' * 99, mtime=0)[:-30], b"\x1f\x8bno", b"[1]", b'{"step": "5"}',
-                                     b"{", gzip.compress(b"[]", mtime=0)])
+@pytest.mark.parametrize("content", [gzip.compress(b'{"step": 5}' * 99, mtime=0)[:-30], b"\x1f\x8bno", b"[1]",
+                                     b'{"step": "5"}', b"{", gzip.compress(b"[]", mtime=0)])
 def test_a_file_that_no_worker_wrote_is_damaged(tmp_path, content):
     path = tmp_path / "step-000005.json.gz"
     path.write_bytes(content)
