@@ -25,7 +25,8 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING",
-           "SURROGATE", "chosen", "losses_of", "needs_reward_model", "own_knobs", "ratio_of", "sources_of", "weighted_losses"]
+           "SURROGATE", "chosen", "losses_of", "needs_reward_model", "own_knobs", "ratio_of", "sources_of",
+           "weighted_losses"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,

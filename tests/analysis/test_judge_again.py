@@ -159,7 +159,7 @@ def test_the_verdict_of_two_changes(reward, score, verdict):
 
 def test_of_scores_of_another_unit_the_ranks_are_compared():
     stored, scores = rows([(0, 0.0, -3.0), (1, 0.5, -9.0), (2, 1.0, 40.0)], [(0, 1.0, -30.0), (1, 0.0, 5.0),
-                                                                              (2, 0.5, 1.0)])
+                                                                             (2, 0.5, 1.0)])
     found = compared(stored, scores, "m")
     assert found["apart"][0]["score"] == -30.0 and found["apart"][0]["reward"] == 1.0
     ranks = np.array([2, 1, 5, 0, 4, 3]) / 5  # of the scores

@@ -28,7 +28,7 @@ def test_the_weights_are_those_of_trl_s_callback(monkeypatch):
 
 
 @pytest.mark.parametrize("every, moves", [(1, [True] * 4), (2, [False, True, False, True]), (3, [False, False, True,
-                                                                                                  False])])
+                                                                                                 False])])
 def test_it_follows_after_every_so_many_updates(every, moves):
     made, found = session("grpo", reference_every=every, reference_mixup=0.5), []
     shake(made.policy)

@@ -66,7 +66,6 @@ def test_the_order_is_that_of_the_steps_however_many_digits_they_have(tmp_path, 
     assert steps(tmp_path)[0] == 999_985 and steps(tmp_path)[-3:] == [1_000_007, 1_000_008, 1_000_009]
 
 
-
 def test_the_files_take_no_more_room_than_the_setting_allows_and_that_is_said(tmp_path, monkeypatch):
     one = len(json.dumps({"step": 100, "text": "x" * 1000}))
     monkeypatch.setenv("RL_LAB_ROLLOUTS_GB", str(10.5 * one / 1e9))
