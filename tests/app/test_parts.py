@@ -9,6 +9,7 @@ import pytest
 
 from app import tokens
 from app.llm import own_tabs
+from app.marked import worded
 from app.training import controls, equation, status_line, uploads
 from app.training.feed import MOST, Feed, panels, payload
 from app.training.knobs import knobs_of
@@ -130,7 +131,7 @@ def test_every_knob_has_a_widget_and_a_help_that_says_when_it_counts():
         for task in TASKS.values():
             for knob in knobs_of(row, task):
                 assert controls.kind(knob) in controls.WIDGETS
-                assert knob.help in controls.words(knob, True)
+                assert worded(knob.help) in controls.words(knob, True)
                 if controls.kind(knob) == "stops":
                     grid = controls.stops(knob, [knob.default])
                     assert knob.default in grid and grid == sorted(grid) and len(grid) < 70

@@ -67,5 +67,5 @@ ROWS = (
         paper="Ling Team 2025, arXiv:2510.18855",
         defaults={"importance_cap": 5.0, "importance_floor": 0.5, "importance_mode": "token_mask",
                   "kl_placement": "off"},
-        models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
+        models=("policy", "reference"), panels=online_panels("reward", "token_weight", "clip")),
 )
