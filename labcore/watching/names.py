@@ -83,7 +83,7 @@ def _keys(columns: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         for key, rank in known(layout, column):
             if len(key) <= LONGEST and not _UNSAFE.search(key) and (key not in best or rank < best[key][0]):
                 best[key] = rank, column
-    found: dict[str, tuple[str, ...]] = {column: () for column in columns}
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(columns, ())
     for key, (_, column) in best.items():
         found[column] += (key,)
     return tuple((column, keys or (foreign(column),)) for column, keys in found.items()
