@@ -74,16 +74,18 @@ def numbers_of(said: Mapping[str, Any]) -> Numbers:
     return Numbers(metrics, counters, tuple(strange), called)
 
 
-@lru_cache(maxsize=256)  # a tool logs the same few sets of names
+@lru_cache(maxsize=32)  # a tool logs the same few sets of names, which may be long
 def _keys(columns: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What each column stands for: of columns that mean the same metric the one that is called so first."""
     layout = layout_of(columns)
     best: dict[str, tuple[int, str]] = {}
     for column in columns:
         for key, rank in known(layout, column):
-            if key not in best or rank < best[key][0]:
+            if len(key) <= LONGEST and not _UNSAFE.search(key) and (key not in best or rank < best[key][0]):
                 best[key] = rank, column
-    found = {column: tuple(key for key, (_, of) in best.items() if of == column) for column in columns}
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(columns, ())
+    for key, (_, column) in best.items():
+        found[column] += (key,)
     return tuple((column, keys or (foreign(column),)) for column, keys in found.items()
                  if keys or not any(is_axis(axis, column) for axis in layout.axes))
 

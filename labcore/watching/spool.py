@@ -64,10 +64,12 @@ def begins(name: str) -> bool:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of a spool, in the order in which they are read."""
+    """The files of a spool, in the order in which they are read: no links, which are read, cut and deleted as well."""
     try:
-        return sorted(path for path in (folder / SPOOL).iterdir() if is_file(path.name))
-    except FileNotFoundError:
+        with os.scandir(folder / SPOOL) as entries:
+            return sorted(Path(entry.path) for entry in entries
+                          if is_file(entry.name) and entry.is_file(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 

@@ -9,6 +9,7 @@ wrote last, so that two of them do not fork at every line.
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from labcore.runs.knob_history import Change, KnobHistory, Place
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 from labcore.runs.spec.session import Record
 from labcore.runs.store import thinned
+from labcore.runs.store.cells import EXACT, LAST_SECOND
 from labcore.runs.store.store import Store
 from labcore.runs.store.watched import Taking
 from labcore.watching import names
@@ -35,11 +37,11 @@ from labcore.watching.spool import Line
 from labcore.workers.alerts import Alerts
 from labcore.workers.pictures import Pictures
 
-MOST_STEP = 2**31 - 1
+MOST_STEP = 2**31 - 2  # a setting may change at the step after it, which the store can still count
 MOST_FORKS = 20
 MOST_NAMES = 1000  # metrics of one run
 MOST_SAID = 100  # faults
-LONGEST = 500  # letters of a note
+LONGEST, LONGEST_KEY = 500, 100  # letters of a note, and of what tells faults apart
 ENDS = ("finished", "stopped", "failed")
 
 
@@ -106,7 +108,7 @@ class WatchedRun:
                     for key in place.keys() - {"at"}:  # a new program with the id of a run that was deleted
                         del place[key]
                 if "deleted" not in place:
-                    self._line(line)
+                    self._take(line)
             place.setdefault("at", {}).update({line.file: line.end for line in lines})
         self._alert()
         self._keep_thinned()
@@ -154,6 +156,16 @@ class WatchedRun:
         return taking.place
 
     # ---------------------------------------------------------------- lines
+
+    def _take(self, line: Line) -> None:
+        """Take a line. One at which the lab fails is left out and reported, because the later ones would wait for it.
+        """
+        try:
+            self._line(line)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            traceback.print_exc()
+            self._say(line, f"a line of {str(line.said.get('kind'))[:40]} cannot be used ({type(error).__name__}), and "
+                      "is left out", f"error {type(error).__name__}")
 
     def _line(self, line: Line) -> None:
         reads: dict[str, Callable[[Line], None]] = {
@@ -216,7 +228,8 @@ class WatchedRun:
     def _begin(self, line: Line) -> None:
         begun = bool(self._taking.place.get("newest"))
         course = self._course(line)
-        self._taking.place["process"] = [line.said.get("pid"), line.said.get("host")]
+        pid, host = line.said.get("pid"), line.said.get("host")
+        self._taking.place["process"] = [pid, host[:LONGEST]] if type(pid) is int and isinstance(host, str) else None
         if course and begun:  # the program was started again, maybe with other settings
             self._set(course, names.settings(_mapping(line.said.get("config"))), course.step + 1)
 
@@ -244,7 +257,8 @@ class WatchedRun:
 
     def _dropped(self, line: Line) -> None:
         if course := self._course(line):
-            counts = " and ".join(f"{count:,} {kind}" for kind, count in _mapping(line.said.get("counts")).items())
+            counts = " and ".join(f"{count:,.0f} {kind}" for kind, each in _mapping(line.said.get("counts")).items()
+                                  if (count := names.number(each)) is not None)
             self._taking.log(course.id, "note", {"text": f"The program dropped {counts}: "
                                                  f"{line.said.get('why', '')}"[:LONGEST]}, course.step)
 
@@ -304,8 +318,9 @@ class WatchedRun:
                       "the same ones", "zero")
         finite = {**zero, **_finite(metrics)}
         self._taking.place["writer"] = line.writer
-        tokens = _counted(said.get("tokens"), counters.get("tokens"), course.tokens)
-        env_steps = _counted(None, counters.get("env_steps"), course.env_steps)
+        tokens = int(self._counter(line, "tokens", EXACT, said.get("tokens"), counters.get("tokens")) or 0)
+        env_steps = int(self._counter(line, "environment steps", EXACT, counters.get("env_steps")) or 0)
+        tokens, env_steps = max(course.tokens, tokens), max(course.env_steps, env_steps)
         seconds = max(course.seconds, self._seconds(line, course, counters))
         record = Record(step, tokens, finite, env_steps)
         self._taking.append(course.id, record, seconds, newest)
@@ -319,12 +334,23 @@ class WatchedRun:
 
     def _seconds(self, line: Line, course: Course, counters: Mapping[str, float]) -> float:
         """The seconds of a row. A program that was started again and counts from 0 goes on from those before."""
-        found = (counters.get("seconds"), names.number(line.said.get("seconds")))
-        seconds = next((value for value in found if value is not None and math.isfinite(value)), course.seconds)
+        seconds = self._counter(line, "seconds", LAST_SECOND, counters.get("seconds"), line.said.get("seconds"))
+        if seconds is None:
+            return course.seconds
         before: dict[str, float] = self._taking.place.setdefault("clocks", {})
         if line.writer not in before:
             before[line.writer] = course.seconds if seconds < course.seconds else 0.0
-        return seconds + before[line.writer]
+        return min(seconds + before[line.writer], LAST_SECOND)
+
+    def _counter(self, line: Line, name: str, most: float, *said: object) -> float | None:
+        """The first of these that is a finite number; None where none is. One above `most` is left out, which is said.
+        """
+        found = next((value for each in said if (value := names.number(each)) is not None and math.isfinite(value)),
+                     None)
+        if found is None or found <= most:
+            return found
+        self._say(line, f"{name} of {found:g} are above {most:g}, and were left out", f"most {name}")
+        return None
 
     def _changed(self, course: Course, step: int) -> None:
         """A row before the newest got more: what was thinned of it is of before."""
@@ -376,7 +402,7 @@ class WatchedRun:
 
     def _say(self, line: Line, text: str, key: str) -> None:
         """Note what is wrong with a line: once for each run and fault."""
-        said = self._taking.place.setdefault("said", [])
+        said, key = self._taking.place.setdefault("said", []), key[:LONGEST_KEY]
         if key not in said and len(said) < MOST_SAID and (course := self._course(line)):
             said.append(key)
             self._taking.log(course.id, "note", {"text": f"{text[:1].upper()}{text[1:LONGEST]}."}, course.step)
@@ -415,10 +441,3 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if math.isfinite(value)}
-
-
-def _counted(said: Any, counter: float | None, before: int) -> int:
-    """A count that only grows."""
-    value = names.number(said)
-    value = counter if value is None else value
-    return max(before, int(value)) if value is not None and math.isfinite(value) else before

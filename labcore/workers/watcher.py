@@ -7,6 +7,7 @@ it looks at the time of that one folder, which every program that sends touches.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
@@ -50,6 +51,8 @@ class Folder:
     sign: tuple[Any, ...] = ()
     noticed: float = field(default_factory=time.monotonic)
     waits: bool = False  # lines of the newest step wait for more of it
+    fault: str = ""  # why it could not be read
+    again: bool = False  # it is to be read at the next look because the store failed
 
     @property
     def at(self) -> dict[str, int]:
@@ -74,27 +77,34 @@ class Watcher:
 
     @property
     def going(self) -> bool:
-        """True if any run is going."""
-        return any(folder.run.going for folder in self._folders.values())
+        """True if any run is going, or waits for a store that failed."""
+        return any(folder.run.going or folder.again for folder in self._folders.values())
 
     def look(self) -> None:
         """Read what is new: at each look of the runs that are going, of others now and then."""
         self._looks += 1
-        for name in sorted(os.listdir(spool.root())) if spool.root().is_dir() else ():
+        there = os.listdir(spool.root()) if spool.root().is_dir() else []
+        for name in sorted({*filter(is_id, there), *self._folders}):  # a folder may be deleted while its run goes on
             folder = self._folders.get(name)
-            if folder is None and is_id(name):
-                folder = self._folders[name] = self._found(name)
-            elif folder is None or not (folder.run.going or self._looks % LOOKS == 0):
+            if folder and not (folder.run.going or folder.again or self._looks % LOOKS == 0):
                 continue
             try:
+                folder = self._folders[name] = folder or self._found(name)
                 self._read(folder)
+                folder.fault, folder.again = "", False
             except Exception as error:  # the lines stay in their files, and no other run waits for them
-                if not isinstance(error, LabError):
-                    traceback.print_exc()
-                elif not isinstance(error, NoSuchRun):  # in the trash: its lines wait
-                    print(error, file=sys.stderr, flush=True)
-                self._places = self._store.watched()
-                self._folders[name] = replace(self._new(name), sign=folder.sign, noticed=folder.noticed)
+                self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Report once why a folder could not be read, and forget what was not written. Where the store failed, say
+        because the disk is full, it is read again at the next look."""
+        before = self._folders.get(name) or self._new(name)
+        fault = "" if isinstance(error, NoSuchRun) else str(error)  # in the trash: its lines wait
+        if fault and fault != before.fault:
+            traceback.print_exception(error, limit=0 if isinstance(error, LabError) else None)
+        self._places = self._store.watched()
+        self._folders[name] = replace(self._new(name), sign=before.sign, noticed=before.noticed, fault=fault,
+                                      again=bool(fault) and isinstance(error, LabError))
 
     def close(self) -> None:
         """End what is going, because the lab does."""
@@ -166,7 +176,7 @@ def _seconds_silent(path: Path) -> float:
     """How long ago the program of a folder last wrote, or gave a sign of life."""
     newest = 0.0
     for each in (path / spool.ABOUT, *spool.files(path)[-3:]):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             newest = max(newest, each.stat().st_mtime)
     return time.time() - newest
 
@@ -175,7 +185,7 @@ def _sign(path: Path) -> tuple[Any, ...]:
     """What changes whenever the program of a folder writes or gives a sign of life."""
     found = []
     for each in (path / spool.ABOUT, *spool.files(path)[-3:]):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             found.append((each.name, (stat := each.stat()).st_size, stat.st_mtime_ns))
     return tuple(found)
 
@@ -222,15 +232,25 @@ class Watching:
         self._thread.start()
 
     def _work(self) -> None:
-        seen = 0
+        seen, started = 0, -math.inf
         while not self._closed.wait(2 * POLL_SECONDS):
-            if (now := changed()) == seen or (self._process and self._process.poll() is None):
+            if (now := changed()) == seen or time.monotonic() - started < LOOK_SECONDS or self._watched():
                 continue
-            seen = now
+            seen, started = now, time.monotonic()
             with suppress(OSError, LabError):  # no process is to be had now: at the next sign
                 self._cut()
                 self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE,
                                                  env=process.environment(self._store.url))
+
+    def _watched(self) -> bool:
+        """True if the home has a watcher: this one's, or that of another lab."""
+        if self._process and self._process.poll() is None:
+            return True
+        try:
+            with lock().acquire(blocking=False):
+                return False
+        except (Timeout, OSError):
+            return True
 
     def _cut(self) -> None:
         if self._process:

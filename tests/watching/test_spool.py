@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from labcore.errors import LabError
@@ -34,6 +36,20 @@ def test_files_are_read_by_the_order_of_their_names_and_others_not_at_all():
     for other in ("x.txt", ".1-a-1.jsonl", "1-a.jsonl", "1-a-1.jsonl.part"):
         (path.parent / other).write_text('{"kind": "numbers", "step": 9}\n')
     assert said() == [1, 2, 3]
+
+
+def test_neither_links_nor_pipes_are_files_of_a_program(tmp_path):
+    """They would be cut and deleted as well, or waited for."""
+    path, mine = write("r", numbers(1)), tmp_path / "mine.jsonl"
+    mine.write_text('{"kind": "numbers", "step": 9}\n')
+    (path.parent / "0000000000002-bb-00000.jsonl").symlink_to(mine)
+    os.mkfifo(path.parent / "0000000000003-cc-00000.jsonl")
+    (path.parent / "0000000000004-dd-00000.jsonl").mkdir()
+    assert said() == [1]
+    folder = spool.folder_of("r")
+    spool.give_back(folder, {each.name: 10**9 for each in path.parent.iterdir()})
+    spool.forget(folder)
+    assert mine.read_text().startswith("{") and len([*path.parent.iterdir()]) == 3
 
 
 def test_a_line_that_is_too_long_is_passed_over(monkeypatch):

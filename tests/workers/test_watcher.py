@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import sys
 import time
 from contextlib import suppress
 
@@ -40,6 +43,7 @@ def newest(store: Store) -> int:
 def test_a_lab_reads_what_comes_through_a_kill_and_an_end_of_its_own(store, monkeypatch):
     """Every step is there once, in one run: through a watcher that is killed and a lab that closes and opens again."""
     monkeypatch.setattr(watcher, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watcher, "LOOK_SECONDS", 0.2)
     watching = Watching(store)
     try:
         run = Watch("mine", run_id="mine")
@@ -112,12 +116,72 @@ def test_a_store_that_fails_costs_nothing_but_time(store, monkeypatch, capsys):
         return real(name)
 
     monkeypatch.setattr(store, "taking", failing)
-    watched.look()
-    assert "disk is full" in capsys.readouterr().err and store.runs() == []
+    for _ in range(3):
+        watched.look()
+    assert capsys.readouterr().err.count("disk is full") == 1 and store.runs() == []  # it is said once
+    assert watched.going  # the process stays
     full.clear()
+    watched.look()
+    assert newest(store) == 2
+
+
+def test_a_run_whose_folder_was_deleted_ends(store, monkeypatch):
+    monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
+    write("r", begin(), numbers(1, loss=1.0))
+    watched = Watcher(store)
+    watched.look()
+    shutil.rmtree(spool.folder_of("r"))
+    watched.look()  # notices
+    monkeypatch.setattr(watcher, "SILENT_SECONDS", -1.0)
+    watched.look()
+    row, = store.runs()
+    assert row.state == "interrupted" and not watched.going
+    write("r", numbers(2, loss=1.0))
     for _ in range(watcher.LOOKS):
         watched.look()
-    assert newest(store) == 2
+    assert [*rows(store, row.id)] == [1, 2]
+
+
+def test_what_is_no_folder_of_a_run_keeps_no_run_from_being_read(store, monkeypatch, capsys):
+    monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
+    write("r", numbers(1, loss=1.0), numbers(2, loss=1.0))
+    Watcher(store).look()
+    shutil.move(spool.folder_of("r"), spool.folder_of("z"))
+    spool.folder_of("r").write_text("a file where the folder of a known run was")
+    spool.folder_of("a").write_text("a file")
+    spool.folder_of("b").mkdir()
+    (spool.folder_of("b") / spool.SPOOL).write_text("a file")
+    Watcher(store).look()
+    assert len(store.runs()) == 2 and capsys.readouterr().err == ""
+
+
+def test_a_home_that_another_labs_watcher_reads_starts_no_process(store, monkeypatch):
+    monkeypatch.setattr(watcher, "POLL_SECONDS", 0.02)
+    started = []
+    monkeypatch.setattr(watcher.subprocess, "Popen", lambda *_, **__: started.append(1))
+    spool.root().mkdir(parents=True)
+    with watcher.lock():
+        watching = Watching(store)
+        for step in range(5):
+            write("r", numbers(step, loss=1.0))
+            os.utime(spool.root())
+            time.sleep(0.05)
+        watching.close()
+    assert started == []
+
+
+def test_a_watcher_that_fails_at_once_is_not_started_at_every_line(store, monkeypatch):
+    monkeypatch.setattr(watcher, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watcher, "COMMAND", (sys.executable, "-c", "raise SystemExit(1)"))
+    real, started = watcher.subprocess.Popen, []
+    monkeypatch.setattr(watcher.subprocess, "Popen", lambda *given, **how: started.append(1) or real(*given, **how))
+    watching = Watching(store)
+    for step in range(10):
+        write("r", numbers(step, loss=1.0))
+        os.utime(spool.root())
+        time.sleep(0.05)
+    watching.close()
+    assert len(started) == 1
 
 
 def test_the_newest_step_waits_a_moment_for_more_numbers(store):
