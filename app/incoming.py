@@ -1,7 +1,6 @@
 """The server's endpoint for watched runs: POST /watch/ID/FILE?at=BYTE, or /watch/ID for whole lines.
 
-It exists only if RL_LAB_WATCH_TOKEN is set, and requires this token. It does not use the login of the pages, which is for
-people.
+It exists only if RL_LAB_WATCH_TOKEN is set, and requires this token. It does not use the login of the pages.
 """
 
 from __future__ import annotations
@@ -57,6 +56,6 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > BODY_BYTES:
-            raise Refused(413, f"A request has at most {BODY_BYTES // 2**20} MB: split the lines into several requests.")
+            raise Refused(413, f"A request has at most {BODY_BYTES // 2**20} MB: split the lines.")
         parts.append(part)
     return b"".join(parts)
