@@ -31,8 +31,8 @@ BOUNDS = {"minutes": (1, 60), "steps": WHOLE["steps"], "seeds": (LEAST_SEEDS, MO
 
 
 class Form:
-    """The fields of a lesson. `read` returns its text, and `keep` saves a changed text. Each change reads the text again,
-    because a busy page may process two changes at once."""
+    """The fields of a lesson. `read` returns its text, and `keep` saves a changed text. Each change reads the text
+    again, because a busy page may process two changes at once."""
 
     def __init__(self, name: str, read: Callable[[], str], keep: Callable[[str], None], disabled: bool) -> None:
         self.name, self.read, self.keep, self.disabled = name, read, keep, disabled

@@ -1,5 +1,5 @@
-"""The answers to a prompt over the steps of a run, read from its samples: for watched prompts, and for prompts that several
-batches contain. Each file is read once."""
+"""The answers to a prompt over the steps of a run, read from its samples: for watched prompts, and for prompts that
+several batches contain. Each file is read once."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ BAND = 0.16  # opacity
 
 
 def over_steps(found: Mapping[str, Any], at: int | None, kind: str) -> go.Figure:
-    """Chart both means over the steps with 95 % bands. The reward is on the left axis; the judge's score is on the right
-    axis if its unit differs. `at` is the earlier step that the page shows."""
+    """Chart both means over the steps with 95 % bands. The reward is on the left axis; the judge's score is on the
+    right axis if its unit differs. `at` is the earlier step that the page shows."""
     figure, steps = go.Figure(), found["steps"]
     apart = not alike(steps)
     for column, name in zip(COLUMNS, ("reward", found["name"]), strict=True):

@@ -1,4 +1,4 @@
-"""The tab Judge again: score a run's stored completions with another verifier or reward, and compare with its reward."""
+"""The tab Judge again: score a run's stored completions with another verifier or reward function."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Feed:
 
     `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
     `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
-    `chosen` are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched run
-    to the trainer's names, if they differ.
+    `chosen` are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched
+    run to the trainer's names, if they differ.
     """
 
     spec: RunSpec

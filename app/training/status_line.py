@@ -19,7 +19,7 @@ from labcore.runs.store.rows import Control, RunRow
 from labcore.runs.titles import title
 
 APART = '<i class="rl-apart"> · </i>'  # between two parts of the line
-SILENT_SECONDS, LONG_STEPS = 60.0, 4.0  # silence that is reported: a minimum, and a multiple of the recent time per step
+SILENT_SECONDS, LONG_STEPS = 60.0, 4.0  # silence to report: a minimum, and a number of recent steps
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 

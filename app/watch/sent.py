@@ -41,7 +41,7 @@ def _of_completions(there: list[Mapping[str, Any]]) -> str:
 def _of_tokens(there: list[Mapping[str, Any]]) -> str:
     if not any(each.get(TOKENS) for each in there):
         return "It sent no tokens, so per-token values are not available." if not any(
-            each.get(LOGPROBS) for each in there) else "It sent no token texts, so completions are not split into tokens."
+            each.get(LOGPROBS) for each in there) else "It sent no token texts, so completions are shown whole."
     if not any(each.get(LOGPROBS) for each in there):
         return "It sent no log-probs, so the probability, ratio and KL of each token are not available."
     lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)]

@@ -31,8 +31,8 @@ CSS = """<style>
 </style>"""
 HEAD = """<div><h1>See what your trainer is doing</h1>
 <p>Train with TRL, verl, OpenRLHF, Stable-Baselines3 or your own loop, here or on another machine. The lab shows the run
-live: curves, completions with their rewards and advantages, single tokens, and warnings. The trainer never waits for the
-lab.</p></div>"""
+live: curves, completions with their rewards and advantages, single tokens, and warnings. The trainer never waits for
+the lab.</p></div>"""
 
 
 def show() -> None:

@@ -91,8 +91,8 @@ def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str
 def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
     """One completion: its tokens, and by token their numbers and their lines, whose constant parts are `shapes`.
 
-    An empty token continues the character before it. `thought` are the tokens of its thinking. A completion with unknown
-    tokens has `parts`, its text.
+    An empty token continues the character before it. `thought` are the tokens of its thinking. A completion with
+    unknown tokens has `parts`, its text.
     """
     texts = completion.get("tokens") or []
     shapes: dict[Line, int] = {}

@@ -52,8 +52,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
             st.latex(terms.coloured(run.spec.row))
     shown = _payload(run, samples, found, knobs)
     if _elsewhere(found[shown["kind"]], prompt_of(run.id)):
-        st.caption("The prompt above is a watched prompt, not part of this step's batch. The completions below are from "
-                   "the batch that the step trained on.")
+        st.caption("The prompt above is a watched prompt, not part of this step's batch. The completions below are "
+                   "from the batch that the step trained on.")
     microscope(shown | {
         "run": run.id, "check": check(run.spec.task_row, knobs), "step": samples["step"],
         "part": files.of_groups(samples), "of": files.of_step(samples["step"], step)},
