@@ -63,8 +63,8 @@ WORDS = (
     ("Diverged", "A number in the training became infinite or NaN. The last good checkpoint is kept."),
     ("Recorded", "A run that was made earlier and is replayed; it is not live."),
     ("Imported", "The metrics of another tool, for comparison. They have no checkpoint here."),
-    ("Watched", "A run that another program trains and the lab shows live. It cannot be steered from here and has no "
-                "checkpoint here."),
+    ("Watched", "A run of another trainer, which the lab shows live. The lab cannot control it and has no checkpoint "
+                "of it."),
 )
 CSS = """<style>
 .rl-questions{columns:2 26rem;column-gap:3rem;font-size:15px}

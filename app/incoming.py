@@ -1,7 +1,6 @@
 """The server's endpoint for watched runs: POST /watch/ID/FILE?at=BYTE, or /watch/ID for whole lines.
 
-It is there only where RL_LAB_WATCH_TOKEN is set, and takes nothing without that token. It is apart from the login,
-which asks people.
+It exists only if RL_LAB_WATCH_TOKEN is set, and requires this token. It does not use the login of the pages.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from labcore.runs.files.paths import read_only
 from labcore.watching.receiving import BODY_BYTES, TOKEN, Refused, receive, token
 from labcore.watching.spool import asked, folder_of
 
-WRONG_SECONDS = 1.0  # how long a wrong token waits for its answer
+WRONG_SECONDS = 1.0  # delay of the response to a wrong token
 
 
 def routes() -> list[Route]:
-    """The endpoint; none where no token is set, or where it is too short, which the page says."""
+    """Return the endpoint's routes; none if no token is set, or if it is too short, which the page reports."""
     try:
         there = bool(token()) and not read_only()
     except LabError:
@@ -32,15 +31,15 @@ def routes() -> list[Route]:
 
 
 async def take(request: Request) -> Response:
-    """Take a part of a file."""
+    """Receive a part of a file."""
     try:
         said = request.headers.get("authorization", "")
         if not hmac.compare_digest(said.encode(), f"Bearer {token()}".encode()):
             await asyncio.sleep(WRONG_SECONDS)
-            raise Refused(401, f"The token is wrong: it must be that of {TOKEN} in the lab.")
+            raise Refused(401, f"The token is wrong: send the value of {TOKEN} in the lab.")
         name, at = request.path_params["name"], request.query_params.get("at", "0")
         if not at.isdecimal() or len(at) > 15:
-            raise Refused(400, "at must be the byte at which the lines belong.")
+            raise Refused(400, "`at` must be the byte offset of the lines in the file.")
         size = await run_in_threadpool(receive, name, request.path_params.get("file", ""), int(at),
                                        await _body(request))
         found = asked(folder_of(name))
@@ -52,11 +51,11 @@ async def take(request: Request) -> Response:
 
 
 async def _body(request: Request) -> bytes:
-    """The body. Raises Refused where it is too long, before all of it is read."""
+    """Read the body. Raises Refused as soon as it is too long."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > BODY_BYTES:
-            raise Refused(413, f"A request has at most {BODY_BYTES // 2**20} MB: send the lines in several.")
+            raise Refused(413, f"A request has at most {BODY_BYTES // 2**20} MB: split the lines.")
         parts.append(part)
     return b"".join(parts)

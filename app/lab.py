@@ -79,7 +79,7 @@ def errors_shown() -> Iterator[None]:
 
 
 def resumable(run: RunRow) -> bool:
-    """Whether the lab can go on with a run that has ended: what another program trains goes on there."""
+    """True if the lab can resume a run that has ended; only its trainer can resume a watched run."""
     return run.state in RESUMABLE and not run.spec.kind_row.elsewhere
 
 

@@ -33,7 +33,7 @@ SAMPLE = 50  # runs among which their algorithms are looked for
 
 
 def resume_banner(interrupted: list[RunRow]) -> None:
-    """Offer, in one click, to resume what was stopped with the lab, but for what another program trains."""
+    """Offer to resume in one click all runs that stopped with the lab, except watched runs."""
     interrupted = [run for run in interrupted if resumable(run)]
     if not interrupted:
         return
@@ -136,7 +136,7 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
 
 
 def _who(spec: RunSpec) -> str:
-    """What is trained, as HTML; of a run that is trained elsewhere by which tool."""
+    """Return the kind of a run as HTML; for a watched run, its trainer."""
     if spec.kind_row.elsewhere:
         return html.escape(" · ".join(filter(None, (spec.tool, spec.row.label))))
     return f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · seed {spec.seed}"

@@ -1,7 +1,7 @@
-"""Names in place of the keys that the lab marks in its sentences.
+"""Replace the marked keys in the lab's sentences by names.
 
 A sentence of the lab writes the key of a knob or a choice, or a knob's setting, between backticks, as in "`beta` is
-200". Programs and the command line show it as it stands; pages have the words that people know it by.
+200". Programs and the command line show it unchanged; pages show the label of the key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labcore.runs.spec.run_spec import every_knob
 
 
 def _quoted(choice: Choice) -> str:
-    """A choice within a sentence."""
+    """Return the label of a choice within a sentence."""
     return f"“{choice.label.partition(':')[0]}”"
 
 
@@ -27,9 +27,9 @@ _CHOICES = {choice.key: _quoted(choice) for family in choices.FAMILIES for choic
 
 
 def worded(sentence: str, own: Iterable[Knob] = ()) -> str:
-    """The sentence with names in place of marked keys, and what the lab made and keeps without the folders.
+    """Return the sentence with labels in place of marked keys, and without the folders of the lab's own files.
 
-    `own` are the knobs of the run that it is about, which may have names of their own there.
+    `own` are the knobs of the run in question, whose labels may differ.
 
     >>> worded("`beta` is 200: use `token_mean`, or `group_size=4`.")
     'KL coefficient β is 200: use “mean over all tokens of the update”, or G=4.'
@@ -46,7 +46,7 @@ def worded(sentence: str, own: Iterable[Knob] = ()) -> str:
 
 
 def _name(marked: str, knobs: Mapping[str, Knob], first: bool) -> str:
-    """What is between two backticks as people write it; empty where it is neither a knob nor a choice."""
+    """Return the label of a key between backticks; empty if it is neither a knob nor a choice."""
     key, is_set, value = marked.partition("=")
     if key not in knobs:
         return _CHOICES.get(marked, "")

@@ -108,8 +108,8 @@ def to_choose(run: RunRow, *more: str) -> str:
 
 
 def apart(spec: RunSpec) -> str:
-    """What sets runs of a setting apart: the first knobs that are not at their defaults, and that they are forks; of a
-    run that is trained elsewhere by which tool."""
+    """Return what distinguishes a run: its first knobs that are not at their defaults, and whether it is a fork; for a
+    watched run, its trainer."""
     if spec.kind_row.elsewhere:
         return ", ".join(filter(None, (spec.tool, "fork" if spec.parent else "")))
     knobs = unusual_knobs(spec)

@@ -53,8 +53,8 @@ def missing(run_id: str) -> str:
 
 
 def open_run(kind: str) -> RunRow | None:
-    """The run of the URL; else the one this tab had open; else, in a new tab, the newest of one's own that is live, or
-    of those that are trained elsewhere the newest.
+    """Return the run of the URL; otherwise the run that this tab had open; otherwise, in a new tab, the user's newest
+    live run, or the newest watched run.
 
     Only runs of `kind`: the link of another one leads to its own page.
     """
@@ -81,8 +81,8 @@ def open_run(kind: str) -> RunRow | None:
 
 
 def runs_of(kind: str, *states: str, beside: RunRow | None = None, of_sweep: int = 0) -> list[RunRow]:
-    """The newest of one's own runs of a kind: none of lessons and studies, and of each sweep at most `of_sweep`. A run
-    of any of these that is open has the others of its sweep `beside` it."""
+    """Return the user's newest runs of a kind, without runs of lessons and studies and with at most `of_sweep` runs of
+    each sweep. If the open run `beside` belongs to one of these, the other runs of its sweep are included."""
     sweep = lab().store.sweep_runs(beside.sweep)[::-1] if beside and beside.sweep else []
     same = [each for each in sweep if each.spec.kind == kind and (not states or each.state in states)][:RECENT]
     there = {each.id for each in same}

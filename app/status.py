@@ -40,20 +40,19 @@ def failed_at_once(state: str, step: int) -> bool:
     return state == "failed" and not step
 
 
-# What to do next with a run that is trained elsewhere.
+# The next action for a watched run.
 ELSEWHERE = {"finished": "Compare it with other runs, or share it as one HTML file."}
 
 
 def what_next(state: str, step: int, elsewhere: bool = False) -> str:
-    """Say what to do next with a run that has made `step` steps, which is trained here or `elsewhere`; empty where
-    nothing is to be done."""
+    """Return the next action for a run at `step`, trained here or `elsewhere`; empty if there is none."""
     if elsewhere:
         return ELSEWHERE.get(state, "")
     return "Fix that, then run it again." if failed_at_once(state, step) else STATES[state][2]
 
 
 def of_steps(step: int, steps: int) -> str:
-    """How many of its steps a run has made; of a run that has not said how many there will be only the former.
+    """Return the steps done and the total, or only the steps done if the total is unknown.
 
     >>> of_steps(1000, 2000), of_steps(7, 0)
     ('1,000 of 2,000', '7')
@@ -62,7 +61,7 @@ def of_steps(step: int, steps: int) -> str:
 
 
 def done_share(step: int, steps: int) -> float:
-    """The share of its steps that a run has made; 0 where these are not known."""
+    """Return the share of a run's steps that are done; 0 if the total is unknown."""
     return step / steps if steps else 0.0
 
 

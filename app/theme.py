@@ -182,7 +182,7 @@ def style() -> None:
 
 
 def here(title: str, section: int | None, alone: int, named: str = "") -> None:
-    """Write the page's title behind its section in the navigation, and on a phone, which folds that away, on top.
+    """Show the page's title after its section in the navigation; on a phone, which folds the navigation, at the top.
 
     `section` is the number of the page's section and `named` its name, which is not written twice; `alone` the number
     of pages without one, which Streamlit puts first.

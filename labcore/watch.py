@@ -1,4 +1,4 @@
-"""Send a training run of any program to the lab while it trains. One file, standard library only: it can be copied.
+"""Send a run of any trainer to the lab while it trains. A single file that needs only the standard library.
 
     from watch import Watch
 
@@ -7,9 +7,9 @@
             run.log(step, {"loss": loss, "reward": reward})
             run.rollouts(step, prompts=prompts, completions=texts, rewards={"correct": scores})
 
-A call puts what it is given into a bounded queue and returns. It never waits, and it never raises: a fault is logged
-once by `logging` and shown in the run. A thread writes the queue to files below the lab's folder, which the lab reads
-whenever it runs. With a `url` the files are kept in a folder of this machine until the lab there has them.
+A call puts its arguments into a bounded queue and returns. It never waits and never raises: an error is logged once by
+`logging` and shown in the run. A thread writes the queue to files in the lab's folder, which the lab reads while it is
+running. With a `url` the files stay in a folder on this machine until the lab at that address has received them.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ PICTURES = 8  # of these with completions, which are large
 SEGMENT_BYTES = 8 * 2**20  # of one file
 LINE_BYTES = 16 * 2**20  # of one line
 SPOOL_BYTES = 2**30  # of all files that the lab has not read yet; completions are dropped at half of it
-COMPLETIONS = 256  # of one step that are sent, whole groups
+COMPLETIONS = 256  # that are sent of one step, in whole groups
 BEAT_SECONDS = 15.0  # between two signs of life
-CLOSE_SECONDS = 10.0  # how long the end of a program waits until all is written, and sent
+CLOSE_SECONDS = 10.0  # longest wait at exit until everything is written, and sent
 BODY_BYTES = 2**20  # of one request
 STATES = ("finished", "stopped", "failed")
-ASKED = "asked.json"  # what the lab asks of the program
+ASKED = "asked.json"  # the request of the lab to the trainer
 BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
 _ID = re.compile(r"\w(?:[\w.-]{0,98}[\w-])?", re.ASCII)
 _log = logging.getLogger("labcore.watch")
 
 
 class Watch:
-    """One run. `home` is the lab's folder (default: RL_LAB_HOME, else "runs"); or `url` and `token` are those of a lab
-    on another machine (RL_LAB_WATCH_URL, RL_LAB_WATCH_TOKEN).
+    """One run. `home` is the lab's folder (default: RL_LAB_HOME, otherwise "runs"). For a lab on another machine, give
+    its `url` and `token` (default: RL_LAB_WATCH_URL, RL_LAB_WATCH_TOKEN).
 
-    `tool` is the program that trains, such as "TRL". `config` are its settings; keys such as learning_rate, beta,
-    num_generations, max_steps and algorithm are understood. A `run_id` that was used before continues that run: a step
-    that was logged already then begins a fork. In a distributed run only the process of rank 0 sends.
+    `tool` is the name of the trainer, such as "TRL". `config` holds its settings; the lab understands keys such as
+    learning_rate, beta, num_generations, max_steps and algorithm. The `run_id` of an earlier run continues that run; a
+    step that it already has then starts a fork. In a distributed run only the process of rank 0 sends.
     """
 
     def __init__(self, name: str, home: str | None = None, url: str | None = None, token: str | None = None,
@@ -66,8 +66,8 @@ class Watch:
         self.active = next((os.environ[key] for key in ("RANK", "LOCAL_RANK") if key in os.environ), "0") == "0"
         self._begun, self._ended, self._pid = time.monotonic(), False, os.getpid()
         self._said: set[str] = set()
-        self._lost: Counter[str] = Counter()  # what the queue had no room for since that was last said
-        self._pictures = 0  # in the queue
+        self._lost: Counter[str] = Counter()  # calls dropped since the last report, because the queue was full
+        self._pictures = 0  # calls with completions in the queue
         self._lock = threading.Lock()
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(QUEUED)
         self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
@@ -78,19 +78,19 @@ class Watch:
         try:
             self._files = _files(self.id, about, home, url or os.environ.get("RL_LAB_WATCH_URL", ""),
                                  token or os.environ.get("RL_LAB_WATCH_TOKEN", ""), self._fault)
-        except Exception as error:  # the trainer goes on without the lab
+        except Exception as error:  # the trainer continues without the lab
             self._fault(f"this run is not sent to the lab: {error}")
             self.active = False
             return
         self._thread.start()
         atexit.register(self.close)
 
-    # ---------------------------------------------------------------- what a trainer calls
+    # ---------------------------------------------------------------- calls of the trainer
 
     def log(self, step: int, numbers: Mapping[str, Any], tokens: int | None = None,
             seconds: float | None = None) -> None:
-        """The numbers of a step, under the tool's own names or the lab's. `tokens` and `seconds` count from the start
-        of the run."""
+        """Send the metrics of a step, under the trainer's names or the lab's. `tokens` and `seconds` count from the
+        start of the run."""
         if seconds is None:
             seconds = round(time.monotonic() - self._begun, 3)
         self._put("numbers", step=step, seconds=seconds, tokens=tokens, numbers=numbers)
@@ -99,9 +99,9 @@ class Watch:
                  rewards: Mapping[str, Sequence[Any]] | None = None, advantages: Any = None, tokens: Any = None,
                  logprobs: Any = None, old_logprobs: Any = None, ref_logprobs: Any = None, entropy: Any = None,
                  group: int | None = None) -> None:
-        """Completions of a step. All lists are flat: one item per completion, and those by token a list in it.
+        """Send completions of a step. All lists have one item per completion; per-token arguments are lists of lists.
 
-        `rewards` has a list for each reward function, and under "reward" the total, where that is not their sum.
+        `rewards` has a list for each reward function, and the total under "reward" if it is not their sum.
         `group` is the number of completions per prompt; `prompts` has one per completion, or one per group. `tokens`
         are texts; `advantages` may be per completion or per token.
         """
@@ -110,20 +110,20 @@ class Watch:
                   ref_logprobs=ref_logprobs, entropy=entropy, group=group)
 
     def config(self, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Settings that changed, from `step` on (default: the next step)."""
+        """Send settings that changed, from `step` on (default: the next step)."""
         self._put("config", step=step, values=values)
 
     def event(self, step: int | None, text: str) -> None:
-        """A sentence about a step, shown in the run's log."""
+        """Add a sentence about a step to the run's log."""
         self._put("event", step=step, text=str(text))
 
     def asked(self) -> dict[str, Any]:
-        """What the lab asks of the program, such as {"stop": True, "why": "…"}; mostly nothing. It need not obey."""
+        """Return the lab's request, such as {"stop": True, "why": "…"}; usually {}. The trainer may ignore it."""
         return self._files.asked() if self.active else {}
 
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Wait until all that was given is written, at most so long. Returns whether it is. A trainer need not wait; a
-        program that sends a log as fast as it can be read must, or the queue drops lines."""
+        """Wait until everything is written, at most `seconds`. Return True if it is. A trainer need not wait; a program
+        that reads a log and sends it must, because it is faster than the writing thread."""
         done = threading.Event()
         if self.active and not self._ended:
             with suppress(queue.Full):
@@ -132,15 +132,15 @@ class Watch:
         return False
 
     def close(self) -> None:
-        """Write what was given and stop sending, without an end: the run may go on with the same `run_id`. So does the
-        end of the program."""
+        """Write the queue and stop sending without ending the run, which can continue with the same `run_id`. This
+        also happens when the process exits."""
         if not self._ended and self.active and os.getpid() == self._pid:
             self._close(None)
 
     def finish(self, state: str = "finished", message: str = "") -> None:
-        """End the run as "finished", "stopped" or "failed", and wait at most CLOSE_SECONDS until all is written."""
+        """End the run as "finished", "stopped" or "failed". Waits at most CLOSE_SECONDS until everything is written."""
         if state not in STATES:
-            self._fault(f"a run ends as {', '.join(STATES)}, not as {state!r}")
+            self._fault(f"the state {state!r} is unknown: use {', '.join(STATES)}")
         if not self._ended and self.active and os.getpid() == self._pid:
             self._close({"kind": "end", "time": time.time(), "state": state, "message": str(message)})
 
@@ -158,7 +158,7 @@ class Watch:
     # ---------------------------------------------------------------- the queue
 
     def _put(self, kind: str, **said: Any) -> None:
-        """Queue a line. Where there is no room, it is counted and dropped, completions long before numbers."""
+        """Queue a line. If the queue is full, drop and count it; completions are dropped long before numbers."""
         if not self.active:
             return
         if self._ended or os.getpid() != self._pid:  # a forked child of the trainer has no thread that writes
@@ -181,10 +181,10 @@ class Watch:
                     self._lost[kind] += 1
                     self._pictures -= large
         except Exception as error:  # never into the trainer
-            self._fault(f"a call of {kind} cannot be used: {type(error).__name__}: {error}")
+            self._fault(f"a call of {kind} has invalid arguments and is skipped: {type(error).__name__}: {error}")
 
     def _work(self) -> None:
-        """The thread: write what is queued until None comes; a sign of life where nothing comes for long."""
+        """Run the thread: write the queue until it yields None, and send a heartbeat if it stays empty for long."""
         going = True
         while going:
             try:
@@ -199,8 +199,8 @@ class Watch:
                     line["done"].set()
             except queue.Empty:
                 self._files.beat()
-            except Exception as error:  # the disk is full, say
-                self._fault(f"a line is lost: {type(error).__name__}: {error}")
+            except Exception as error:  # for example, the disk is full
+                self._fault(f"a line could not be written and is lost: {type(error).__name__}: {error}")
         self._files.close()
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class Watch:
             self._pictures -= large
         text = _rollouts(line, self._fault) if large else _packed(line)
         if len(text) > LINE_BYTES:
-            self._fault(f"a line of {line['kind']} has more than {LINE_BYTES:,} bytes, and is left out")
+            self._fault(f"a line of {line['kind']} has more than {LINE_BYTES:,} bytes and is skipped")
         elif text:
             self._files.write(text, line["kind"])
 
@@ -217,7 +217,7 @@ class Watch:
         with self._lock:
             lost, self._lost = self._lost, Counter()
         if lost:
-            self._files.say_lost(lost, "they came faster than they could be written")
+            self._files.say_lost(lost, "the trainer sent faster than the client could write")
 
     def _close(self, end: dict[str, Any] | None) -> None:
         self._ended = True
@@ -228,7 +228,7 @@ class Watch:
         atexit.unregister(self.close)
 
     def _fault(self, text: str) -> None:
-        """Say once what is wrong: in the trainer's log, and in the run."""
+        """Report an error once: in the trainer's log and in the run."""
         if text[:40] in self._said:
             return
         self._said.add(text[:40])
@@ -247,7 +247,7 @@ class Watch:
 
 
 def _taken(value: Any) -> Any:
-    """A value as it is now: its owner may change lists and arrays as soon as the call returns."""
+    """Copy a value, because its owner may change lists and arrays as soon as the call returns."""
     if isinstance(value, Mapping):
         return {str(key): _taken(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -256,7 +256,7 @@ def _taken(value: Any) -> Any:
 
 
 def _packed(value: Any) -> bytes:
-    """A line of JSON. NaN and infinities are texts, because JSON has no such numbers."""
+    """Return a line of JSON. NaN and infinities become texts, because JSON has no such numbers."""
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError):
@@ -265,7 +265,7 @@ def _packed(value: Any) -> bytes:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """`value` as JSON has it: numbers of other libraries as Python's, what is no JSON as text."""
+    """Convert `value` to JSON types: numbers of other libraries to Python's, everything else to text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -280,8 +280,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
-    """A line of completions, packed one by one so that the trainer's thread is not kept waiting. Of many the first
-    whole groups are sent; the line says how many there were."""
+    """Return a line of completions, packed one by one so that the trainer's thread does not wait. If there are too
+    many, only the first whole groups are included; the line has their total number."""
     texts, prompts, rewards = line["completions"], line.get("prompts") or [], line.get("rewards") or {}
     rewards = rewards if isinstance(rewards, Mapping) else {"reward": rewards}
     count = len(texts)
@@ -289,10 +289,10 @@ def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
     columns = {name: line[name] for name in BY_COMPLETION if name in line}
     columns |= {("reward", name): each for name, each in rewards.items()}
     for name in [name for name, each in columns.items() if len(each) != count]:
-        fault(f"{name} of {len(columns.pop(name))} items for {count} completions is left out")
+        fault(f"{name} has {len(columns.pop(name))} items for {count} completions and is skipped")
     if not count or not isinstance(group, int) or group < 1:
-        fault("a call of rollouts without completions is left out" if not count else
-              f"a call of rollouts is left out: group is {group!r}, not the number of completions per prompt")
+        fault("a call of rollouts without completions is skipped" if not count else
+              f"a call of rollouts is skipped: group is {group!r}, not the number of completions per prompt")
         return b""
     per_group = len(prompts) != count
     packed, size = [], 0
@@ -325,7 +325,7 @@ def _completion(text: Any, columns: Mapping[Any, Any], row: int) -> bytes:
 
 
 def _run_length(prompts: Sequence[Any], count: int) -> int:
-    """The completions per prompt where nobody says it: by the number of prompts, else how often the first repeats."""
+    """Infer the number of completions per prompt: from the number of prompts, or from repetitions of the first one."""
     if 0 < len(prompts) < count:
         return -(-count // len(prompts))
     return next((at for at, prompt in enumerate(prompts) if prompt != prompts[0]), len(prompts)) or 1
@@ -337,7 +337,7 @@ def _run_length(prompts: Sequence[Any], count: int) -> int:
 def _files(run_id: str, about: dict[str, Any], home: str | None, url: str, token: str,
            fault: Callable[[str], None]) -> _Files:
     if not _ID.fullmatch(run_id):
-        raise ValueError(f"run_id {run_id[:80]!r} must have at most 100 letters, digits, _, - and dots inside")
+        raise ValueError(f"run_id {run_id[:80]!r} is invalid: use at most 100 letters, digits, _, - and inner dots")
     if not url:
         return _Files(_folder(home or os.environ.get("RL_LAB_HOME") or "runs") / run_id, about)
     kept = _folder(home or os.environ.get("RL_LAB_SPOOL") or "~/.cache/rl-lab")
@@ -353,7 +353,7 @@ def _folder(home: str) -> Path:
 class _Files:
     """Writes lines into the files of one run, `spool/TIME-WRITER-NUMBER.jsonl`, a new one every SEGMENT_BYTES.
 
-    Whoever has read a file deletes it. Where nobody reads, the files grow up to SPOOL_BYTES.
+    The reader deletes each file after reading it. Without a reader, the files grow up to SPOOL_BYTES.
     """
 
     def __init__(self, folder: Path, about: dict[str, Any]):
@@ -362,19 +362,19 @@ class _Files:
         self.sender: _Sender | None = None
         self._number, self._size, self._file = 0, 0, None  # type: int, int, Any
         self._dropped: Counter[str] = Counter()
-        self._looked, self._used = -math.inf, 0.0  # when the disk's share was looked at, and what it was
+        self._looked, self._used = -math.inf, 0.0  # time and result of the last check of the disk space
         self.spool.mkdir(parents=True, exist_ok=True)
         text = _packed(about)
         if not (path := folder / "run.json").exists():
             part = folder / f".{self.prefix}.part"
             part.write_bytes(text)
             part.replace(path)
-        (folder / ASKED).unlink(missing_ok=True)  # it was asked of the program that sent before
+        (folder / ASKED).unlink(missing_ok=True)  # a request to the previous process
         self.write(text, "run")
         self.flush()
 
     def asked(self) -> dict[str, Any]:
-        """What the lab on this machine has written for the program, or the lab elsewhere has answered."""
+        """Return the request that the lab on this machine wrote, or the lab on another machine sent."""
         if self.sender:
             return self.sender.asked
         with suppress(OSError, ValueError):
@@ -383,13 +383,13 @@ class _Files:
         return {}
 
     def write(self, text: bytes, kind: str) -> None:
-        """Add a line; where the disk's share is used up it is counted and dropped, completions at half of that."""
+        """Add a line. Drop and count it if the files have SPOOL_BYTES; completions already at half of that."""
         if self._share() > (0.5 if kind == "rollouts" else 1.0) and kind not in ("run", "end", "dropped"):
             self._dropped[kind] += 1
             return
         if self._dropped:
             lost, self._dropped = self._dropped, Counter()
-            self.say_lost(lost, "the files that the lab has not read yet have no room for more")
+            self.say_lost(lost, "the files that the lab has not read yet reached their size limit")
         if self._file is None or self._size > SEGMENT_BYTES:
             if self._file:
                 self._file.close()
@@ -403,7 +403,7 @@ class _Files:
         self.write(_packed({"kind": "dropped", "time": time.time(), "counts": dict(lost), "why": why}), "dropped")
 
     def _share(self) -> float:
-        """How much of SPOOL_BYTES is used, looked at every few seconds."""
+        """Return the used share of SPOOL_BYTES, checked every few seconds."""
         if time.monotonic() - self._looked > 2.0:
             with suppress(OSError):
                 self._used = sum(path.stat().st_size for path in self.spool.iterdir()) / SPOOL_BYTES
@@ -411,7 +411,7 @@ class _Files:
         return self._used
 
     def flush(self) -> None:
-        """Hand the lines to the system, and ring: the time of one folder tells the lab that some run has written."""
+        """Flush the file and update the modification time of the folder, which tells the lab to read."""
         self._file.flush()
         with suppress(OSError):
             os.utime(self.folder.parent)
@@ -419,13 +419,13 @@ class _Files:
             self.sender.rings.set()
 
     def beat(self) -> None:
-        """A sign of life."""
+        """Send a heartbeat."""
         with suppress(OSError):
             os.utime(self.folder / "run.json")
         self.flush()
 
     def close(self) -> None:
-        """Close the file; with a lab elsewhere wait until it has all, but not for long."""
+        """Close the file. For a lab on another machine, wait a few seconds until it has everything."""
         self.flush()
         self._file.close()
         self.closed = True
@@ -434,15 +434,15 @@ class _Files:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token elsewhere, so it is an error."""
+    """Treats a redirect as an error, because it would send the token to another server."""
 
     def redirect_request(self, *_: Any) -> None:
-        """None: it is not followed."""
+        """Return None: do not follow."""
 
 
 class _Sender(threading.Thread):
-    """Sends the files of a run to the lab at `url`, whose answers say how much of a file it has. A file that is there
-    whole is deleted. First come the files that earlier runs on this machine could not send."""
+    """Sends the files of a run to the lab at `url`, whose response has the size of its copy. A file is deleted when the
+    lab has all of it. Files that earlier runs on this machine could not send are sent too."""
 
     def __init__(self, files: _Files, url: str, token: str, fault: Callable[[str], None]):
         super().__init__(name="watch-sender", daemon=True)
@@ -454,7 +454,7 @@ class _Sender(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Send until all is sent after the end."""
+        """Send until the run has ended and everything is sent."""
         wait, over = 1.0, False
         while not over:
             closed = self._files.closed
@@ -467,16 +467,16 @@ class _Sender(threading.Thread):
                 self.rings.clear()
             except urllib.error.HTTPError as error:
                 why = error.read(300).decode(errors="replace")
-                self._fault(f"{self._url} does not take this run ({error.code}): {why}")
+                self._fault(f"{self._url} refused this run ({error.code}): {why}")
                 time.sleep(BEAT_SECONDS)
-            except Exception as error:  # the lab is not there: it is tried again
-                self._fault(f"{self._url} cannot be reached ({error}): what is logged is kept in {self._files.spool} "
-                            "and sent later")
+            except Exception as error:  # the lab is unreachable: retry
+                self._fault(f"{self._url} cannot be reached ({error}): the lines stay in {self._files.spool} and are "
+                            "sent later")
                 wait = min(30.0, 2 * wait)
                 time.sleep(wait)
 
     def _earlier(self) -> Iterator[Path]:
-        """The folders of runs whose program ended on this machine before all was sent to this lab."""
+        """Yield the folders of runs whose process ended on this machine before everything was sent to this lab."""
         for path in self._files.folder.parent.glob("*/run.json"):
             with suppress(OSError, ValueError, KeyError):
                 about = json.loads(path.read_bytes())
@@ -484,15 +484,15 @@ class _Sender(threading.Thread):
                     yield path.parent
 
     def _send(self, folder: Path, over: bool) -> None:
-        """Send what the files of a folder have; `over`: nothing is added to them any more."""
+        """Send the files of a folder; `over`: they are complete."""
         paths = sorted((folder / "spool").glob("*.jsonl"))
         for place, path in enumerate(paths):
-            with suppress(FileNotFoundError), path.open("rb") as file:  # another program sends what was left
+            with suppress(FileNotFoundError), path.open("rb") as file:  # another process sends the remaining files
                 before = self._sent.get(path)
                 while file.seek(self._sent.get(path, 0)) >= 0 and (body := file.read(BODY_BYTES)):
                     self._sent[path] = self._post(folder.name, path.name, self._sent.get(path, 0), body)
                 if before == self._sent.get(path) and path == paths[-1]:
-                    self._post(folder.name, path.name, before or 0, b"")  # a sign of life
+                    self._post(folder.name, path.name, before or 0, b"")  # a heartbeat
             if over or place < len(paths) - 1:
                 path.unlink(missing_ok=True)
         if over:
@@ -502,7 +502,7 @@ class _Sender(threading.Thread):
                 folder.rmdir()
 
     def _post(self, run_id: str, name: str, at: int, body: bytes) -> int:
-        """Add `body` at the byte `at` of a file; returns how many bytes of it the lab has then."""
+        """Send `body` for the byte offset `at` of a file. Return the size of the lab's copy afterwards."""
         request = urllib.request.Request(f"{self._url}/watch/{run_id}/{name}?at={at}", data=body, method="POST")
         request.add_header("Authorization", f"Bearer {self._token}")
         request.add_header("Content-Type", "application/x-ndjson")
@@ -515,18 +515,18 @@ class _Sender(threading.Thread):
         except urllib.error.HTTPError as error:
             if error.code != 410:
                 raise
-            self._fault(f"the run {run_id} was deleted in the lab, so nothing of it is shown any more")
+            self._fault(f"the run {run_id} was deleted in the lab, so its lines are discarded")
             return at + len(body)
 
 
 def _lives(about: Mapping[str, Any]) -> bool:
-    """True if the program that wrote this is on this machine and alive, or may be."""
+    """True if the process that wrote this is alive, or may be alive on another machine."""
     if about["host"] != platform.node() or os.name != "posix":
         return True
     try:
         os.kill(about["pid"], 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # the process of another user
         pass
     return True

@@ -4,8 +4,8 @@
 
     model.learn(100_000, callback=LabCallback("ppo cartpole"))
 
-What the model logs is sent at the number of steps of the environment, in full, whatever other outputs its logger has.
-Stable-Baselines3 is imported when a callback is made.
+The callback sends all metrics that the model logs, at the number of environment steps. Other outputs of the logger do
+not matter. Stable-Baselines3 is imported when a callback is created.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SETTINGS = ("learning_rate", "gamma", "gae_lambda", "n_steps", "batch_size", "n_
 
 
 def LabCallback(name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None) -> Any:
-    """A callback for `learn`. `name` is the run's name on the pages; `home` is a folder RL_LAB_HOME on this machine,
-    `url` and `token` name a lab on another one."""
+    """Return a callback for `learn`. `name` is the run's name in the lab; `home` is the folder of a lab on this
+    machine, `url` and `token` belong to a lab on another one."""
     callback, writer = (resolve_name(f"stable_baselines3.common.{each}") for each in (
         "callbacks:BaseCallback", "logger:KVWriter"))
 
@@ -57,19 +57,19 @@ def LabCallback(name: str = "", *, home: str | None = None, url: str | None = No
 
 
 def numbers(logged: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a dump; texts, figures and videos stay with the other outputs of the logger."""
+    """Return the numbers of a dump, without texts, figures and videos."""
     return {key: value for key, value in logged.items() if isinstance(value, (int, float)) or hasattr(value, "item")}
 
 
 def settings(model: Any) -> dict[str, Any]:
-    """The hyperparameters of a model, of a schedule its value at the start; its class and its environment's id."""
+    """Return the hyperparameters of a model (a schedule by its initial value), its class and its environment's id."""
     found: dict[str, Any] = {"algorithm": type(model).__name__}
     for key in SETTINGS:
         value = getattr(model, key, None)
         value = value(1.0) if callable(value) else value
         if isinstance(value, (bool, int, float, str)):
             found[key] = value
-    if hasattr(model, "rollout_buffer"):  # to the lab n_steps are those of an n-step return, as they are of DQN
+    if hasattr(model, "rollout_buffer"):  # in the lab n_steps means an n-step return, as in DQN
         found["rollout_steps"] = found.pop("n_steps")
     first = next(iter(getattr(model.get_env(), "envs", ())), None)
     spec = getattr(first, "spec", None)
@@ -77,6 +77,6 @@ def settings(model: Any) -> dict[str, Any]:
 
 
 def steps_of(model: Any, total: int) -> int:
-    """The step of the environment at which `learn(total)` ends: it completes its last rollout."""
+    """Return the environment step at which `learn(total)` ends, because it completes its last rollout."""
     each = model.n_steps * model.n_envs if hasattr(model, "rollout_buffer") else 1
     return -(-total // each) * each

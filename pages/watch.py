@@ -1,4 +1,4 @@
-"""Watch: what another program trains, live."""
+"""Watched runs: the runs of other trainers, live."""
 
 from app.watch.page import page
 

@@ -211,7 +211,7 @@ def test_files_that_nobody_reads_are_bounded_and_numbers_are_kept_longest(store,
     last = {kind: max(line["step"] for line in lines(run) if line["kind"] == kind) for kind in ("numbers", "rollouts")}
     assert last["numbers"] > last["rollouts"]
     row, = read(store)
-    assert row.state == "finished" and any("no room" in note for note in notes(store, row.id))
+    assert row.state == "finished" and any("size limit" in note for note in notes(store, row.id))
     assert len([*spool.iterdir()]) == 1, "files that were read are deleted"
 
 

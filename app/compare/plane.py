@@ -29,7 +29,7 @@ from labcore.runs.traces import AXES
 COST = "kl"
 SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see
 MOST = 200  # points of a way
-SHARE = 0.2  # of its largest value: the least that an axis spans
+SHARE = 0.2  # smallest span of an axis, relative to its largest value
 
 
 def fits(chosen: Chosen) -> bool:
@@ -150,7 +150,7 @@ def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane
 
 
 def room(lines: Lines, axis: str) -> list[float] | None:
-    """What an axis shows: all that is drawn, with a little room for the names; the cost from 0 on.
+    """Return the range of an axis: all drawn values, with some room for labels; the cost axis starts at 0.
 
     >>> room({"0:path": {"x": [0.2, 1.0]}, "0:ends": {"x": [0.8]}}, "x")
     [-0.02, 1.08]
@@ -164,7 +164,7 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     from_zero = axis == "x" and low >= 0
     low = 0.0 if from_zero else low
     span, least = high - low or 1.0 * from_zero, SHARE * max(abs(low), abs(high)) or 1.0
-    if span < least and not from_zero:  # of one point, ticks of seven digits say nothing
+    if span < least and not from_zero:  # a single point would have ticks of seven digits
         middle = (low + high) / 2
         return [middle - least / 2, middle + least / 2]
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]

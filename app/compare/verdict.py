@@ -87,7 +87,7 @@ def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
 
 def _say(said: str, *asides: str, more: str = "") -> None:
     below = "".join(f"<small>{html.escape(aside)}</small>" for aside in asides if aside)
-    below += f"<details><summary>How these numbers are made</summary>{html.escape(more)}</details>" if more else ""
+    below += f"<details><summary>How these numbers are computed</summary>{html.escape(more)}</details>" if more else ""
     st.html(f'{CSS}<div class="rl-headline" role="status">{html.escape(said)}{below}</div>', width="stretch")
 
 
@@ -100,15 +100,15 @@ def waiting(chosen: Chosen) -> str:
 
 
 def caveats(stands: Sequence[Standing], found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The caveats below the verdict: the numbers of updates, seeds that are too few, and the settings that differ.
-    `found` is where the groups stand in the views."""
+    """Return the caveats below the verdict: numbers of updates, too few seeds, and settings that differ. `found` is the
+    standing of the groups in the views."""
     few = limits(stands[0], METRICS[chosen.metric], chosen.active)
     return " ".join(filter(None, (wording.updates(found, names), few, _unfinished(chosen),
                                   differ([*apart(chosen.groups)]))))
 
 
 def how(found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
-    """How the numbers of the verdict are made. `found` is where the groups stand in the views."""
+    """Explain how the numbers of the verdict are computed. `found` is the standing of the groups in the views."""
     metric = METRICS[chosen.metric]
     sure = f"Best in {percent(found.shares[found.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and found.shares and metric.better and not chosen.active) else ""

@@ -1,5 +1,5 @@
-"""Write a lesson: a form on the left, and beneath it the file that the form writes; on the right what is wrong with it,
-or how readers will see it. Save it, or share it as a file."""
+"""Write a lesson: on the left a form, and below it the file that the form writes; on the right the first error, or a
+preview of the lesson. Save it, or share it as a file."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _begin(name: str, kept: str) -> None:
 
 
 def _form(name: str) -> None:
-    """The fields; where the settings cannot be read, a sentence that leads to the text."""
+    """Show the fields; if the settings cannot be read, a sentence that points to the file."""
     try:
         form = Form(name, lambda: folders.draft(name), lambda text: _keep(name, text), read_only())
     except LabError as error:

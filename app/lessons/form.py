@@ -1,4 +1,4 @@
-"""The form of a lesson: its fields in the order in which readers meet them. Each change is made in its text."""
+"""The form of a lesson, with its fields in reading order. Each change edits the text of the lesson."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ BOUNDS = {"minutes": (1, 60), "steps": WHOLE["steps"], "seeds": (LEAST_SEEDS, MO
 
 
 class Form:
-    """The fields of the lesson that `read` gives as a text; `keep` takes the text with a change. Each change reads the
-    text again, because a busy page may hear of two at once."""
+    """The fields of a lesson. `read` returns its text, and `keep` saves a changed text. Each change reads the text
+    again, because a busy page may process two changes at once."""
 
     def __init__(self, name: str, read: Callable[[], str], keep: Callable[[str], None], disabled: bool) -> None:
         self.name, self.read, self.keep, self.disabled = name, read, keep, disabled
@@ -43,7 +43,7 @@ class Form:
         return self.read()
 
     def show(self) -> None:
-        """Draw all of it."""
+        """Show the whole form."""
         for heading, draw in (("1 · Situation", self._situation), ("2 · Question", self._question),
                               ("3 · Runs", self._runs), ("4 · Check", self._check),
                               ("5 · Explanation", self._explanation)):
@@ -68,15 +68,15 @@ class Form:
         question = _table(self.fields.get("question"))
         self._text("Question to the reader", ("question", "text"))
         if "draw" in question:
-            st.caption("Readers answer this question by a curve that they draw. Its settings are in the file below.")
+            st.caption("Readers answer this question by drawing a curve. Its settings are in the file below.")
             return
         choices = [str(each) for each in question.get("choices", [])]
-        self._box(st.text_area, "Answers, one in each line", "choices", "\n".join(choices), height=100,
+        self._box(st.text_area, "Answers, one per line", "choices", "\n".join(choices), height=100,
                   take=lambda said: self._put(("question", "choices"), _lines(said)))
         right = question.get("right")
         if choices:
             place = right - 1 if isinstance(right, int) and 1 <= right <= len(choices) else 0
-            self._choose("Right answer", "right", range(len(choices)), place, choices.__getitem__,
+            self._choose("Correct answer", "right", range(len(choices)), place, choices.__getitem__,
                          lambda chosen: self._put(("question", "right"), chosen + 1))
 
     def _runs(self) -> None:
@@ -93,11 +93,11 @@ class Form:
         seeds = self.fields.get("seeds")
         self._number("Seeds for each run", "seeds", BOUNDS["seeds"], len(seeds) if isinstance(seeds, list) else 3,
                      lambda count: self._put(("seeds",), list(range(count))),
-                     help="Each run is repeated with so many seeds. A verdict needs 3.")
+                     help="Number of seeds for each run. A verdict needs 3.")
 
     def _run(self, place: int, run: Mapping[str, Any]) -> None:
         way: Way = ("runs", place)
-        self._text("Name on the page", (*way, "label"))
+        self._text("Label", (*way, "label"))
         if "preset" in run:
             preset = run["preset"] if run["preset"] in PRESETS else next(iter(PRESETS))
             self._choose("Preset", f"{place}:preset", list(PRESETS), preset, lambda key: PRESETS[key].label,
@@ -121,7 +121,7 @@ class Form:
         self._knobs(place, knobs_of(row, task), _table(run.get("knobs")))
 
     def _of_kind(self, place: int, key: str) -> None:
-        """Another kind of run: its first algorithm and its task, with the knobs at their defaults."""
+        """Change the kind of run: take its first algorithm and its task, with knobs at their defaults."""
         kind, text = KINDS[key], self.text
         for field, value in (("kind", key), ("algorithm", next(iter(kind.algorithms))), ("task", kind.task),
                              ("knobs", {})):
@@ -129,7 +129,7 @@ class Form:
         self.keep(text)
 
     def _knobs(self, place: int, known: Sequence[Knob], given: Mapping[str, Any]) -> None:
-        """The knobs that are not at their defaults, each with its value."""
+        """Show the knobs that are not at their defaults, each with its value."""
         by_key = {knob.key: knob for knob in known}
         way: Way = ("runs", place, "knobs")
 
@@ -159,13 +159,13 @@ class Form:
         names = [str(run["name"]) for run in map(_table, self.fields.get("runs", [])) if run.get("name")]
         parts = comparison.read(str(self.fields.get("check", "")))
         said = list(self.fields.get("sentences", []))
-        st.caption("The claim holds where all comparisons hold, for the seeds together.")
+        st.caption("The claim holds if all comparisons hold over all seeds together.")
         for place, part in enumerate(parts):
             def put(new: Comparison | str, place: int = place) -> None:
                 self._put(("check",), comparison.written([*parts[:place], new, *parts[place + 1:]]))
             if isinstance(part, str):
                 self._box(st.text_input, "Comparison as a formula", f"{place}:formula", part, take=put,
-                          help="docs/lessons.md has the functions of formulas.")
+                          help="docs/lessons.md lists the functions for formulas.")
             else:
                 self._comparison(place, part, names, put)
             if place < len(said):
@@ -212,7 +212,7 @@ class Form:
         self._text("Claim", "claim", help="Shown after the prediction, with the verdict.")
         self._box(st.text_area, "Explanation, in Markdown", "body", self.body, height=140,
                   help="Shown with the verdict.", take=lambda said: self.keep(edited.with_explanation(self.text, said)))
-        self._text("Source", "source", help="Paper, book or course that the claim is from.")
+        self._text("Source", "source", help="Paper, book or course in which the claim appears.")
 
     # ---- widgets
 
@@ -261,14 +261,14 @@ class Form:
         self._do(lambda: edited.changed(self.text, way, value))
 
     def _checked(self, parts: Sequence[Comparison | str], said: Sequence[str]) -> None:
-        """Another number of comparisons, and of their sentences."""
+        """Set the comparisons and their sentences."""
         def change() -> str:
             text = edited.changed(self.text, ["check"], comparison.written(parts))
             return edited.changed(text, ["sentences"], list(said)) if said else text
         self._do(change)
 
     def _do(self, change: Callable[[], str | None]) -> None:
-        """Make a change and keep its text; what is wrong with it is said."""
+        """Make a change and save the text; show the error if there is one."""
         try:
             text = change()
         except LabError as error:

@@ -1,5 +1,5 @@
-"""The answers to a prompt over a run's steps, from its samples: of a watched one, and of one that batches have again.
-Each file is read once."""
+"""The answers to a prompt over the steps of a run, read from its samples: for watched prompts, and for prompts that
+several batches contain. Each file is read once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.llm.step_groups import WATCHED, Group, Key, key_of, of_batch
 from app.training import files
 
 MOST = 60  # columns
-LONG = 40  # characters: a longer answer, or one of several lines, is long
+LONG = 40  # characters: an answer is long if it has more, or several lines
 
 
 class Sample(NamedTuple):
@@ -55,8 +55,8 @@ def thinned(steps: Sequence[int], shown: int) -> list[int]:
 
 
 def over(run_id: str, steps: Sequence[int], groups: Mapping[str, Group], chosen: str) -> list[Column]:
-    """The columns of these steps' files for one of a step's `groups`; files without its prompt are left out. None of a
-    prompt of a batch that a single one of them has."""
+    """Return one column per step for one of a step's `groups`; files without its prompt are skipped. A prompt that only
+    one batch contains has no columns."""
     if chosen in WATCHED:
         place = WATCHED.index(chosen)
         return [column for step in steps if place < len(found := _watched(run_id, step, _written(run_id, step)))
@@ -67,7 +67,7 @@ def over(run_id: str, steps: Sequence[int], groups: Mapping[str, Group], chosen:
 
 
 def recurring(run_id: str, steps: Sequence[int], groups: Mapping[str, Group]) -> set[str]:
-    """The names of those prompts of a step that the batches of other steps have as well; none beside watched ones."""
+    """Return the names of those prompts of a step that batches of other steps contain; empty if prompts are watched."""
     if WATCHED[0] in groups:
         return set()
     held = Counter(prompt for found in _batches(run_id, steps) for prompt in found)
@@ -75,7 +75,7 @@ def recurring(run_id: str, steps: Sequence[int], groups: Mapping[str, Group]) ->
 
 
 def _key(group: Group) -> bytes:
-    """A group's prompt in few bytes: it may be long, and is kept once for each step."""
+    """Return a short hash of a group's prompt, because prompts may be long and each step stores one."""
     return hashlib.blake2b(str(group["prompt"]).encode(), digest_size=8).digest()
 
 
@@ -84,13 +84,13 @@ def _batches(run_id: str, steps: Sequence[int]) -> list[dict[bytes, Column]]:
 
 
 def _written(run_id: str, step: int) -> int:
-    """The time at which a file was written; 0 where it was thinned or taken away since it was listed."""
+    """Return the time at which a file was written; 0 if it was deleted since it was listed."""
     return files.written(run_id, "samples", step)
 
 
 @st.cache_data(max_entries=4096, show_spinner=False)
 def _batch(run_id: str, step: int, written: int) -> dict[bytes, Column]:
-    """The columns of the prompts of a file's batch. Long answers are only counted: no two of them are alike."""
+    """Return the columns of the prompts of a file's batch. Long answers are only counted, because no two are equal."""
     samples = files.load(run_id, "samples", step) or {}
     return {_key(group): _column(of_batch(group), step, "logprob_after", LONG) for group in samples.get("groups", [])}
 

@@ -1,4 +1,4 @@
-"""The rewards of stored completions beside the scores of another judge: a figure over the steps, and a table. Pure."""
+"""Rewards of stored completions and the scores of another judge: a chart over the steps, and a table. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BAND = 0.16  # opacity
 
 
 def over_steps(found: Mapping[str, Any], at: int | None, kind: str) -> go.Figure:
-    """The means of both over the steps with their 95 % bands: the reward on the left axis, and where its unit differs
-    the judge's score on the right one. `at` is the earlier step that the page shows."""
+    """Chart both means over the steps with 95 % bands. The reward is on the left axis; the judge's score is on the
+    right axis if its unit differs. `at` is the earlier step that the page shows."""
     figure, steps = go.Figure(), found["steps"]
     apart = not alike(steps)
     for column, name in zip(COLUMNS, ("reward", found["name"]), strict=True):
@@ -56,7 +56,7 @@ def _faint(ink: str) -> str:
 
 
 def _named(figure: go.Figure, found: Mapping[str, Any], apart: bool, kind: str) -> go.Figure:
-    """The names at the ends of the curves; two that end at one height stand above and below it."""
+    """Label the ends of the curves; if two curves end at the same height, put one label above and one below."""
     end, last = found["steps"][-1], found["steps"][-1]["step"]
     ends = [end[column]["mean"] for column in COLUMNS]
     close = not apart and abs(ends[0] - ends[1]) < 0.08
@@ -85,7 +85,7 @@ def _axes(figure: go.Figure, name: str, last: int, apart: bool, kind: str) -> go
 
 
 def table(found: Mapping[str, Any], most: int) -> str:
-    """The completions on which both differ most, as HTML."""
+    """Return the completions on which the two scores differ most, as HTML."""
     rows = "".join(
         f"<tr><td>{each['step']:,}</td><td>{each['times']:,}</td><td><b>{number(each['reward'], 3)}</b></td>"
         f"<td><b>{number(each['score'], 3)}</b></td><td>{_text(each['prompt'])}</td><td>{_text(each['text'])}</td></tr>"
@@ -96,6 +96,6 @@ def table(found: Mapping[str, Any], most: int) -> str:
 
 
 def _text(text: str) -> str:
-    """A text in a cell, with its line breaks; an empty one is said to be so."""
+    """Return the HTML of a text in a cell, with its line breaks; an empty text is marked as empty."""
     shown = text if len(text) <= LONGEST else f"{text[:LONGEST - 1]}…"
     return f'<code style="white-space:pre-wrap">{html.escape(shown)}</code>' if shown.strip() else "<i>empty</i>"

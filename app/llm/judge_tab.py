@@ -1,4 +1,4 @@
-"""The tab Judge again: the stored completions of a run, scored by another verifier or reward, beside its own reward."""
+"""The tab Judge again: score a run's stored completions with another verifier or reward function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from labcore.tasks import own_reward
 NAME = "Judge again"
 BY, PATTERN, MODEL = Param("judged_by", ""), Param("judged_pattern", ""), Param("judged_model", "")
 LENGTHS = tuple(Param(f"judged_{key}", KNOBS[key], link.whole(0)) for key in ("length_low", "length_high"))
-MEANS = ("Score the completions that this run has stored by another verifier or reward. If the reward rises while the "
+MEANS = ("Score this run's stored completions with another verifier or reward. If the reward rises while the "
          "other score does not, the completions may exploit the reward.")
 PATTERNS = {"regex": "Regular expression", "contains": "Text (empty: the answer)", "format": "Template, … for any text"}
 SHOWN = 12  # completions in the table
@@ -43,7 +43,7 @@ def fits(run: RunRow) -> bool:
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
-    """Choose a judge, and see its scores beside the reward over the steps, and where both differ most."""
+    """Choose a judge; show its scores and the reward over the steps, and the completions on which they differ most."""
     st.caption(MEANS)
     steps = step_files.steps_of(run.id, "samples")
     if not steps:
@@ -58,8 +58,8 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def _computed(run: RunRow, spec: dict[str, Any], steps: int) -> dict[str, Any] | None:
-    cost = (f"Scores about {judge_again.MOST:,} completions at most, of {steps:,} stored steps, and keeps the result "
-            "with the run.")
+    cost = (f"Scores up to about {judge_again.MOST:,} completions of {steps:,} stored steps and saves the result with "
+            "the run.")
     asked = requested(JOB, (run.id, spec["by"], tuple(spec["knobs"].items())), spec, cost)
     if asked is None:
         return None
@@ -68,7 +68,7 @@ def _computed(run: RunRow, spec: dict[str, Any], steps: int) -> dict[str, Any] |
 
 
 def _judge(run: RunRow) -> tuple[str, dict[str, Any]]:
-    """The widgets: who judges, and what that needs to know."""
+    """Show the widgets that choose a judge and its settings."""
     options = offered(run)
     said = link.get(BY)
     chosen = widget_state(f"judged_by:{run.id}", said if said in options else next(iter(options)), of=tuple(options))
@@ -104,7 +104,7 @@ def _whole(param: Param[int], label: str) -> int:
 
 
 def offered(run: RunRow) -> dict[str, str]:
-    """The judges that a page may use, with their labels: no code but files that somebody put into the lab's folder."""
+    """Return the judges that a page may use, with labels. Code is limited to files in the lab's folder."""
     own = {key: f"Your function {judge_again.name_of(key)}" for key in own_reward.offered() if " " in key}
     models = {each.id: f"Reward model {title_of(each)}" for each in runs_of("llm", "finished")
               if chain.stage(each.spec) == chain.REWARD_MODEL}
@@ -124,23 +124,23 @@ def _has_judge() -> bool:
 def _show(run: RunRow, found: dict[str, Any], at: int | None) -> None:
     icon = {"exploits": ":orange[:material/warning:] ", "both": ":green[:material/check_circle:] "}
     st.markdown(icon.get(found["verdict"], "") + _markdown(found["sentence"]))
-    figure_chart(figures.over_steps(found, at, theme.ground()), "judged", title="Reward and second judgement",
+    figure_chart(figures.over_steps(found, at, theme.ground()), "judged", title="Reward and second score",
                  caption=title_of(run), alt=found["sentence"])
     st.caption(literal(judge_again.about(found)))
     if found["apart"]:
-        st.markdown("**Completions on which both differ most**")
+        st.markdown("**Completions on which the two scores differ most**")
         st.html(figures.table(found, SHOWN))
 
 
 def _markdown(sentence: str) -> str:
-    """A sentence with its names in backticks as code, all else as it stands."""
+    """Return a sentence with names in backticks as code and everything else escaped."""
     parts = sentence.split("`")
     return "".join(f"`{part}`" if place % 2 else literal(part).replace("\N{NO-BREAK SPACE}", " ")
                    for place, part in enumerate(parts))
 
 
 def _earlier(run: RunRow, shown: dict[str, Any] | None) -> None:
-    """The other judgements of the run, in their sentences."""
+    """Show the sentences of the run's other judgements."""
     others = [found for _, found in judge_again.kept(run.id) if found != shown and "sentence" in found]
     if others:
         with st.expander(f"{len(others)} other judgement{'s' if len(others) > 1 else ''} of this run"):

@@ -1,4 +1,4 @@
-"""The prompts of a step with their different answers, made from a file of samples. Pure."""
+"""The prompts of a step with their distinct completions, read from a samples file. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from app.llm import reward_parts
 
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 
-Key = tuple[str, bool]  # an answer: its text, and whether it was cut at the length limit
+Key = tuple[str, bool]  # an answer: its text, and whether it was truncated at the length limit
 Group = dict[str, Any]
 
 
 def key_of(answer: dict[str, Any]) -> Key:
-    """The key by which two answers are the same one."""
+    """Return the key that equal answers share."""
     return answer["text"], bool(answer.get("truncated"))
 
 
 def groups_of(samples: dict[str, Any]) -> dict[str, Group]:
     """The prompts that can be shown by their name in the link: the watched ones, then those of the step's batch.
 
-    Batches without log-probs, as other tools send them, come where there is nothing else.
+    Batches without log-probs, as some trainers send them, are used only if there is nothing else.
     """
     watched = dict(zip(WATCHED, samples.get("watched", []), strict=False))
     batch = [of_batch(group) for group in samples.get("groups", [])
@@ -33,7 +33,8 @@ def groups_of(samples: dict[str, Any]) -> dict[str, Group]:
 
 
 def of_batch(group: Group) -> Group:
-    """A group of the batch as if it were watched: equal answers are one, with the mean of their advantages."""
+    """Convert a group of the batch to the form of a watched prompt: equal answers are merged, with their mean
+    advantage."""
     found: dict[Key, list[dict[str, Any]]] = {}
     for completion in group["completions"]:
         found.setdefault(key_of(completion), []).append(completion)
@@ -45,7 +46,7 @@ def of_batch(group: Group) -> Group:
 
 
 def _of_pair(pair: dict[str, Any]) -> Group:
-    """A pair of the batch, of which only the log-probs before the update are known."""
+    """Convert a pair of the batch, which has log-probs only from before the update."""
     return {"prompt": pair["prompt"], "answer": None, "margin_before": pair["margin"], "margin_after": None,
             "answers": [{"text": pair[role]["text"], "truncated": False, "exact": None, "count": 0, "reward": None,
                          "advantage": None, "role": role, **likelihoods(pair[role]["logprob"], None)}
@@ -60,7 +61,7 @@ def likelihoods(before: float | None, after: float | None) -> dict[str, float | 
 
 
 def _total(completion: dict[str, Any], key: str) -> float | None:
-    """The sum over its tokens; None where one of them is not known."""
+    """Return the sum over the tokens; None if any of them is missing."""
     logprobs: Sequence[float | None] = completion.get(key) or [None]
     known = [logprob for logprob in logprobs if logprob is not None]
     return sum(known) if len(known) == len(logprobs) else None

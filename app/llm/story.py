@@ -28,14 +28,14 @@ from labcore.catalog.right import check
 from labcore.runs.store.rows import RunRow
 
 PROMPT = Param("story", "", link.one_of((*WATCHED, *BATCH)))  # the prompt that is shown; empty: the telling one
-# The group of the step's batch that the microscope shows; another prompt in the strip leads it there.
+# The group of the batch that the microscope shows; choosing another prompt in the strip changes it.
 ITEM, COMPLETION = Param("prompt", None, link.whole()), Param("completion", None, link.whole())
 ROWS = 6  # of single answers
 LOOKED_BACK = 5  # files of samples
 LINE = 90  # characters of a prompt where it is chosen
 SEEN = 0.01  # an answer that is not of this step and was never as likely is left out
 FIRST = {"chosen": 3, "rejected": 2}  # rows on top; then the right answer
-APART = "No history: of this prompt no other step was kept."
+APART = "No history: no other stored step has this prompt."
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
@@ -77,7 +77,7 @@ def _choose(prompt: str) -> None:
 
 
 def prompt_of(run_id: str) -> str:
-    """The prompt that the strip of a run shows; empty where it shows none."""
+    """Return the prompt that a run's strip shows; empty if it shows none."""
     found: str = st.session_state.get(f"story:prompt:{run_id}", "")
     return found
 
@@ -95,8 +95,8 @@ def _nothing(run: RunRow, has_samples: bool) -> str:
 
 def telling(groups: dict[str, dict[str, Any]], kept: str | None, example: str = "",
             again: Collection[str] = ()) -> str:
-    """The prompt whose rewards differ most; the one of before, and first of all the `example` of the sentence on top,
-    while its rewards differ.
+    """Return the prompt whose rewards differ most. The `example` of the sentence on top, and then the previous prompt,
+    take precedence while their rewards differ.
 
     Watched ones come first, then those that other steps have `again`. Where no rewards differ, the one of before, else
     that whose answers move most.

@@ -27,7 +27,7 @@ from labcore.runs.titles import parent_title
 from labcore.runs.titles import title as title_of
 from labcore.runs.traces import trace
 
-OF_SWEEP = 12  # newest runs of each sweep to choose among
+OF_SWEEP = 12  # newest runs of each sweep that are offered
 LETTERS = "ABC"
 
 

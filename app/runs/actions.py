@@ -109,7 +109,7 @@ def _select_nothing() -> None:
 
 def _steer(chosen: Sequence[Entry]) -> None:
     """Resume what can be resumed, stop what runs."""
-    here = [entry for entry in chosen if entry.kind in KINDS]  # not what another program trains
+    here = [entry for entry in chosen if entry.kind in KINDS]  # no watched runs
     resumable = [entry.id for entry in here if entry.state in RESUMABLE]
     going = [entry.id for entry in here if entry.state in ACTIVE]
     if len(resumable) == len(chosen):

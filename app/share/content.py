@@ -102,8 +102,8 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 
 
 def _algorithm(row: RunRow, with_tokens: bool) -> dict[str, Any]:
-    """The equation of the run, and the functions that its tokens' arithmetic names; how another tool learns is not
-    known."""
+    """Return the run's equation and the functions in the arithmetic of its tokens; both are unknown for a watched
+    run."""
     if row.spec.kind_row.elsewhere:
         return {"equation": "", "paper": "", "sources": {}}
     found = equation.named_sources(row.spec.row, row.spec.knobs) if with_tokens else {}
@@ -117,7 +117,7 @@ def _description(row: RunRow, of: Feed) -> str:
     elsewhere = spec.kind_row.elsewhere
     model = f"model {naming.model(spec.model)}" if spec.model and not elsewhere else ""
     steps = f"{of.last_step:,} step{'s' * (of.last_step != 1)} in {duration(row.seconds)}"
-    what = f"A run of {spec.tool or 'another program'}" if elsewhere else f"{spec.row.label} on {spec.task_row.label}"
+    what = f"A run of {spec.tool or 'another trainer'}" if elsewhere else f"{spec.row.label} on {spec.task_row.label}"
     about = (what, model, steps, STATES[row.state][1].lower())
     return clean(f"{', '.join(filter(None, about))}. {goal_line.text(spec)}{goal_line.words(of)}".strip())
 
@@ -228,8 +228,8 @@ def _tokens(samples: dict[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _settings(row: RunRow) -> list[list[str]]:
-    """The settings of the run: [name, value, "same" where a knob is at its default]. Of those that another program has
-    sent the numbers alone: its texts may be folders and keys."""
+    """The settings of the run: [name, value, "same" where a knob is at its default]. For a
+    watched run only numbers are included, because texts may contain paths and keys."""
     spec = row.spec
     if spec.kind_row.elsewhere:
         sent = [(naming.name(key), value) for key, value in spec.knobs.items() if isinstance(value, int | float)]

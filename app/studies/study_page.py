@@ -79,7 +79,7 @@ def _tick(study: Study, polled: bool) -> None:
 
 
 def _amount(kept: Recorded) -> str:
-    """What a recorded result rests on."""
+    """Return the number of runs and the training time of a recorded result."""
     return f"{f'{kept.runs} runs, ' if kept.runs else ''}{duration(kept.seconds)} of training"
 
 
@@ -121,7 +121,7 @@ def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
             said = duration_line.about(todo, max_runs())
             then = " Then the policies are trained on their scores." if first else ""
             whole = kept.seconds_of(study, len(plan.every(study))) if kept else 0.0
-            took = f" All of it took {duration(whole)} on the recorded machine." if kept else ""
+            took = f" All runs took {duration(whole)} on the recorded machine." if kept else ""
             st.caption(literal(f"{said}{then}{took}"), width="stretch")
         if place := _compared(runs):
             st.page_link("../pages/compare.py", label="Open in Compare", icon=":material/query_stats:",

@@ -45,7 +45,7 @@ class Tokens:
 
 
 def has_ratio(run: RunRow) -> bool:
-    """True if the run's surrogate compares the policy with the one that sampled; of another tool's it is not known."""
+    """True if the run's surrogate compares the policy with the policy that sampled; unknown for watched runs."""
     if run.spec.kind_row.elsewhere:
         return False
     surrogate = run.spec.knobs.get("surrogate")

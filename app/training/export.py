@@ -87,8 +87,8 @@ def show(run: RunRow, feed: Feed) -> None:
         st.session_state[OPEN] = run.id
         st.rerun()
     if run.spec.kind_row.elsewhere:
-        st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were sent, under the lab's names where "
-                   "it has some, the metrics for TensorBoard, and spec.json. Checkpoints are where the run is trained.")
+        st.caption("The zip holds metrics.csv, events.csv and knobs.csv as they were sent, with the lab's metric names "
+                   "where they exist, the metrics for TensorBoard, and spec.json. Checkpoints stay with the trainer.")
         return
     adapted = bool(run.spec.knobs.get("lora_rank"))
     if adapted and not active(run):
@@ -133,8 +133,8 @@ def _downloads(run: RunRow) -> None:
 
 
 def _whole(run: RunRow, best: bool) -> None:
-    """The zip, with the best checkpoint or the newest, and the capsule; of a run that is trained elsewhere without
-    both."""
+    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither checkpoint nor
+    capsule."""
     elsewhere = run.spec.kind_row.elsewhere
     ready = run.step > 0 if elsewhere else checkpoint.newest_step(run_folder(run.id)) is not None
     st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",

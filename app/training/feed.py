@@ -26,13 +26,13 @@ from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title
 
 OVERLAP = 50  # rows sent again with every refresh, so that one lost message costs nothing
-MOST = 1500  # rows of a run that are drawn; beyond, one for each stretch of steps
-EXACT = 500  # of the newest rows that stay as they are where the others are thinned
+MOST = 1500  # rows of a run that are drawn; a longer run has one row per interval of steps
+EXACT = 500  # newest rows that are never thinned
 MOST_DOTS = 1500  # dots behind a mean, over all of a run's steps
 DOTTED = "episode_return"  # the metric whose single values are drawn as dots behind it
 LARGE = 3  # charts that tell the story, in large; the others come below
-COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axes, or the watching process's own
-FEW = 12  # charts of numbers that only their tool knows, which stand among the others
+COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axes, or belong to the process that reads
+FEW = 12  # charts of the trainer's own metrics that are shown among the others
 GHOST = "#98A1AB", "#77828D"  # of a run behind the curves, on the light and on the dark ground
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
@@ -47,8 +47,8 @@ class Feed:
 
     `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
     `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
-    `chosen` are the keys of the charts that are drawn of it, where these are not its usual ones. `called` are the names
-    of the program that trains it elsewhere, of metrics that have other names in the lab.
+    `chosen` are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched
+    run to the trainer's names, if they differ.
     """
 
     spec: RunSpec
@@ -62,8 +62,8 @@ class Feed:
     called: Mapping[str, str] = field(default_factory=dict)
 
     def take(self, steps: Iterable[Step], events: Iterable[Event]) -> None:
-        """Add what is new. Rows that are here already are left as they are, but the last one, which another program may
-        have sent more numbers of."""
+        """Add new rows. Existing rows stay unchanged, except the last one, for which a trainer may have sent more
+        metrics."""
         last = self.last_step
         new = [step for step in steps if step.step >= max(1, last)]
         if new and new[0].step == last:
@@ -86,7 +86,7 @@ class Feed:
 
     @property
     def stride(self) -> int:
-        """The length in steps of the stretches of which one row is drawn: a power of two, as those of `thinned`."""
+        """The length in steps of the intervals that are drawn as one row: a power of two, as in `thinned`."""
         few = MOST if self.last_step < LONG else THINNED // 2  # of a long run with a row for each step more are kept
         return 1 if len(self.steps) <= few else stretch(self.last_step, MOST)
 
@@ -95,15 +95,15 @@ class Feed:
         return self.steps if at is None else self.steps[:bisect_right(self.steps, at, key=lambda step: step.step)]
 
     def rows(self, after: int) -> list[list[Any]]:
-        """[step, tokens or environment steps, seconds, metrics] of the steps beyond `after`, where a stretch ends, and
-        their dots if any. A metric that the last row of a stretch lacks has its last value in it."""
+        """[step, tokens or environment steps, seconds, metrics] of the steps after `after`, one per interval, and
+        their dots if any. A metric that the last row of an interval lacks has its last value there."""
         keys = self._drawn
         beyond = self.steps[bisect_right(self.steps, after, key=lambda step: step.step):]
         return [[*self._row(step, keys), *([self._dots(step.step)] if step.step in self.dots else [])]
                 for step in thin(beyond, self.stride)]
 
     def behind(self) -> int:
-        """The step after which rows are sent again with the next refresh: the end of a stretch."""
+        """The step after which the next refresh sends rows again: the end of an interval."""
         back = max(0, self.sent - OVERLAP * self.stride)
         return back - back % self.stride
 
@@ -174,8 +174,8 @@ def rounded(value: float) -> float:
 
 
 def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
-    """The keys of a run's charts, most telling first: without one that would show the reward a second time, or groups
-    of a single completion. Of a run that is trained elsewhere only those that have something to draw."""
+    """The keys of a run's charts, most telling first: without charts that would repeat the reward, or show groups
+    of one completion. A watched run has only charts with data."""
     feeds = list(feeds)
     if feeds and feeds[0].chosen is not None:
         return list(feeds[0].chosen)
@@ -189,8 +189,8 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
 
 
 def among(shown: Sequence[str], logged: Collection[str]) -> list[str]:
-    """Those of some charts that have values, and first those that the lab knows: of many others that only their tool
-    knows so many as make up the large ones."""
+    """Return the charts that have values, the lab's own first. If there are many of the trainer's own metrics, only as
+    many as fill the large charts are included."""
     drawn = {key: {*PANELS[key].lines(logged), *PANELS[key].held_out} for key in shown}
     there = [key for key in shown if drawn[key] & {*logged}]
     foreign = [key for key in there if key.startswith(OWN)]
@@ -209,7 +209,7 @@ def headline(feed: Feed, count: int = 4) -> list[Metric]:
 
 
 def _first(panel: Panel, feed: Feed) -> str:
-    """The metric that gives a chart its number; of what another tool has sent the first that is there."""
+    """Return the metric that gives a chart its number; for a watched run, the first metric with values."""
     there = [key for key in panel.lines(feed.logged) if key in feed.logged] if feed.spec.kind_row.elsewhere else []
     return (there or panel.metrics)[0]
 
@@ -247,8 +247,8 @@ def _check(feeds: Iterable[Feed]) -> str:
 def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, Any]]:
     """The charts of a run, most telling first, each with the lines that have values of their own.
 
-    A chart without any keeps all its lines while the run goes, and is left out once it has ended; of a run that is
-    trained elsewhere at once.
+    A chart without values keeps all its lines while the run is running and disappears when the run ends. For a watched
+    run it is never shown.
     """
     feeds = list(feeds)
     logged, own = (set().union(*(getattr(feed, name) for feed in feeds)) for name in ("logged", "own"))
@@ -264,10 +264,10 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
 
 
 def _called(names: Iterable[str], feed: Feed) -> str:
-    """What the program that trains a run elsewhere calls the metrics of a chart; empty of the lab's own runs."""
+    """Return the trainer's names for the metrics of a chart; empty for the lab's own runs."""
     if not feed.spec.kind_row.elsewhere:
         return ""
-    tool = feed.spec.tool or "the program"
+    tool = feed.spec.tool or "the trainer"
     known = [feed.called.get(name, name) for name in names if not name.startswith(OWN)]
     return f"{tool}: {', '.join(known)}" if known else f"only in {tool}"
 
@@ -394,7 +394,7 @@ def branch(spec: RunSpec, parent: Feed) -> str:
         return f": {spec.row.label}"
     assert spec.parent is not None, "a fork"
     before = parent.knobs(spec.parent[1])
-    # A program that trains its run elsewhere need not have named all of its settings.
+    # A trainer may have sent only some of its settings.
     moved = [f"{knob.name} {shown(spec.knobs[knob.key])}" for knob in movable(parent.spec, spec.algorithm)
              if knob.key in spec.knobs and spec.knobs[knob.key] != before.get(knob.key)]
     return f": {', '.join(moved[:2])}{' …' if moved[2:] else ''}" if moved else "" if spec.twin else ": fresh"

@@ -117,19 +117,19 @@ def start_twin(run: RunRow, change: Change, moves: Sequence[Change]) -> None:
 
 
 def _since(at: int, moves: Sequence[Change]) -> list[Change]:
-    """The changes that a fork from the checkpoint of step `at` has to repeat."""
+    """Return the changes that a fork from the checkpoint of step `at` must repeat."""
     return [each for each in moves if each.step > at]
 
 
 def _twin_help(run: RunRow, change: Change, moves: Sequence[Change]) -> str:
-    """How the run without a change is made, and which of the changes before it apply earlier in it."""
+    """Explain how the run without a change is made, and which of the earlier changes apply to it."""
     at = fork.newest_before(fork.steps_to_fork(run.id), change.step) if moves else None
     kept = [] if at is None else [each.text for each in _since(at, moves)]
     how = "Forks from the checkpoint before the change, in the background and with the same random numbers"
     if not kept:
         return f"{how}, so any difference is due to the change"
-    return (f"{how}. The checkpoint is of step {at:,}: later changes ({literal(', '.join(kept))}) are kept, and apply "
-            "from there on, so they may cause a part of the difference")
+    return (f"{how}. The fork starts at step {at:,}. The changes between this step and yours "
+            f"({literal(', '.join(kept))}) apply from the start of the fork, so they may cause part of the difference")
 
 
 def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:

@@ -58,7 +58,7 @@ def feed_of(run: RunRow) -> Feed:
     feed: Feed = st.session_state.setdefault(f"feed:{run.id}", Feed(run.spec))
     if not feed.steps:
         feed.take(thinned.read(lab().store, run) if active(run) else _rows(run.id, run.step, run.ended), [])
-    elsewhere = run.spec.kind_row.elsewhere  # its last row may get more numbers
+    elsewhere = run.spec.kind_row.elsewhere  # its last row may get more metrics
     feed.take(lab().store.steps_after(run.id, max(0, feed.last_step - elsewhere)),
               lab().store.events_after(run.id, feed.last_event))
     if elsewhere:

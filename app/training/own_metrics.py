@@ -1,4 +1,4 @@
-"""The charts of numbers that only another tool knows, where they are many: folded, and found by their names."""
+"""Charts of the trainer's own metrics, if there are many: folded, with a search by name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ALL = "own:send_all"
 
 
 def names(logged: Iterable[str]) -> list[str]:
-    """The metrics that have no name of the lab, in the order of their names."""
+    """Return the metrics without a name in the lab, sorted by name."""
     return sorted(key for key in logged if key.startswith(OWN))
 
 
 def matching(keys: Iterable[str], typed: str) -> list[str]:
-    """Those whose names have all words that were typed.
+    """Return the metrics whose names contain all typed words.
 
     >>> matching(["own/actor/lr", "own/actor/grad", "own/time"], "Actor gr"), matching(["own/time"], "")
     (['own/actor/grad'], ['own/time'])
@@ -38,7 +38,7 @@ def matching(keys: Iterable[str], typed: str) -> list[str]:
 
 
 def show(run: RunRow, feed: Feed, at: int | None) -> None:
-    """The fold, where there are more of these metrics than stand among the other charts."""
+    """Show the fold if there are more of these metrics than the other charts include."""
     keys = names(feed.logged)
     if len(keys) <= FEW:
         return
@@ -57,15 +57,15 @@ def _found(run: RunRow, feed: Feed, keys: list[str], at: int | None) -> None:
                   on_change=lambda: link.put(FIND, typed.taken().strip()))
     found = matching(keys, link.get(FIND))
     if not found:
-        st.caption("No metric has these words in its name.")
+        st.caption("No match")
         return
     if len(found) > SHOWN:
-        st.caption(f"The first {SHOWN} of {len(found):,} are drawn. Type a part of a name to see others.")
+        st.caption(f"The first {SHOWN} of {len(found):,} metrics are shown. Type part of a name to find others.")
     _draw(run, feed, tuple(found[:SHOWN]), at)
 
 
 def _draw(run: RunRow, feed: Feed, chosen: tuple[str, ...], at: int | None) -> None:
-    """Draw these metrics. Their rows are sent apart from those of the other charts, and only while they are seen."""
+    """Draw these metrics. Their rows are sent separately, and only while the charts are visible."""
     kept = st.session_state.get("own:feed")
     if not isinstance(kept, Feed) or kept.steps is not feed.steps or kept.chosen != chosen:
         kept = Feed(feed.spec, feed.steps, feed.events, logged=feed.logged, own=feed.own, chosen=chosen)
@@ -81,4 +81,4 @@ def _resync() -> None:
 
 
 def _no_fork(run_id: str, event: int) -> None:
-    """Nothing is forked from a marker of a run that is trained elsewhere."""
+    """Do nothing: a watched run cannot be forked from a marker."""

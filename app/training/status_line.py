@@ -19,7 +19,7 @@ from labcore.runs.store.rows import Control, RunRow
 from labcore.runs.titles import title
 
 APART = '<i class="rl-apart"> · </i>'  # between two parts of the line
-SILENT_SECONDS, LONG_STEPS = 60.0, 4.0  # of a trainer: at the least, and in steps that take as long as the last ones
+SILENT_SECONDS, LONG_STEPS = 60.0, 4.0  # silence to report: a minimum, and a number of recent steps
 LOADING_SECONDS = 0.4  # a process that has loaded PyTorch takes a run up sooner
 
 
@@ -90,13 +90,13 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
 
 
 def silence(run: RunRow, feed: Feed) -> str:
-    """How long nothing has come of a run that is trained elsewhere, where that is longer than its steps take."""
+    """Return how long a watched run has sent nothing, if this is much longer than its steps take."""
     if not run.spec.kind_row.elsewhere or run.state != "running" or run.heartbeat is None:
         return ""
     seconds, pace = time.time() - run.heartbeat, feed.rate()
     if seconds < max(SILENT_SECONDS, LONG_STEPS / pace if pace else 0.0):
         return ""
-    return f"no line for {duration(seconds)}: the trainer is paused, busy or gone"
+    return f"no line for {duration(seconds)}: the trainer is paused, busy or has ended"
 
 
 def linked(run: RunRow) -> str:

@@ -1,4 +1,4 @@
-"""The twin of a run: the run of another tool that was started from its hand-over script, and the other way round."""
+"""The twin of a run: the watched run that was started from its hand-over script, and vice versa."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from labcore.catalog.kinds import WATCH
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
-OF = "twin_of"  # the setting of a handed-over script that names the run which it was made of
+OF = "twin_of"  # the setting of a hand-over script that names the run it was exported from
 TOKENS = "tokens"
 
 
 def twins(run: RunRow) -> list[RunRow]:
-    """The run of the lab whose script a watched run is, or the newest watched runs of a lab run's scripts."""
+    """For a watched run, return the lab's run whose script started it; for a lab's run, its newest watched runs."""
     if run.spec.kind_row.elsewhere:
         parent = lab().find(str(run.spec.knobs.get(OF, "")))
         return [parent] if parent else []
@@ -25,7 +25,7 @@ def twins(run: RunRow) -> list[RunRow]:
 
 
 def link(run: RunRow) -> None:
-    """The way to Compare, with a run and its twins at equal tokens; nothing without a twin."""
+    """Show a link that compares a run with its twins at equal tokens; nothing without a twin."""
     found = twins(run)
     if not found or not run.step:
         return

@@ -1,1 +1,1 @@
-"""The page of runs that another program trains: nothing is started or steered here."""
+"""The page of watched runs, which another trainer runs: the page only shows them."""

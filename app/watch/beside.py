@@ -1,4 +1,4 @@
-"""The column beside a watched run: who steers it, its settings as its program says them, and its marks."""
+"""The column beside a watched run: a note that its trainer controls it, its settings, and the owner's marks."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ CSS = """<style>
 
 
 def show(run: RunRow) -> None:
-    """The whole column. A phone folds the settings away."""
-    program = literal(run.spec.tool or "Another program")
-    st.caption(f"Steering is off: {program} trains this run, so pause it, stop it and change its settings there.")
+    """Show the whole column. On a phone the settings are folded."""
+    trainer = literal(run.spec.tool or "Another trainer")
+    st.caption(f"Controls are off because {trainer} trains this run: pause it, stop it or change its settings there.")
     twin.link(run)
     if not read_only():
         _marks(run)
-    st.checkbox("Show the settings", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS
+    st.checkbox("Show the settings", key="show_knobs", on_change="ignore")  # visible on a phone only; the CSS reads it
     with st.container(key="knobs"):
         st.fragment(_settings, run_every=EVERY if active(run) else None, key="watch:settings")(run)
 
 
 def _settings(run: RunRow) -> None:
-    """The settings in force, with those first that changed since the run began."""
+    """Show the current settings, with changed ones first."""
     now, first = live.feed_of(run).knobs(), run.spec.knobs
     if not now:
-        st.caption("The program has not said any of its settings.")
+        st.caption("The trainer sent no settings.")
         return
     changed = [key for key in now if now[key] != first.get(key)]
     ordered = [*changed, *(key for key in now if key not in changed)]

@@ -1,5 +1,5 @@
-"""The page Watch: a run that another program trains, as the page of a language model shows its runs; without one, how
-to send a run."""
+"""The page Watched runs: it shows a watched run as the page of language models shows its runs. Without a run it
+explains how to send one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions),
 
 
 def page() -> None:
-    """The whole page."""
+    """Show the whole page."""
     run = session.open_run(WATCH.key)
     bar.bar(run, WATCH.key)
     session.problem()
@@ -36,8 +36,8 @@ def page() -> None:
 
 
 def _picture(run: RunRow, feed: Feed, step: int) -> None:
-    """The story strip, once there are completions to show; before the first line what to expect."""
+    """Show the story strip if the run has completions; before the first step, a note on what will appear."""
     if sent.has_completions(run):
         story.show(run, feed, step)
     elif not feed.steps:
-        st.caption("Curves appear with the first numbers, completions with the first rollouts.")
+        st.caption("Curves appear with the first metrics, completions with the first rollouts.")

@@ -1,14 +1,15 @@
-"""The picture of the page without a run: a program sends lines, which become curves, completions and tokens. Pure."""
+"""The picture on the page without a run: a trainer sends lines, and the lab shows curves, completions and tokens.
+Pure."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from html import escape
 
-ALT = "A program sends lines, which become curves, completions by reward, tokens and a verdict"
+ALT = "A trainer sends lines, and the lab shows curves, completions by reward, tokens and a warning"
 COLOURS = {"light": {"ink": "#1B1F24", "blue": "#0072B2", "orange": "#E69F00", "warning": "#8A5A00"},
            "dark": {"ink": "#E7EAEE", "blue": "#4FA8E0", "orange": "#F2B84B", "warning": "#F2B84B"}}
-# Of each token: its text, its left edge and width, whether its advantage is negative, and its share of the gradient.
+# For each token: text, left edge, width, whether its advantage is negative, and its share of the gradient.
 TOKENS = (("3+4", 294, 38, False, .6), ("is", 336, 26, False, .25), ("maybe", 366, 50, True, .5),
           ("7", 420, 22, False, .5), ("end", 446, 38, False, .15))
 BARS = ((46, "1", 88, 1.0), (68, "0.5", 38, .65), (90, "0", 18, .4))  # top, reward, width, opacity
@@ -17,13 +18,13 @@ CURVE = "M294 94 306 90 318 92 330 80 342 83 354 70 366 72 378 60 390 63 402 54 
 
 
 def html(ground: str) -> str:
-    """The picture on the light or the dark ground, as an image: Streamlit leaves SVG out of HTML."""
+    """Return the picture for the light or dark theme as an image, because Streamlit removes SVG from HTML."""
     text = b64encode(svg(**COLOURS[ground]).encode()).decode()
     return f'<img src="data:image/svg+xml;base64,{text}" alt="{escape(ALT)}" width="620" height="210">'
 
 
 def svg(ink: str, blue: str, orange: str, warning: str) -> str:
-    """The same as SVG."""
+    """Return the picture as SVG."""
     frame = f'rx="10" fill="none" stroke="{ink}" stroke-opacity=".22"'
     words = "".join(f'<text x="{x}" y="{y}" class="m" opacity=".75">{text}</text>' for y, x, text in CODE)
     bars = "".join(f'<text x="484" y="{top + 10}" font-size="12">{reward}</text><rect x="510" y="{top}" height="12" '

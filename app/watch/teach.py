@@ -1,5 +1,5 @@
-"""The page without a watched run: a picture of how one gets here, three ways to send one, and a small program that is
-watched at once."""
+"""The page without a watched run: a picture of how watching works, three ways to send a run, and a button that starts a
+small demo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labcore.catalog.kinds import WATCH
 from labcore.runs.files.paths import home, read_only
 from labcore.workers import process
 
-NEWEST = "watch:newest"  # the run that was there when the page began to wait
+NEWEST = "watch:newest"  # the newest run when the page started to wait
 DEMO = "labcore.watching.demo"
 CSS = """<style>
 .rl-teach{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1.15fr);gap:8px 40px;align-items:center}
@@ -30,13 +30,13 @@ CSS = """<style>
 @media (min-width:641px){.rl-way{min-height:68px}}
 </style>"""
 HEAD = """<div><h1>See what your trainer is doing</h1>
-<p>TRL, verl, OpenRLHF, Stable-Baselines3 or your own loop trains, here or on another machine. The lab shows it live:
-completions with their rewards and advantages, single tokens, curves, and what is wrong. The trainer never waits for the
-lab.</p></div>"""
+<p>Train with TRL, verl, OpenRLHF, Stable-Baselines3 or your own loop, here or on another machine. The lab shows the run
+live: curves, completions with their rewards and advantages, single tokens, and warnings. The trainer never waits for
+the lab.</p></div>"""
 
 
 def show() -> None:
-    """The page; it opens a run as soon as one appears."""
+    """Show the page; it opens a run as soon as one appears."""
     st.html(f'{CSS}<div class="rl-teach">{HEAD}{picture.html(theme.ground())}</div>')
     if not read_only():
         _demo()
@@ -49,26 +49,26 @@ def show() -> None:
     st.fragment(_wait, run_every=1.0, key="watch:wait")()
 
 
-# (title, words, code, language) of each way to send a run.
+# The ways to send a run: (title, description, code, language).
 WAYS = (
     ("TRL: one line", "The callback sends metrics, completions, rewards, advantages and log-probs.",
      "from labcore.watch_trl import LabCallback\n\ntrainer = GRPOTrainer(...,\n    callbacks=[LabCallback()])\n"
      "trainer.train()", "python"),
-    ("Your own loop: two calls", "Everything but the step is optional. The client is one file of the standard library, "
-     "which can be copied.",
+    ("Your own loop: two calls", "Everything but the step is optional. The client is a single file without "
+     "dependencies, so you can copy it.",
      "from labcore.watch import Watch\n\nwith Watch(\"my run\") as run:\n    run.log(step, {\"reward\": 0.3})\n"
      "    run.rollouts(step, prompts, texts,\n        rewards={\"correct\": scores})", "python"),
-    ("Files: no change", "Follows what verl, OpenRLHF, TRL, TensorBoard or Stable-Baselines3 write already.",
-     "# while the trainer writes there\nrl-lab watch path/to/outputs", "bash"),
+    ("Log files: no change", "The lab reads the logs that verl, OpenRLHF, TRL, TensorBoard or Stable-Baselines3 write.",
+     "# while the trainer runs\nrl-lab watch path/to/outputs", "bash"),
 )
 
 
 def _demo() -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.button("Watch a small program", type="primary", icon=":material/play_arrow:", key="watch:demo",
+        st.button("Watch a demo run", type="primary", icon=":material/play_arrow:", key="watch:demo",
                   on_click=_start_demo)
-        st.caption(f"A real policy gradient on four bandits in plain Python, 15 seconds: `python -m {DEMO}`. Or start "
-                   "a trainer of your own: tell it where this lab is, then choose a way below.", width="stretch")
+        st.caption(f"A policy gradient on four bandits in plain Python, 15 seconds: `python -m {DEMO}`. Or start your "
+                   "own trainer: set the variable below, then choose one of three ways.", width="stretch")
 
 
 def _start_demo() -> None:
@@ -89,4 +89,4 @@ def _wait() -> None:
         show_run(newest, WATCH.key)
         st.rerun()
     st.html('<div class="rl-status" role="status"><span class="rl-dot" style="background:#56B4E9"></span>'
-            "<span><b>Waiting</b> for the first line of a run, which then opens here by itself.</span></div>")
+            "<span><b>Waiting</b> for a run. It opens here as soon as the trainer sends its first line.</span></div>")

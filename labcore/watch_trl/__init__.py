@@ -1,11 +1,11 @@
-"""Send a run of TRL to the lab while it trains, by one line in its script:
+"""Send a run of TRL to the lab while it trains, with one line in its script:
 
     from labcore.watch_trl import LabCallback
 
     trainer.add_callback(LabCallback("qwen grpo"))     # or callbacks=[LabCallback()]
 
-It is for the GRPOTrainer, RLOOTrainer, DPOTrainer, KTOTrainer, SFTTrainer and RewardTrainer of TRL 1.16. Any other
-trainer of transformers sends its numbers.
+The callback supports GRPOTrainer, RLOOTrainer, DPOTrainer, KTOTrainer, SFTTrainer and RewardTrainer of TRL 1.16. From
+any other trainer of transformers it sends the metrics.
 """
 
 from labcore.watch_trl.callback import LabCallback

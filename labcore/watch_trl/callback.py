@@ -1,7 +1,7 @@
-"""The callback of a trainer: its events become numbers, settings and the state of a run in the lab.
+"""The callback for trainers of TRL: it sends a trainer's metrics, settings and state to the lab.
 
-It imports neither TRL nor transformers and only uses the attributes that a trainer has. Each way into it is guarded, so
-a fault of its own is reported once and never stops the training.
+It imports neither TRL nor transformers and uses only the attributes of the trainer. Every hook catches exceptions, so
+an error in the callback is reported once and never stops the training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from labcore.watch import Watch
 from labcore.watch_trl.rollouts import Rollouts, Wrapped
 
-# Hyperparameters that are sent, under TRL's names, as far as the trainer has them.
+# Hyperparameters that are sent if the trainer has them, under TRL's names.
 SETTINGS = (
     "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon",
     "max_grad_norm", "optim", "bf16", "gradient_checkpointing", "per_device_train_batch_size",
@@ -29,19 +29,19 @@ SETTINGS = (
     "entropy_coef", "off_policy_mask_threshold", "use_bias_correction_kl", "use_vllm", "sync_ref_model",
     "label_smoothing", "f_divergence_type", "ld_alpha", "use_weighting", "desirable_weight", "undesirable_weight",
     "max_length", "packing", "completion_only_loss", "assistant_only_loss", "center_rewards_coefficient")
-# Those that a trainer copies from its arguments and uses from there, so that a change shows there.
+# Hyperparameters that a trainer copies from its arguments: setting -> attribute. A change is visible in the attribute.
 _OWN = {"epsilon": "epsilon_low", "epsilon_high": "epsilon_high", "beta": "beta", "temperature": "temperature",
         "num_generations": "num_generations", "label_smoothing": "label_smoothing", "scale_rewards": "scale_rewards",
         "top_entropy_quantile": "top_entropy_quantile"}
-# Metrics that share a name with one of another unit: class of the trainer -> TRL's name -> the lab's. GRPO's `kl` is
+# Metrics whose name has another meaning in another trainer: trainer's class -> TRL's name -> the lab's. GRPO's `kl` is
 # the k3 estimate in nats/token, RLOO's is k1 in nats/token, KTO's is its reference point in nats/sequence.
 RENAMED = {"RLOOTrainer": {"kl": "kl/k1"}, "KTOTrainer": {"kl": "kl/mismatched"},
            "SFTTrainer": {"eval_loss": "held_out/loss", "eval_mean_token_accuracy": "held_out/token_accuracy"}}
-STATE = "rl_visual_lab"  # where a checkpoint's trainer_state.json says which run of the lab it belongs to
+STATE = "rl_visual_lab"  # key in a checkpoint's trainer_state.json under which the run's id is stored
 
 
 def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
-    """The hook of a trainer as one that raises nothing."""
+    """Wrap a hook so that it never raises."""
     @functools.wraps(hook)
     def called(self: LabCallback, args: Any, state: Any, control: Any, **given: Any) -> None:
         try:
@@ -54,11 +54,10 @@ def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
 class LabCallback:
     """Send a trainer's metrics, settings and rollouts to the lab.
 
-    `name` is the run's name on the pages. `home` is a folder RL_LAB_HOME on this machine, `url` and `token` name a lab
-    on another one; without either it is the lab in this machine's RL_LAB_HOME. Every `every`th generation is sent, with
-    the tokens of its first `completions` completions. With `stop` the run stops when an alert of the lab asks it to;
-    otherwise the lab cannot change the training. `trainer` is needed only where other code than the trainer calls the
-    callback.
+    `name` is the run's name in the lab. `home` is the folder of a lab on this machine (default: RL_LAB_HOME); `url` and
+    `token` belong to a lab on another one. The callback sends one of `every` generations, with the tokens of its first
+    `completions` completions. With `stop` the training stops when an alert of the lab asks for it; otherwise the lab
+    cannot change the training. `trainer` is needed only if other code than the trainer calls the callback.
     """
 
     def __init__(self, name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None,
@@ -67,7 +66,7 @@ class LabCallback:
         self.run: Watch | None = None
         self._where = {"home": home, "url": url, "token": token}
         self._rollouts = Rollouts(every, completions, self.failed)
-        self._kept: dict[str, Any] = {}  # what a checkpoint keeps of it
+        self._kept: dict[str, Any] = {}  # the part that a checkpoint stores
         self._settings: dict[str, Any] = {}
         self._row: dict[str, float] = {}
         self._held = False  # the row waits for the numbers of an evaluation at its step
@@ -77,7 +76,7 @@ class LabCallback:
         self._wrapped = Wrapped()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Every other event of a trainer, also of later versions: nothing happens at it."""
+        """Ignore every other event of a trainer, including events of later versions."""
         if name.startswith("on_"):
             return lambda *args, **given: None
         raise AttributeError(name)
@@ -86,7 +85,7 @@ class LabCallback:
 
     @_guarded
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Open the run, or go on with that of the checkpoint."""
+        """Start the run, or continue the run of the checkpoint."""
         if not state.is_world_process_zero:
             return
         self.trainer = self.trainer or _calling_trainer(self)
@@ -112,7 +111,7 @@ class LabCallback:
 
     @_guarded
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Send a row that waited, and settings that changed since the last step began."""
+        """Send a pending row, and settings that changed since the last step began."""
         self._send(state)
         now = settings(args, self.trainer)
         changed = {key: value for key, value in now.items() if value != self._settings.get(key)}
@@ -122,7 +121,7 @@ class LabCallback:
 
     @_guarded
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Send the completions that the updates are done with, and stop if the lab asks for it."""
+        """Send the completions after their last update, and stop if the lab asks for it."""
         if self.run is not None:
             self._rollouts.send(self.run, state.global_step)
             self._kept.update(tokens=self._rollouts.tokens, seconds=time.monotonic() - self._began)
@@ -131,8 +130,8 @@ class LabCallback:
 
     @_guarded
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **given: Any) -> None:
-        """Send the numbers of the step, together with those of an evaluation at the same step."""
-        if self.run is None or not logs or "train_runtime" in logs:  # a summary of the whole run is no step's
+        """Send the metrics of the step, together with those of an evaluation at the same step."""
+        if self.run is None or not logs or "train_runtime" in logs:  # the summary of the run belongs to no step
             return
         self._row.update(self._named(logs))
         self._held = self._held or control.should_evaluate
@@ -152,26 +151,26 @@ class LabCallback:
     # ------------------------------------------------------------ parts
 
     def failed(self, where: str, error: BaseException) -> None:
-        """Report a fault of the callback, once for each place: as a warning, and in the run's log in the lab."""
+        """Report an error of the callback once per location: as a warning, and in the run's log."""
         if where in self._said:
             return
         self._said.add(where)
-        text = f"The lab's callback failed in {where}, and the training goes on. {type(error).__name__}: {error}"
+        text = f"The lab's callback failed in {where}; the training continues. {type(error).__name__}: {error}"
         warnings.warn(text, stacklevel=2)
         if self.run is not None:
             self.run.event(None, text)
 
     def _named(self, logs: Mapping[str, Any]) -> dict[str, float]:
-        """The numbers under names that mean the same in every run."""
+        """Rename metrics so that each name has the same meaning in every run."""
         renamed: dict[str, str] = {}
         for each in type(self.trainer).__mro__:
             renamed |= RENAMED.get(each.__name__, {})
-        if self._rollouts.attached:  # the lab counts completion tokens, TRL prompts as well
+        if self._rollouts.attached:  # the lab counts completion tokens only, TRL also prompt tokens
             renamed |= {"num_tokens": "num_tokens/with_prompts"}
         return {renamed.get(key, key): float(value) for key, value in logs.items() if isinstance(value, (int, float))}
 
     def _send(self, state: Any) -> None:
-        """Send the row, if there is one. It is that of the step before the next one begins."""
+        """Send the pending row, if there is one."""
         if self.run is not None and self._row:
             tokens = self._rollouts.tokens if self._rollouts.attached else None
             counted = {} if tokens is None else {"num_tokens": float(tokens)}
@@ -182,14 +181,14 @@ class LabCallback:
     def _stop_if_asked(self, args: Any, state: Any, control: Any) -> None:
         asked = self.run.asked() if self.run is not None else {}
         why = str(asked.get("why") or "no reason given") if asked.get("stop") else ""
-        if args.world_size > 1:  # all processes have to leave the loop at the same step
+        if args.world_size > 1:  # all processes must leave the loop at the same step
             why = resolve_name("accelerate.utils:broadcast_object_list")([why])[0]
         if why:
             self._why = why
             control.should_training_stop = True
 
     def _ending(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A method of the trainer, with whose exception the run ends as well."""
+        """Wrap a method of the trainer so that an exception in it also ends the run."""
         def wrapped(*args: Any, **given: Any) -> Any:
             try:
                 return original(*args, **given)
@@ -202,7 +201,7 @@ class LabCallback:
         return wrapped
 
     def _end(self, state: str, message: str) -> None:
-        """Close the run and leave the trainer as it was."""
+        """End the run and restore the trainer."""
         try:
             self._rollouts.detach()
             self._wrapped.undo()
@@ -213,11 +212,11 @@ class LabCallback:
             self.failed("the end of the run", error)
 
 
-_NO_TRAINER = "Numbers only: the callback did not find its trainer. Give it: LabCallback(trainer=trainer)."
+_NO_TRAINER = "Metrics only: the callback did not find its trainer. Pass it as LabCallback(trainer=trainer)."
 
 
 def settings(args: Any, trainer: Any) -> dict[str, Any]:
-    """The hyperparameters that are in use now, under TRL's names."""
+    """Return the current hyperparameters under TRL's names."""
     found = {}
     for name in SETTINGS:
         value = getattr(args, name, None)
@@ -230,7 +229,7 @@ def settings(args: Any, trainer: Any) -> dict[str, Any]:
 
 
 def described(trainer: Any, model: Any) -> dict[str, Any]:
-    """The algorithm as TRL's class that trains, the model and the reward functions."""
+    """Return the algorithm (the trainer's class), the model and the reward functions."""
     kinds = [each for each in type(trainer).__mro__ if each.__module__.startswith(("trl.", "transformers."))]
     found = {"algorithm": (kinds or [type(trainer)])[0].__name__,
              "model": getattr(getattr(model, "config", None), "_name_or_path", None),
@@ -239,7 +238,7 @@ def described(trainer: Any, model: Any) -> dict[str, Any]:
 
 
 def _calling_trainer(callback: LabCallback) -> Any:
-    """The trainer that calls the callback: events do not name it, but its method is in the stack."""
+    """Return the trainer that calls the callback. Events do not name it, so it is searched in the stack."""
     frame = sys._getframe(1)
     while frame is not None:
         found = frame.f_locals.get("self")

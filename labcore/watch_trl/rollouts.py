@@ -1,8 +1,8 @@
-"""The completions of a trainer of TRL: their rewards and advantages, and the log-probs of their tokens.
+"""Collect the completions of a TRL trainer: their rewards, their advantages and the log-probs of their tokens.
 
 TRL keeps the texts, rewards and advantages of a generation for its own log, and computes per-token log-probs and
-entropies in every pass of the loss. Two of the trainer's methods are wrapped to see both as they are computed, so no
-further pass of the model is needed. Tensors stay where they are until the updates on them are done.
+entropies in every forward pass of the loss. Two methods of the trainer are wrapped to collect both, so no additional
+forward pass is needed. Tensors stay on their device until the last update on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Failed = Callable[[str, BaseException], None]
 
 
 class Wrapped:
-    """Methods of a trainer that are watched, and the way back to the trainer as it was."""
+    """The wrapped methods of a trainer, which `undo` restores."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
@@ -30,13 +30,13 @@ class Wrapped:
         return any(name == each for _, each, _ in self._before)
 
     def put(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Replace a method by what `make` makes of it."""
+        """Replace a method by `make(method)`."""
         original = getattr(owner, name)
         self._before.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, functools.wraps(original)(make(original)))
 
     def undo(self) -> None:
-        """Give every method back that was replaced."""
+        """Restore every replaced method."""
         while self._before:
             owner, name, before = self._before.pop()
             if before is None:
@@ -46,10 +46,10 @@ class Wrapped:
 
 
 class Rollouts:
-    """The completions of the generation that a trainer is learning from.
+    """The completions of the generation that a trainer is training on.
 
-    `tokens` counts completion tokens of all processes since the start of the run. Every `every`th generation is sent,
-    its first `most` completions token by token. Faults go to `failed`, never to the trainer.
+    `tokens` counts completion tokens of all processes since the start of the run. One of `every` generations is sent,
+    with the tokens of its first `most` completions. Errors are passed to `failed`, never to the trainer.
     """
 
     def __init__(self, every: int, most: int, failed: Failed) -> None:
@@ -59,29 +59,29 @@ class Rollouts:
         self._trainer: Any = None
         self._wrapped = Wrapped()
         self._generations = 0
-        self._made: dict[str, Any] | None = None  # the present generation: TRL's own log of it, and its tensors
-        self._before: list[Any] = []  # log-probs that were computed while it was made: (B, C) each
+        self._made: dict[str, Any] | None = None  # the current generation: TRL's log of it, and its tensors
+        self._before: list[Any] = []  # log-probs computed during generation: (B, C) each
         self._passes: dict[int, tuple[Any, Any, Any]] = {}  # by slice: ids (b, P + C), log-probs, entropies (b, C)
         self._texts: dict[int, str] = {}  # of a token id
 
     def attach(self, trainer: Any) -> str:
-        """Watch the trainer. Returns a sentence that says which rollouts the lab will get."""
+        """Wrap the trainer's methods. Returns a sentence about the data that the lab will get."""
         if not all(hasattr(trainer, name) for name in (GENERATES, SCORES, "_logs")):
-            return f"Numbers only: {type(trainer).__name__} generates no completions."
+            return f"Metrics only: {type(trainer).__name__} generates no completions."
         self._trainer, self.attached = trainer, True
         self._made, self._before, self._passes = None, [], {}
         self._wrapped.put(trainer, GENERATES, self._generating)
         self._wrapped.put(trainer, SCORES, self._scoring)
-        return ("Sent with each generation: prompts, completions, rewards by function, advantages, and of each token "
-                "its log-prob under the policy, the policy before the updates and the reference model (with β > 0), "
-                f"and its entropy; tokens of the first {self._most} completions.")
+        return ("Sent with each generation: prompts, completions, rewards by function and advantages; for the tokens "
+                f"of the first {self._most} completions their entropy and their log-probs under the policy, the old "
+                "policy and the reference model (with β > 0).")
 
     def detach(self) -> None:
-        """Leave the trainer as it was."""
+        """Restore the trainer."""
         self._wrapped.undo()
         self.attached, self._made, self._passes = False, None, {}
 
-    # ------------------------------------------------------------ what the trainer computes
+    # ------------------------------------------------------------ wrapped methods
 
     def _generating(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(inputs: Any, *args: Any, **given: Any) -> Any:
@@ -99,7 +99,7 @@ class Rollouts:
         def wrapped(model: Any, ids: Any, *args: Any, **given: Any) -> Any:
             output = original(model, ids, *args, **given)
             try:
-                if not given.get("compute_entropy"):  # of the old policy or the reference, not of the loss
+                if not given.get("compute_entropy"):  # a pass of the old policy or the reference model, not of the loss
                     self._before.append(output[0])
                 elif self._made is not None and self._trainer.model.training:
                     place = self._trainer._step % self._trainer.args.steps_per_generation
@@ -110,7 +110,7 @@ class Rollouts:
         return wrapped
 
     def _generated(self, rows: int, output: Any) -> None:
-        """Take down a generation: `rows` completions of this process, those of all of them are in the trainer's log."""
+        """Record a generation: `rows` completions of this process; the trainer's log has those of all processes."""
         trainer, logs = self._trainer, self._trainer._logs
         rows *= trainer.accelerator.num_processes
         self.tokens += round(trainer._metrics["train"]["completions/mean_length"][-1] * rows)
@@ -118,18 +118,17 @@ class Rollouts:
         self._generations += 1
         if (self._generations - 1) % self._every == 0:
             fixed = {name: output[key][:self._most] for name, key in _FIXED.items() if key in output}
-            if "old_logps" in output:  # RLOO returns sums over completions only, and computed the old policy first
+            if "old_logps" in output:  # RLOO returns only sums over completions, and computes the old policy first
                 fixed = dict(zip(_FIXED, (each[:self._most] for each in self._before), strict=False))
             self._made = {"prompts": list(logs["prompt"])[-rows:], "completions": list(logs["completion"])[-rows:],
                           "rewards": {name: list(each)[-rows:] for name, each in logs["rewards"].items()},
                           "advantages": list(logs["advantages"])[-rows:], "fixed": fixed,
                           "ids": [output[key][:self._most] for key in _IDS]}
 
-    # ------------------------------------------------------------ what is sent
+    # ------------------------------------------------------------ sending
 
     def send(self, run: Any, step: int, ended: bool = False) -> None:
-        """Send the generation once the last update on it is made, or the run has `ended`; `step` is that of this
-        update."""
+        """Send the generation after its last update, whose step is `step`, or when the run has `ended`."""
         trainer = self._trainer
         if self._made is None:
             return
@@ -142,9 +141,9 @@ class Rollouts:
                      advantages=numbers(made["advantages"]), **self._of_tokens(made))
 
     def _of_tokens(self, made: dict[str, Any]) -> dict[str, list[Any]]:
-        """Columns of lists, one for each of the first completions of this process and None for all others."""
+        """Return per-token columns: a list for each of the first completions of this process, None for all others."""
         (prompts, ids, mask), count = made["ids"], len(made["completions"])
-        # A completion that the loss leaves out has no mask, but it has been sampled as well.
+        # A completion that the loss ignores has an empty mask, but it was sampled too.
         mask = mask.bool() | ((ids != self._tokenizer.pad_token_id) & ~mask.bool().any(1, keepdim=True))
         lengths = mask.sum(1).tolist()
         columns: dict[str, list[Any]] = {
@@ -158,7 +157,7 @@ class Rollouts:
                 [found[row][part][:length] for row, length in zip(rows, lengths, strict=True)] for part in (0, 1))
         for name, values in made["fixed"].items():
             columns[name] = [row[:length] for row, length in zip(_listed(values), lengths, strict=True)]
-        if "logprobs" in columns:  # TRL skips the pass of the old policy where it is the policy itself
+        if "logprobs" in columns:  # TRL skips the pass of the old policy if it equals the policy
             columns.setdefault("old_logprobs", columns["logprobs"])
         self._passes = {}
         return {name: [*values, *[None] * (count - len(values))] for name, values in columns.items()}
@@ -166,10 +165,10 @@ class Rollouts:
     @property
     def _tokenizer(self) -> Any:
         given = self._trainer.processing_class
-        return getattr(given, "tokenizer", given)  # a processor of images has one
+        return getattr(given, "tokenizer", given)  # an image processor has one
 
     def _written(self, ids: Sequence[int]) -> list[str]:
-        """The text of each token."""
+        """Return the text of each token."""
         for each in {*ids}:
             if each not in self._texts:
                 piece, text = self._tokenizer.convert_ids_to_tokens(each), self._tokenizer.decode([each])
@@ -178,7 +177,7 @@ class Rollouts:
 
 
 def _keys(ids: Any) -> list[bytes]:
-    """Each row of ids as what it can be found by."""
+    """Return a key for each row of ids."""
     return [row.tobytes() for row in ids.cpu().numpy()]
 
 
@@ -188,14 +187,14 @@ def _listed(values: Any) -> list[list[float]]:
 
 
 def numbers(values: Sequence[float | None]) -> list[float | None]:
-    """Numbers as JSON has them: a completion that no function scored has none."""
+    """Convert NaN to None: a completion that no function scored has no number."""
     return [None if each is None or math.isnan(each) else round(float(each), DIGITS) for each in values]
 
 
 def with_total(rewards: Mapping[str, Sequence[float | None]],
                weights: Sequence[float]) -> dict[str, list[float | None]]:
-    """The rewards of each function, and under "reward" their weighted sum, as TRL has it: without the functions that
-    did not score a completion, and None where none did."""
+    """Return the rewards of each function, and their weighted sum under "reward" as in TRL: without functions that did
+    not score a completion, and None if no function did."""
     scores = [numbers(each) for each in rewards.values()]
     if len(scores) == 1 and weights[0] == 1:
         return dict(zip(rewards, scores, strict=True))
@@ -206,7 +205,7 @@ def with_total(rewards: Mapping[str, Sequence[float | None]],
 
 
 def text_of(value: Any) -> str:
-    """A prompt or a completion as text: a single message by its content, several with their roles."""
+    """Return a prompt or a completion as text: the content of a single message, or several messages with roles."""
     if isinstance(value, str):
         return value
     if len(value) == 1:

@@ -1,4 +1,4 @@
-"""The page Watch: a run that another program trains in each of its states, what it sent and what it did not."""
+"""The page of watched runs: each state of a run, and data that the trainer did or did not send."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The callback sends what a trainer of TRL logs, goes on with a run that is resumed, and never disturbs the trainer."""
+"""The callback sends what a trainer of TRL logs, continues a resumed run, and never disturbs the trainer."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_completion_tokens_are_counted_without_prompts():
 
 def test_it_says_whether_completions_are_sent():
     said = {name: [args[1] for args, _ in played(name)[1].of("event")] for name in TRAINERS}
-    assert said["DPOTrainer"] == ["Numbers only: DPOTrainer generates no completions."]
+    assert said["DPOTrainer"] == ["Metrics only: DPOTrainer generates no completions."]
     assert {name for name, texts in said.items() if texts[0].startswith("Sent with")} == {"GRPOTrainer", "RLOOTrainer"}
 
 

@@ -23,7 +23,7 @@ _TOKEN_RATIO = choices.RATIO["token"]
 def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
     """The completion's numbers at one of the two moments; after the updates where the file has no other. `rho` is the
     ratio of the surrogate: that of the token, or of the whole sequence. `kl` is k3 at that moment; the token's ratio is
-    worked out where the file has none."""
+    computed if the file has none."""
     met = completion.get("met") if when == MET else None
     found = {**completion, **(met or {})}
     if (new := found.get("logprobs")) and (ref := found.get("ref_logprobs")):
@@ -54,7 +54,7 @@ def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int, k
     """All there is of a token of a completion that the update learnt from. `completion` is that of `at`."""
     one = token(completion, place)
     found = _logprob(one)
-    if "advantage" not in knobs:  # nothing is credited, or it is not known how
+    if "advantage" not in knobs:  # no credit assignment, or an unknown one
         return [*found, *_token_ratio(one), *_kl(one, {}), *_rest(one)]
     if completion.get("advantages") is None:
         return [*found, *_rest(one)]
@@ -63,7 +63,7 @@ def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int, k
 
 
 def _logprob(one: Token) -> list[Line]:
-    """The log-probs under the networks that the run has; none where they were not recorded."""
+    """The log-probs under the networks of the run; empty if none were recorded."""
     if (now := one.get("logprobs")) is None:
         return []
     named = [("old", "old_logprobs"), ("reference", "ref_logprobs"), ("sampler", "sampler_logprobs")]

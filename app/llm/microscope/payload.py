@@ -62,7 +62,7 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     if completion.get("slope") and not arithmetic.has_met(completion):
         said.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
-        said.append("left out by the selection, so nothing is learnt from it")
+        said.append("excluded by the selection, so the policy does not learn from it")
     logprobs = [completion.get(key) or [None] for key in ("old_logprobs", "logprobs")]
     if None not in (*logprobs[0], *logprobs[1]):
         before, after = map(sum, logprobs)
@@ -91,8 +91,8 @@ def _shown(sides: list[dict[str, Any]], summary: list[dict[str, Any]], said: str
 def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines: Any) -> dict[str, Any]:
     """One completion: its tokens, and by token their numbers and their lines, whose constant parts are `shapes`.
 
-    An empty token is a further part of the character before it. `thought` are the tokens of its thinking. One whose
-    tokens are not known has `parts`, which are its text.
+    An empty token continues the character before it. `thought` are the tokens of its thinking. A completion with
+    unknown tokens has `parts`, its text.
     """
     texts = completion.get("tokens") or []
     shapes: dict[Line, int] = {}

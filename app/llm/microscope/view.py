@@ -45,15 +45,15 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     if not found:
         st.caption(files.of_step(samples["step"], step))
         return
-    elsewhere = run.spec.kind_row.elsewhere  # how it credits and clips is not known
+    elsewhere = run.spec.kind_row.elsewhere  # its credit assignment and its clip are unknown
     knobs = {} if elsewhere else feed.knobs(samples["step"])
     if not elsewhere:
         with st.container(key=EQUATION):
             st.latex(terms.coloured(run.spec.row))
     shown = _payload(run, samples, found, knobs)
     if _elsewhere(found[shown["kind"]], prompt_of(run.id)):
-        st.caption("The prompt above is watched and not part of this step's batch. These are completions to other "
-                   "prompts, from which the step learnt.")
+        st.caption("The prompt above is a watched prompt, not part of this step's batch. The completions below are "
+                   "from the batch that the step trained on.")
     microscope(shown | {
         "run": run.id, "check": check(run.spec.task_row, knobs), "step": samples["step"],
         "part": files.of_groups(samples), "of": files.of_step(samples["step"], step)},
@@ -81,7 +81,7 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
 
 
 def _elsewhere(items: Sequence[cards.Item], prompt: str) -> bool:
-    """True if a prompt is looked at above that no item has."""
+    """True if a prompt is selected above that no item has."""
     return bool(prompt) and not any(each.get("prompt") == prompt for each in items)
 
 
@@ -93,8 +93,8 @@ def _inside(of: tuple[Any, ...], completion: int, when: str, knobs: tuple[tuple[
 
 
 def _chosen(kind: str, items: Sequence[cards.Item], prompt: str) -> tuple[int, int]:
-    """The item and its completion that the link names. Where it names none that is there: of the items with the
-    `prompt` that is looked at above, or where the batch has none, of all, the telling ones."""
+    """Return the item and the completion that the link names. If they do not exist, choose the most informative ones:
+    among the items with the selected `prompt`, or among all items if the batch has none."""
     item, completion = link.get(ITEM), link.get(COMPLETION) or 0
     if item is None or item >= len(items):
         same = [place for place, each in enumerate(items) if each.get("prompt") == prompt]
