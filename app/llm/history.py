@@ -17,6 +17,7 @@ from app.training import files
 
 MOST = 60  # columns
 LONG = 40  # characters: an answer is long if it has more, or several lines
+KEPT = 2048  # files, those of some thirty long runs, whose columns nobody changes
 
 
 class Sample(NamedTuple):
@@ -35,8 +36,8 @@ class Column:
     """
 
     step: int
-    logprobs: dict[Key, float]
-    exact: dict[Key, bool | None]
+    logprobs: Mapping[Key, float]
+    exact: Mapping[Key, bool | None]
     sampled: tuple[Sample, ...] = ()
 
 
@@ -79,7 +80,7 @@ def _key(group: Group) -> bytes:
     return hashlib.blake2b(str(group["prompt"]).encode(), digest_size=8).digest()
 
 
-def _batches(run_id: str, steps: Sequence[int]) -> list[dict[bytes, Column]]:
+def _batches(run_id: str, steps: Sequence[int]) -> list[Mapping[bytes, Column]]:
     return [_batch(run_id, step, _written(run_id, step)) for step in steps]
 
 
@@ -88,15 +89,15 @@ def _written(run_id: str, step: int) -> int:
     return files.written(run_id, "samples", step)
 
 
-@st.cache_data(max_entries=4096, show_spinner=False)
-def _batch(run_id: str, step: int, written: int) -> dict[bytes, Column]:
-    """Return the columns of the prompts of a file's batch. Long answers are only counted, because no two are equal."""
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def _batch(run_id: str, step: int, written: int) -> Mapping[bytes, Column]:
+    """The columns of the prompts of a file's batch. Long answers are only counted, because no two are equal."""
     samples = files.load(run_id, "samples", step) or {}
     return {_key(group): _column(of_batch(group), step, "logprob_after", LONG) for group in samples.get("groups", [])}
 
 
-@st.cache_data(max_entries=4096, show_spinner=False)
-def _watched(run_id: str, step: int, written: int) -> list[list[Column]]:
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def _watched(run_id: str, step: int, written: int) -> Sequence[Sequence[Column]]:
     """The columns of each watched prompt in a file: after the step, and of the run's first step before it too."""
     samples = files.load(run_id, "samples", step) or {}
     times = [(0, "before")] * (step == 1) + [(step, "after")]

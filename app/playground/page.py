@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -108,8 +109,8 @@ def presets(run: str) -> list[tuple[str, str | None]]:
     return [(each.prompt, each.answer if spec.task_row.verifiable else None) for each in problems]
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
-def talks(run: str) -> dict[str, Problem]:
+@st.cache_resource(show_spinner=False, max_entries=16)
+def talks(run: str) -> Mapping[str, Problem]:
     """Return these prompts with the turns before them; empty where the model reads no conversations."""
     spec = spec_of(run)
     problems = make_task(spec.task_row, spec.knobs, spec.data).problems(PRESETS, np.random.default_rng(0))

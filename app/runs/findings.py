@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from app import question_link
@@ -30,8 +32,8 @@ def lines(run: Imported) -> list[str]:
             + question_link.as_markdown(questions.of_finding(found.rule)) for found in _findings(run.id, run.created)]
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _findings(run_id: str, created: float) -> list[Finding]:
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _findings(run_id: str, created: float) -> Sequence[Finding]:
     """Examine a run once, and again where its file was imported again: then `created` is another time."""
     after, _ = course(None, imported.steps(run_id))
     return after.findings

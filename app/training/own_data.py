@@ -59,7 +59,7 @@ def show(draft: Draft) -> None:
             _trial(draft, spec)
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
+@st.cache_resource(show_spinner=False, max_entries=16)
 def _look(task_key: str, path: str, knobs: dict[str, Value]) -> FileStatistics | None:
     """`statistics_of` all rows, once for a file: its path holds its content's hash."""
     return statistics_of(make_task(task(task_key), knobs, path))

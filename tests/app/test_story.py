@@ -1,10 +1,10 @@
 """The story strip: which prompt it shows, in which words, and what it reads of a run's files."""
 
 import json
+import sys
 from math import exp, log
 
 import pytest
-import streamlit as st
 
 from app.llm import history, story
 from app.llm.probes import OFF
@@ -227,7 +227,14 @@ def test_a_file_is_read_once(lab, monkeypatch):
     history.over("run", [1, 5], {}, "w0")
     history.over("run", [1, 5, 10], {}, "w0")
     assert read == [1, 5, 10]
-    st.cache_data.clear()
+
+
+def test_an_open_page_goes_on_while_the_files_of_the_lab_change(lab, monkeypatch):
+    """Streamlit forgets the modules then, and a page that is open still runs those of before."""
+    for step in (1, 5):
+        write("run", step, group())
+    monkeypatch.delitem(sys.modules, history.__name__)
+    assert len(history.over("run", [1, 5], {}, "w0")) == 3
 
 
 def test_a_long_run_is_read_in_few_files_and_the_same_ones_later():
