@@ -166,7 +166,7 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
         if own.key not in terms and own.needs_ratio:
             terms[own.key] = call(member(choices.SURROGATE, own.key), session.knobs, {
                 "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs,
-                "completion_mask": mask})
+                "old_logprobs": part.old_logprobs, "completion_mask": mask})
         for name, term in terms.items():
             curves[name].append(float(masked_mean(term, mask)))
     for target, end in zip(targets, after, strict=True):

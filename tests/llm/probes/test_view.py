@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labcore.llm import generation
+from labcore.catalog import choices
+from labcore.llm import generation, objective
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
 from labcore.llm.nets import forward
@@ -24,6 +25,7 @@ from labcore.maths.masked import masked_mean
 from tests.llm.tools import records, session, shake, weights
 
 ONLINE = ["grpo", "reinforce", "ppo"]
+ALPHA_1 = view.ALPHAS.index(1.0)
 
 
 def logprobs_of(started, rollout):
@@ -170,6 +172,16 @@ def test_the_line_goes_through_the_old_and_the_new_policy(algorithm, after):
         masked_mean(ratio * advantages, mask).item() - beta * kl, abs=1e-5)}
     assert all(kl >= -1e-6 for kl in shown["kl"]) and at[3.0]["kl"] > at[1.0]["kl"] > at[0.25]["kl"]
     assert all(clip <= cpi + 1e-6 for clip, cpi in zip(shown["clip"], shown["cpi"], strict=True))
+
+
+@pytest.mark.parametrize("surrogate", [choice.key for choice in choices.SURROGATE if choice.needs_ratio])
+def test_the_line_of_every_surrogate_ends_in_what_an_update_would_log(surrogate, after):
+    started, _, rollout, before = after(mix="own", surrogate=surrogate)
+    part, shown = rollout.select(torch.arange(1)), view.line(started, rollout, before)
+    new = logprobs_of(started, part)
+    found = objective.measures(started.knobs, part, new, (new - part.old_logprobs).exp(), -new)
+    assert shown[surrogate][ALPHA_1] == pytest.approx(found[f"surrogate/{surrogate}"], abs=1e-5)
+    assert len({*shown[surrogate]}) == len(view.ALPHAS)
 
 
 def test_the_line_is_drawn_from_what_the_updates_learn_from(after):
