@@ -21,8 +21,9 @@ TOOLS = {
     "OpenRLHF": ({"train/actor_lr": 1e-6, "train/kl": 0.1, "train/reward": 0.5, "train/entropy_loss": 1.5},
                  {"learning_rate", "own/train/kl", "reward", "entropy"}),
     "Stable-Baselines3": ({"rollout/ep_rew_mean": 20.0, "time/total_timesteps": 2048, "train/loss": 1, "time/fps": 900,
-                           "train/clip_fraction": 0.1},
-                          {"episode_return", "loss", "own/time/fps", "own/train/clip_fraction"}),
+                           "train/clip_fraction": 0.1, "train/value_loss": 8.0},
+                          {"episode_return", "loss", "own/time/fps", "own/train/clip_fraction",
+                           "own/train/value_loss"}),
 }
 
 

@@ -26,7 +26,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "env_steps": ("time/total_timesteps", "total_timesteps"),
     "seconds": ("_runtime", "time/time_elapsed", "wall_time", "relative time (process)"),
     "updates": ("n_updates",),
-    # Of verl the score before the KL penalty, as the lab's reward is; its rewards are less that penalty, if there is one.
+    # Of verl the score before the KL penalty, as the lab's reward is: its rewards are less that penalty.
     "reward": ("objective/scores", "rewards/mean", "reward/mean", "critic/score/mean", "critic/rewards/mean"),
     "exact_match": ("accuracy_reward", "rewards/accuracy_reward/mean", "rewards/accuracy_reward"),
     "kl": ("kl/mean",),
@@ -117,11 +117,12 @@ LAYOUTS = (
     Layout("Stable-Baselines3's monitor", _has("r", "l", "t"), (), row="episode", sums={"env_steps": "episode_length"},
            names={"episode_return": ("r",), "episode_length": ("l",), "seconds": ("t",)}),
     # stable_baselines3.common.logger. Rows of EvalCallback have no iteration, and off-policy algorithms never have
-    # one. Synchronised with TensorBoard its steps are called global_step, and the time/ columns are left out.
+    # one. Synchronised with TensorBoard its steps are called global_step, and the time/ columns are left out. Its
+    # value_loss is the mean squared error, of which the lab's is half.
     Layout("Stable-Baselines3", _has_any("time/iterations", "time/total_timesteps", "time/episodes", "time/fps",
                                          "rollout/ep_rew_mean"),
            (Axis("time/iterations"), Axis("time/total_timesteps", "env_steps"), Axis("global_step", "env_steps"),
-            Axis("step", "env_steps"), Axis("_step"))),
+            Axis("step", "env_steps"), Axis("_step")), names={UNKNOWN: ("value_loss",)}),
     # CleanRL's global_step counts steps of the environment.
     Layout("CleanRL", _begins("charts/"), (Axis("global_step", "env_steps"), Axis("step", "env_steps"),
                                            Axis("_step"))),
