@@ -29,6 +29,7 @@ IDLE_SECONDS = 900.0  # after which a run whose files do not change is left: its
 KEEP_SECONDS = 5.0  # between two times that what was read is kept
 SETTLED_SECONDS = 5.0  # after which a file that is new to the follower counts as written
 WAIT_SECONDS = 60.0  # in which an empty file may become the log for which others wait
+MOST_RUNS = 200  # in one file
 RARELY = 30  # looks between two at a file of completions that was read: it may be written again
 _OF_TRAINER = ("checkpoint-", "trainer_state.json", "training_args.bin", "completions")  # beside the folder `runs`
 
@@ -208,16 +209,21 @@ class Follower:
         for call in _calls(source.reader, settled or last):
             if isinstance(call, Row) and call.clock is None:
                 call = replace(call, clock=now.changed / 1e9)
-            key, run = self._run(source, getattr(call, "run", ""))
-            run.take(call)
-            busy.add(key)
+            if found := self._run(source, getattr(call, "run", "")):
+                key, run = found
+                run.take(call)
+                busy.add(key)
         return busy
 
     # ---------------------------------------------------------------- runs
 
-    def _run(self, source: Source, inner: str) -> tuple[str, Sending]:
+    def _run(self, source: Source, inner: str) -> tuple[str, Sending] | None:
+        """The run `inner` of a file; None of a file with too many, whose column is no name of a run."""
         key = f"{source.run}\n{inner}" if inner else source.run
         if key not in self._runs:
+            if inner and sum(each.startswith(f"{source.run}\n") for each in self._runs) >= MOST_RUNS:
+                source.reader.say(f"has more than {MOST_RUNS} runs: rows of further ones are left out")
+                return None
             name = "/".join(filter(None, (self.path.absolute().name, source.run, inner)))
             about = self._kept.of("runs", key)
             about.setdefault("name", name)
@@ -250,7 +256,7 @@ def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
         yield from reader.look(settled)
     except Damaged as error:
         reader.say(str(error))
-    except LabError as error:
+    except (LabError, OSError) as error:
         reader.say(f"cannot be read now: {str(error).rstrip('.')}")
 
 

@@ -68,7 +68,9 @@ def signed(number: int) -> int:
 
 
 def double(value: bytes) -> float:
-    """The number in 8 bytes."""
+    """The number in 8 bytes. Raises Malformed where these are not 8."""
+    if len(value) != 8:
+        raise Malformed(f"a double of {len(value)} bytes")
     return float(struct.unpack("<d", value)[0])
 
 

@@ -14,6 +14,7 @@ from labcore.following.reader import Reader
 from labcore.runs.files.jsonl import LIMIT
 from labcore.runs.files.untrusted import NotJSON, read_json
 from labcore.runs.imports.objects import HISTORY
+from labcore.watching.names import number
 
 _SETTINGS = ("max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "save_steps", "eval_steps")
 
@@ -45,7 +46,8 @@ class TrainerState(Reader):
             yield Row(row)
         if len(rows) > known:
             self.shared["sums"] = sums
-        if 0 < state.get("max_steps", 0) <= state.get("global_step", 0) and len(rows) > known:
+        last, done = (number(state.get(key)) or 0.0 for key in ("max_steps", "global_step"))
+        if 0 < last <= done and len(rows) > known:
             yield End("finished")
         self.memory["read"] = [now.inode, now.size, now.changed]
 

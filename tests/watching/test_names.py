@@ -15,10 +15,15 @@ TOOLS = {
              "frac_reward_zero_std": 0.25, "epoch": 0.1, "rewards/brevity/std": 0.2},
             {"loss", "exact_match", "completions/mean_length", "num_tokens", "frac_reward_zero_std", "epoch",
              "own/rewards/brevity/std"}),
-    "verl": ({"critic/rewards/mean": 0.3, "actor/pg_loss": 0.1, "actor/entropy": 1, "timing_s/gen": 3.0,
-              "training/global_step": 4}, {"reward", "policy_loss", "entropy", "own/timing_s/gen"}),
-    "Stable-Baselines3": ({"rollout/ep_rew_mean": 20.0, "time/total_timesteps": 2048, "train/loss": 1,
-                           "time/fps": 900}, {"episode_return", "loss", "own/time/fps"}),
+    "verl": ({"critic/score/mean": 0.5, "critic/rewards/mean": 0.3, "actor/pg_loss": 0.1, "actor/entropy": 1,
+              "timing_s/gen": 3.0, "training/global_step": 4},
+             {"reward", "own/critic/rewards/mean", "policy_loss", "entropy", "own/timing_s/gen"}),
+    "OpenRLHF": ({"train/actor_lr": 1e-6, "train/kl": 0.1, "train/reward": 0.5, "train/entropy_loss": 1.5},
+                 {"learning_rate", "own/train/kl", "reward", "entropy"}),
+    "Stable-Baselines3": ({"rollout/ep_rew_mean": 20.0, "time/total_timesteps": 2048, "train/loss": 1, "time/fps": 900,
+                           "train/clip_fraction": 0.1, "train/value_loss": 8.0},
+                          {"episode_return", "loss", "own/time/fps", "own/train/clip_fraction",
+                           "own/train/value_loss"}),
 }
 
 
@@ -28,6 +33,13 @@ def test_what_the_lab_knows_has_its_name_and_the_rest_the_tools(tool):
     found = names.numbers_of(said)
     assert found.metrics.keys() == expected and found.strange == ()
     assert all(key in METRICS for key in found.metrics)
+
+
+def test_the_reward_of_verl_is_the_one_before_the_kl_penalty():
+    """verl's rewards are its scores less the penalty where use_kl_in_reward is set."""
+    both = {"critic/score/mean": 0.5, "critic/rewards/mean": 0.3}
+    assert names.numbers_of(both).metrics["reward"] == 0.5
+    assert names.numbers_of({"critic/rewards/mean": 0.3}).metrics == {"reward": 0.3}
 
 
 def test_of_two_columns_for_one_metric_both_are_there():

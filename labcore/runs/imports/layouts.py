@@ -26,12 +26,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "env_steps": ("time/total_timesteps", "total_timesteps"),
     "seconds": ("_runtime", "time/time_elapsed", "wall_time", "relative time (process)"),
     "updates": ("n_updates",),
-    "reward": ("objective/scores", "rewards/mean", "reward/mean", "critic/rewards/mean"),
+    # Of verl the score before the KL penalty, as the lab's reward is: its rewards are less that penalty.
+    "reward": ("objective/scores", "rewards/mean", "reward/mean", "critic/score/mean", "critic/rewards/mean"),
     "exact_match": ("accuracy_reward", "rewards/accuracy_reward/mean", "rewards/accuracy_reward"),
     "kl": ("kl/mean",),
     "entropy": ("policy/entropy_avg", "actor/entropy"),
-    "clip_frac/region": ("clip_ratio/region_mean", "clip_ratio", "policy/clipfrac_avg", "clip_fraction",
-                         "actor/pg_clipfrac"),
+    # Stable-Baselines3's clip_fraction and CleanRL's clipfrac also count ratios on the side where nothing is clipped.
+    "clip_frac/region": ("clip_ratio/region_mean", "clip_ratio", "policy/clipfrac_avg", "actor/pg_clipfrac"),
     "clip_frac/low": ("clip_ratio/low_mean",),
     "clip_frac/high": ("clip_ratio/high_mean",),
     "sampling/logp_difference": ("sampling/sampling_logp_difference/mean",),
@@ -57,6 +58,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "eval_accuracy": ("eval/accuracy",),
     "eval_margin": ("eval/margin",),
 }
+UNKNOWN = ""
 # How TRL calls the mean of a reward function, which is a part of the reward.
 _PART = re.compile(r"(?:train/)?rewards/(.+)/mean", re.IGNORECASE)
 # Columns that name the run of a row, in tables that hold several.
@@ -79,9 +81,9 @@ class Layout:
 
     `fits` says by a file's columns, in lower case, whether the tool wrote it. `axes` are the columns that place its
     rows, the best first; without any the rows themselves are counted, and `row` says what one of them is. `names` adds
-    to `ALIASES`, and a column of such a name means nothing else. `sums` are counters that are running sums of a metric.
-    `value` is a column whose metric is named by the file. The rows of its JSON log hold their numbers in the member
-    `inner`, where null is NaN if `null_is_nan`.
+    to `ALIASES`, and a column of such a name means nothing else; those under `UNKNOWN` mean none of the lab's metrics.
+    `sums` are counters that are running sums of a metric. `value` is a column whose metric is named by the file. The
+    rows of its JSON log hold their numbers in the member `inner`, where null is NaN if `null_is_nan`.
     """
 
     tool: str
@@ -115,11 +117,12 @@ LAYOUTS = (
     Layout("Stable-Baselines3's monitor", _has("r", "l", "t"), (), row="episode", sums={"env_steps": "episode_length"},
            names={"episode_return": ("r",), "episode_length": ("l",), "seconds": ("t",)}),
     # stable_baselines3.common.logger. Rows of EvalCallback have no iteration, and off-policy algorithms never have
-    # one. Synchronised with TensorBoard its steps are called global_step, and the time/ columns are left out.
+    # one. Synchronised with TensorBoard its steps are called global_step, and the time/ columns are left out. Its
+    # value_loss is the mean squared error, of which the lab's is half.
     Layout("Stable-Baselines3", _has_any("time/iterations", "time/total_timesteps", "time/episodes", "time/fps",
                                          "rollout/ep_rew_mean"),
            (Axis("time/iterations"), Axis("time/total_timesteps", "env_steps"), Axis("global_step", "env_steps"),
-            Axis("step", "env_steps"), Axis("_step"))),
+            Axis("step", "env_steps"), Axis("_step")), names={UNKNOWN: ("value_loss",)}),
     # CleanRL's global_step counts steps of the environment.
     Layout("CleanRL", _begins("charts/"), (Axis("global_step", "env_steps"), Axis("step", "env_steps"),
                                            Axis("_step"))),
@@ -128,13 +131,14 @@ LAYOUTS = (
     Layout("verl", _begins("critic/", "actor/", "training/global_step"),
            (Axis("training/global_step"), Axis("step"), Axis("global_step"), Axis("_step")), inner="data",
            null_is_nan=True),
-    # openrlhf/trainer/ppo_trainer.py: a step is one batch of prompts. Its entropy_loss is the entropy itself.
+    # openrlhf/trainer/ppo_trainer.py: a step is one batch of prompts. Its entropy_loss is the entropy itself; its kl is
+    # by whichever estimator was chosen, k1 by default.
     Layout("OpenRLHF", _has_any("train/actor_lr", "train/act_lr", "train/timing/make_experience"),
            (Axis("global_step"), Axis("step"), Axis("_step")),
            names={"learning_rate": ("actor_lr", "act_lr"), "grad_norm": ("actor_grad_norm",),
                   "clip_frac/region": ("ppo_clip_ratio",), "value_loss": ("critic_loss",), "entropy": ("entropy_loss",),
                   "completions/mean_length": ("response_length", "rollout/response_length_mean"),
-                  "completions/truncated_frac": ("rollout/truncated_rate",)}),
+                  "completions/truncated_frac": ("rollout/truncated_rate",), UNKNOWN: ("kl",)}),
     # prime_rl/monitors/file.py: a step is one batch; of an environment with several agents none is the agent.
     Layout("prime-rl", _begins("train/agg/", "mismatch_kl/", "dispatcher/"), (Axis("step"), Axis("_step")),
            names={"reward": ("train/agg/effective/agent/reward/mean", "train/agg/all/reward/mean"),

@@ -65,7 +65,7 @@ def test_long_texts_are_passed_over():
 def test_a_progress_file_of_stable_baselines():
     run = only(SB3)
     assert [(row.step, row.env_steps, row.seconds) for row in rows(run)] == [(1, 2048, 3.0), (2, 4096, 6.0)]
-    assert rows(run)[1].metrics == {"episode_return": 31.0, "updates": 10.0, "clip_frac/region": 0.125}
+    assert rows(run)[1].metrics == {"episode_return": 31.0, "updates": 10.0}  # their clip_fraction is not ours
 
 
 def test_our_own_export_comes_back_as_it_was(tmp_path):
