@@ -34,8 +34,8 @@ CSS = """<style>
 
 def show(run: RunRow) -> None:
     """Show the whole column. On a phone the settings are folded."""
-    trainer = literal(run.spec.tool or "Another trainer")
-    st.caption(f"Controls are off because {trainer} trains this run: pause it, stop it or change its settings there.")
+    trainer = literal(run.spec.tool or "its trainer")
+    st.caption(f"The lab only shows this run: pause it, stop it or change its settings in {trainer}.")
     twin.link(run)
     if not read_only():
         _marks(run)

@@ -1,4 +1,4 @@
-"""The tab Judge again: the judges that it offers, the job that it asks for, its figure and its table."""
+"""The tab Judge again: the judges that it offers, the job that it starts, its chart and its table."""
 
 import pytest
 

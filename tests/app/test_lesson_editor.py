@@ -130,9 +130,9 @@ def test_a_name_is_made_of_the_title(title, name):
 def test_a_change_in_the_form_is_a_change_of_the_file_and_of_nothing_else(writing):
     before = TEMPLATE.read_text("utf-8")
     box(writing, "Title").set_value("What is γ?")
-    box(writing, "Answers, one in each line").set_value("Less\n\nMore\nThe same")
+    box(writing, "Answers, one per line").set_value("Less\n\nMore\nThe same")
     test = ran(writing)
-    box(test, "Right answer").select(2)
+    box(test, "Correct answer").select(2)
     box(test, "by over").set_value(2.0)
     text = box(ran(test), "The lesson").value
     assert text == before.replace("How far does a small γ see?", "What is γ?").replace(

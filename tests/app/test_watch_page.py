@@ -33,7 +33,7 @@ TEXTS = [f"First we add the two numbers, and then we have it. So the answer is {
 
 
 def watched(lab, name="qwen grpo", tool="TRL", steps=6, own=0, config=CONFIG, end="finished", message="", **sent_too):
-    """A run that a program has sent, with completions at its last step where `sent_too` has any."""
+    """A run that a trainer sent, with completions at its last step if `sent_too` has any."""
     run = Watch(name, tool=tool, config=config)
     for step in range(1, steps + 1):
         run.log(step, {"rewards/mean": 0.1 * step, "kl": 0.01 * step, "entropy": 1 / step, "lr": 1e-6,
@@ -55,22 +55,22 @@ def words(test):
 
 @pytest.mark.parametrize("end, said", [("finished", "Compare it with other runs"), ("stopped", "Stopped"),
                                        ("failed", "CUDA error: out of memory")])
-def test_an_ended_run_says_what_became_of_it_and_offers_nothing_to_steer(lab, page, end, said):
+def test_an_ended_run_shows_how_it_ended_and_offers_no_controls(lab, page, end, said):
     run_id = watched(lab, end=end, message="CUDA error: out of memory" if end == "failed" else "")
     test = page("watch", run=run_id)
-    assert said in words(test) and "Steering is off: TRL trains this run" in words(test)
+    assert said in words(test) and "change its settings in TRL" in words(test)
     assert not {"Run", "Run again", "Resume", "Pause", "Stop", "Fork", "Sweep", "New run"} & {*labels(test)}
     assert "Watch another run" in labels(test) and "Resume continues" not in words(test)
 
 
-def test_the_sentence_names_tool_algorithm_and_model_and_nothing_else(lab, page):
+def test_the_sentence_names_only_trainer_algorithm_and_model(lab, page):
     goal = mounted(page("watch", run=watched(lab)), "goal")["goal"]
     assert goal["html"] == "A run of <code>TRL</code>: GRPO of <code>Qwen3-4B</code>.", "not the folders of the model"
     plain = mounted(page("watch", run=watched(lab, tool="", config={})), "goal")["goal"]
     assert plain["html"] == "A run of another program."
 
 
-def test_charts_are_those_that_were_sent_with_the_names_of_the_tool(lab, page):
+def test_charts_show_the_sent_metrics_with_the_trainer_s_names(lab, page):
     run_id = watched(lab, own=3)
     data = mounted(page("watch", run=run_id), "panels")
     shown = {panel["key"]: panel for panel in data["panels"]}
@@ -102,7 +102,7 @@ def components_with(test, part):
     return [data for data in components(test) if part in data]
 
 
-def test_a_run_of_own_numbers_alone_has_large_charts_of_the_first(lab):
+def test_a_run_with_only_own_metrics_has_large_charts_of_the_first_ones(lab):
     run_id = watched(lab)
     spec = lab.store.run(run_id).spec
     feed = Feed(spec, logged={f"{OWN}{n:03d}" for n in range(FEW + 1)})
@@ -110,7 +110,7 @@ def test_a_run_of_own_numbers_alone_has_large_charts_of_the_first(lab):
     assert [panel["title"] for panel in shown] == ["000", "001", "002"] and all(panel["large"] for panel in shown)
 
 
-def test_a_name_of_the_tool_cannot_be_markup(lab):
+def test_metric_names_of_the_trainer_cannot_be_markup(lab):
     run_id = watched(lab)
     spec = lab.store.run(run_id).spec
     feed = Feed(spec, logged={f"{OWN}<img src=x onerror=alert(1)>"})
@@ -119,7 +119,7 @@ def test_a_name_of_the_tool_cannot_be_markup(lab):
     assert title.startswith("<img") and "<b>${escaped(panel.title)}</b>" in script.read_text()
 
 
-def test_settings_stand_beside_the_run_with_those_that_changed_first_and_a_marker(lab, page):
+def test_settings_that_changed_are_listed_first_and_have_a_marker(lab, page):
     run = Watch("mine", tool="TRL", config=CONFIG)
     for step in range(1, 9):
         if step == 5:
@@ -143,25 +143,25 @@ def test_settings_stand_beside_the_run_with_those_that_changed_first_and_a_marke
     ({"advantages": [1.0, -1, -1, 1], "tokens": [text.split() for text in TEXTS]}, "It sent no log-probs"),
     ({"advantages": [1.0, -1, -1, 1], "tokens": [text.split() for text in TEXTS],
       "logprobs": [[-0.5] * len(text.split()) for text in TEXTS]},
-     "It did not send log-probs from before the update, log-probs of the reference, entropies, so the ratios, KL, "
-     "entropy of single tokens are not known."),
+     "It did not send the old policy's log-probs, the reference model's log-probs, entropies, so the ratio, KL, "
+     "entropy of each token are not available."),
     ({"advantages": [1.0, -1, -1, 1], "tokens": [text.split() for text in TEXTS],
       **{name: [[-0.5] * len(text.split()) for text in TEXTS] for name in ("logprobs", "old_logprobs", "entropy")}},
-     "It did not send log-probs of the reference, so the KL of single tokens is not known."),
+     "It did not send the reference model's log-probs, so the KL of each token is not available."),
 ])
-def test_what_was_not_sent_is_said_in_a_sentence(lab, page, more, said):
+def test_a_sentence_names_the_data_that_was_not_sent(lab, page, more, said):
     test = page("watch", run=watched(lab, **{"rewards": {"correct": [1, 0, 0, 1]}, **more}))
     assert said in words(test)
     assert mounted(test, "verdicts")["verdicts"][0]["text"] == "reward 1"
 
 
-def test_nothing_is_missing_where_all_was_sent(lab):
+def test_nothing_is_missing_if_everything_was_sent(lab):
     columns = {name: [[-0.5] * 3] * 4 for name in ("logprobs", "old_logprobs", "ref_logprobs", "entropy")}
     run_id = watched(lab, advantages=[1.0, -1, -1, 1], tokens=[["a", "b", "c"]] * 4, **columns)
     assert sent.missing(files.newest(run_id, "samples", 99)) == ""
 
 
-def test_a_run_without_a_line_waits_and_a_silent_one_says_for_how_long(lab, page):
+def test_a_run_without_a_line_waits_and_a_silent_run_shows_for_how_long(lab, page):
     run = Watch("mine", tool="OpenRLHF")
     run.event(None, "hello")
     until = time.monotonic() + 5
@@ -172,12 +172,12 @@ def test_a_run_without_a_line_waits_and_a_silent_one_says_for_how_long(lab, page
     run.finish()
     feed = Feed(row.spec)
     quiet = replace(row, heartbeat=time.time() - 200)
-    assert silence(quiet, feed) == "no line for 3 min 20 s: the trainer is paused, busy or gone"
+    assert silence(quiet, feed) == "no line for 3 min 20 s: the trainer is paused, busy or has ended"
     assert "#E69F00" in line(quiet, feed) and silence(replace(row, heartbeat=time.time()), feed) == ""
     assert silence(replace(quiet, state="finished"), feed) == ""
 
 
-def test_without_a_run_the_page_teaches_and_opens_the_first_that_comes(lab, page, monkeypatch):
+def test_without_a_run_the_page_explains_watching_and_opens_the_first_run(lab, page, monkeypatch):
     started = []
     monkeypatch.setattr(teach.subprocess, "Popen", lambda command, **more: started.append((command, more["env"])))
     test = page("watch")
@@ -192,12 +192,12 @@ def test_without_a_run_the_page_teaches_and_opens_the_first_that_comes(lab, page
     assert link(test)["run"] == run_id
 
 
-def test_a_new_tab_shows_the_newest_watched_run_also_once_it_has_ended(lab, page):
+def test_a_new_tab_shows_the_newest_watched_run_even_if_it_has_ended(lab, page):
     run_id = watched(lab)
     assert link(page("watch"))["run"] == run_id
 
 
-def test_marks_are_the_owner_s(lab, page):
+def test_the_owner_can_star_and_delete_a_watched_run(lab, page):
     run_id = watched(lab)
     test = page("watch", run=run_id)
     test.button(key="watch:star").click()
@@ -207,7 +207,7 @@ def test_marks_are_the_owner_s(lab, page):
     assert "run" not in link(ran(test)) and not lab.store.runs(kind=WATCH.key)
 
 
-def test_a_run_and_the_run_of_its_handed_over_script_lead_to_each_other(lab, page):
+def test_a_run_and_the_watched_run_of_its_script_link_to_each_other(lab, page):
     own = seed(lab.store, "finished")
     other = watched(lab, config={**CONFIG, "twin_of": own})
     rows = {run_id: lab.store.run(run_id) for run_id in (own, other)}
@@ -222,7 +222,7 @@ def test_a_run_and_the_run_of_its_handed_over_script_lead_to_each_other(lab, pag
 @pytest.mark.parametrize("name", ["home", "runs"])
 def test_lists_show_watched_runs_and_never_offer_to_resume_them(lab, page, name):
     run_id = watched(lab, end="stopped")
-    Watcher(lab.store)  # its program is gone
+    Watcher(lab.store)  # its trainer has ended
     assert lab.store.run(run_id).state in RESUMABLE
     test = page(name)
     assert not any(label.startswith("Resume") for label in labels(test))
@@ -247,7 +247,7 @@ def test_its_export_is_a_folder_without_a_checkpoint(lab, page, tmp_path):
     assert head == "step,tokens,seconds,reward,kl,entropy,learning_rate,own/timing/part_000,own/timing/part_001"
     assert first.startswith("1,100,") and first.endswith(",0.1,0.01,1.0,1e-06,0.0,1.0")
     test = page("watch", run=run_id, tab="Export")
-    assert "Checkpoints are where the run is trained" in words(test)
+    assert "Checkpoints stay with the trainer" in words(test)
     offered = [element.proto.label for element in test.get("download_button")]
     assert {"Download everything (zip)", "metrics.csv", "Share as HTML", "Figures (zip)"} <= {*offered}
     assert "Download capsule" not in offered
@@ -262,7 +262,7 @@ def test_runs_of_one_name_and_setting_are_seeds_of_one_group(lab):
     assert [group.label for group in found] == ["qwen grpo #1 (TRL)", "qwen grpo #3 (TRL)"]
 
 
-def test_the_list_names_the_tool_and_can_be_searched_by_it(lab):
+def test_the_list_names_the_trainer_and_can_be_searched_by_it(lab):
     run_id = watched(lab)
     seed(lab.store, "finished")
     entries = Shelf(lab.store).entries()
@@ -271,12 +271,12 @@ def test_the_list_names_the_tool_and_can_be_searched_by_it(lab):
     assert [each.id for each in search(entries, "tool=TRL")] == [run_id]
 
 
-def test_completions_that_were_sent_can_be_judged_again(lab, page):
+def test_sent_completions_can_be_judged_again(lab, page):
     test = page("watch", run=watched(lab, advantages=[1.0, -1, -1, 1]), tab="Judge again")
-    assert "Score the completions that this run has stored" in words(test)
+    assert "Score this run's stored completions" in words(test)
 
 
-def test_a_program_that_went_back_is_a_fork_with_its_parent_beside_it(lab, page):
+def test_a_trainer_that_resumed_from_a_checkpoint_makes_a_fork_beside_its_parent(lab, page):
     run = Watch("mine", tool="TRL", config=CONFIG, run_id="mine")
     for number, step in enumerate((*range(1, 7), *range(4, 9))):
         run.log(step, {"reward": 0.1 * number})
@@ -295,15 +295,15 @@ def test_a_program_that_went_back_is_a_fork_with_its_parent_beside_it(lab, page)
     assert len(found) == 2 and "from" in found[0].label
 
 
-def test_an_end_without_a_word_has_no_detail(lab):
+def test_an_end_without_a_message_has_no_detail(lab):
     run_id = watched(lab)
     told = grouped(lab.store.events_after(run_id), ())[1]
     assert next(each for each in told if each["event"] == "finished")["detail"] == ""
 
 
 @pytest.mark.parametrize("value", ["strange", -1, [1, 2], {"a": "b"}, True])
-def test_settings_that_are_called_as_the_lab_s_knobs_may_be_anything(lab, page, value):
-    """A program's `advantage` or `surrogate` is none of the lab's choices."""
+def test_settings_with_the_names_of_knobs_may_have_any_value(lab, page, value):
+    """A trainer's `advantage` or `surrogate` need not be one of the lab's choices."""
     run_id = watched(lab, config={**CONFIG, **dict.fromkeys(every_knob(), value)}, advantages=[1.0, -1, -1, 1])
     assert mounted(page("watch", run=run_id), "tiles")["tiles"]
     for name, query in (("runs", {}), ("home", {}), ("compare", {"runs": run_id}), ("surrogate", {})):
