@@ -28,6 +28,7 @@ from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
+ENDED_ELSEWHERE = 5.0  # the same of a run that has ended, but whose program may be started again and go on with it
 
 
 Picture = Callable[[RunRow, Feed, int], DeltaGenerator | None]  # at the step that the page shows
@@ -47,9 +48,11 @@ def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | 
 
 
 def _every(run: RunRow) -> float | None:
-    """Seconds between two drawings, while the run or its ghost goes on."""
+    """Seconds between two drawings, while the run or its ghost goes on, or may go on without the lab."""
     behind = ghost.of(run)
     seconds = [EVERY[each.state] for each in (run, behind) if each and each.state in EVERY]
+    if run.spec.kind_row.elsewhere:
+        seconds.append(ENDED_ELSEWHERE)
     return pace.every(min(seconds)) if seconds else None
 
 

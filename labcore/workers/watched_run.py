@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from labcore.analysis.doctor import doctor, finding
@@ -21,21 +19,21 @@ from labcore.analysis.doctor.doctor import Doctor
 from labcore.catalog import watch
 from labcore.catalog.kinds import WATCH
 from labcore.catalog.knob import Value
-from labcore.errors import LabError
-from labcore.runs.files import atomic, called
+from labcore.runs.files import atomic
 from labcore.runs.files.paths import made, run_folder
-from labcore.runs.knob_history import Change, KnobHistory, Place
+from labcore.runs.knob_history import Change, Place
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 from labcore.runs.spec.session import Record
-from labcore.runs.store import thinned
 from labcore.runs.store.cells import EXACT, LAST_SECOND
 from labcore.runs.store.store import Store
 from labcore.runs.store.watched import Taking
 from labcore.watching import names
 from labcore.watching.samples import samples_of
 from labcore.watching.spool import Line
+from labcore.workers import watched_course
 from labcore.workers.alerts import Alerts
 from labcore.workers.pictures import Pictures
+from labcore.workers.watched_course import Course
 
 MOST_STEP = 2**31 - 2  # a setting may change at the step after it, which the store can still count
 MOST_FORKS = 20
@@ -43,40 +41,6 @@ MOST_NAMES = 1000  # metrics of one run
 MOST_SAID = 100  # faults
 LONGEST, LONGEST_KEY = 500, 100  # letters of a note, and of what tells faults apart
 ENDS = ("finished", "stopped", "failed")
-
-
-@dataclass
-class Course:
-    """One run of the store while its lines are read."""
-
-    id: str
-    spec: RunSpec
-    folder: Path
-    doctor: Doctor
-    samples: Pictures
-    step: int = 0  # the newest
-    tokens: int = 0
-    env_steps: int = 0
-    seconds: float = 0.0
-    knobs: dict[str, Value] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-    alerts: Alerts | None = None
-    over: bool = False  # it was ended, and may be taken up again
-    kept: int = 0  # the step at which its thinned rows were kept
-    called: dict[str, str] | None = None  # as in its file, once that was read
-
-    def call(self, names: Mapping[str, str]) -> None:
-        """Keep what the program calls metrics of the lab, for the pages."""
-        if self.called is None:
-            self.called = called.read(self.id)
-        if not names.items() <= self.called.items():
-            self.called |= names
-            called.write(self.folder, self.called)
-
-    @property
-    def begun(self) -> int:
-        """The step after which it begins: 0, or where a fork left its parent."""
-        return self.spec.parent[1] if self.spec.parent else 0
 
 
 class WatchedRun:
@@ -111,7 +75,8 @@ class WatchedRun:
                     self._take(line)
             place.setdefault("at", {}).update({line.file: line.end for line in lines})
         self._alert()
-        self._keep_thinned()
+        for course in self._courses.values():
+            course.keep_thinned(self._store)
         return place
 
     def take_up(self) -> None:
@@ -131,14 +96,6 @@ class WatchedRun:
             if change.finding:
                 course.alerts.take(change.step, change.finding)
         self._found = []
-
-    def _keep_thinned(self) -> None:
-        """Keep the thinned rows of long runs, so that their pages open at once."""
-        for course in self._courses.values():
-            if course.step >= thinned.LONG and course.step - course.kept >= thinned.KEEP_EVERY:
-                course.kept = course.step
-                with suppress(OSError, LabError):  # it is spare
-                    thinned.keep(self._store, course.id)
 
     def end(self, state: str, text: str) -> None:
         """End the runs of the folder that are going."""
@@ -213,17 +170,10 @@ class WatchedRun:
         return run_id
 
     def _opened(self, run_id: str) -> Course:
-        """A run that was begun before."""
-        row, events = self._store.run(run_id), self._store.events_after(run_id)
-        examined, _ = doctor.course(row.spec, self._store.every_step(run_id, row.step), events)
-        last = next(iter(self._store.last_steps(run_id, row.step, 1)), None)
-        at = row.spec.parent[1] if row.spec.parent else 0
-        folder = run_folder(run_id)
-        course = Course(run_id, row.spec, folder, examined, Pictures(folder / "samples"), last.step if last else at,
-                        last.tokens if last else 0, last.env_steps if last else 0, last.seconds if last else 0.0,
-                        KnobHistory(row.spec, events).at(), self._store.logged(run_id))
+        """A run that was begun before. Its alerts may not have been sent before it ended."""
+        course, events = watched_course.opened(self._store, run_id)
         self._found += [(course, finding.Change(at, each.rule, each)) for at, each in doctor.holding(events)]
-        return course  # its alerts may not have been sent before it ended
+        return course
 
     def _begin(self, line: Line) -> None:
         begun = bool(self._taking.place.get("newest"))
@@ -307,7 +257,7 @@ class WatchedRun:
             self._fork(line, course, step)
         else:
             self._taking.amend(course.id, step, finite)
-            self._changed(course, step)
+            course.changed(step)
 
     def _append(self, line: Line, course: Course, step: int, metrics: Mapping[str, float],
                 counters: Mapping[str, float], newest: bool = True) -> None:
@@ -324,7 +274,7 @@ class WatchedRun:
         seconds = max(course.seconds, self._seconds(line, course, counters))
         record = Record(step, tokens, finite, env_steps)
         self._taking.append(course.id, record, seconds, newest)
-        self._changed(course, step)
+        course.changed(step)
         if newest:
             course.step, course.seconds = step, seconds
             course.tokens, course.env_steps = tokens, env_steps
@@ -351,12 +301,6 @@ class WatchedRun:
             return found
         self._say(line, f"{name} of {found:g} are above {most:g}, and were left out", f"most {name}")
         return None
-
-    def _changed(self, course: Course, step: int) -> None:
-        """A row before the newest got more: what was thinned of it is of before."""
-        if step < course.step:
-            thinned.forget(course.id)
-            course.kept = 0
 
     def _fork(self, line: Line, course: Course, step: int) -> None:
         """The program went back to before `step`, which the run has: its lines go on in a fork of it."""

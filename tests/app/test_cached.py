@@ -20,7 +20,7 @@ def classes(hint: Any) -> Iterator[type]:
         yield from classes(part)
 
 
-def test_no_pickled_value_is_of_a_class_of_the_lab():
+def test_no_pickled_value_is_of_a_class_of_the_lab() -> None:
     """Once a file of the lab has changed, a page that is open holds other classes than a pickle would find by name."""
     cached, wrong = 0, []
     for path in sorted((ROOT / "app").rglob("*.py")):

@@ -8,7 +8,7 @@ import pytest
 
 from app.runs.state import PICKED
 from app.share.content import content
-from app.training import files, own_metrics, twin
+from app.training import files, live, own_metrics, twin
 from app.training.feed import FEW, Feed, panels
 from app.training.status_line import line, silence
 from app.training.tabs import grouped
@@ -195,6 +195,13 @@ def test_without_a_run_the_page_explains_watching_and_opens_the_first_run(lab, p
 def test_a_new_tab_shows_the_newest_watched_run_even_if_it_has_ended(lab, page):
     run_id = watched(lab)
     assert link(page("watch"))["run"] == run_id
+
+
+def test_an_ended_run_shows_new_steps_once_its_program_goes_on(lab, page, monkeypatch):
+    monkeypatch.setattr(live.pace, "every", lambda seconds: seconds)
+    run_id = watched(lab, end="failed")
+    assert live._every(lab.store.run(run_id)) == live.ENDED_ELSEWHERE
+    assert live._every(lab.store.run(seed(lab.store, "failed"))) is None, "only Resume continues a run of the lab"
 
 
 def test_the_owner_can_star_and_delete_a_watched_run(lab, page):

@@ -309,7 +309,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                          There("OpenRLHF", note="OpenRLHF weighs no token by what comes after it: no equivalent of "
                                "FIPO"),
                          There("GRPOTrainer RLOOTrainer", note="TRL clips without that weight: no equivalent of FIPO")),
-              metric=Metric("surrogate/future_kl_clip", "Surrogate, weighed by the future", "advantage", "Mean of the "
+              metric=Metric("surrogate/future_kl_clip", "Surrogate, future KL", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
 ))
 
