@@ -25,10 +25,12 @@ ASKED = {key for rule in RULES for key in rule.knobs} | {
 ELSEWHERE = {"reward_model", "reward_function", "reward_weights", "judge_url", "judge_model", "judge_instruction",
              "uncertainty_weight", "stop_gold_fall", "lora_alpha", "sft_target",
              "format_weight",
-             "recompute_logprobs",  # in fp32 by the rounding of the first update alone
+             "recompute_logprobs", "importance_mode",  # in fp32 by the rounding of the first update alone
              "max_new_tokens"}
 PER_PLACE = {"beta", "kl_estimator"}
 SIZE: dict[str, Value] = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12, "learning_rate": 0.01}
+# A row that always recomputes log-probs is offered the threshold at one update too, where it acts in bf16 alone.
+OF_ROW: Mapping[str, dict[str, Value]] = {"icepop": {"updates_per_batch": 2}}
 STRONG = {"beta": (0.0, 5.0), "adaptive_kl_target": (1e-4,), "adaptive_kl_horizon": (1.0,)}
 WITH: Mapping[str, dict[str, Value]] = {  # what makes a small run feel it
     "adaptive_kl_target": {"beta": 0.3, "adaptive_kl_horizon": 1.0},
@@ -83,7 +85,7 @@ def acts(base: LlmSession, given: Mapping[str, Value], knob: Knob, kept: dict[st
 def test_every_knob_that_is_offered_acts(row):
     silent = []
     for place in choices.KL_PLACEMENTS:
-        given = {**SIZE, "kl_placement": place}
+        given = {**SIZE, **OF_ROW.get(row, {}), "kl_placement": place}
         try:
             base = session(row, **given)
         except LabError:

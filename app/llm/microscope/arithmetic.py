@@ -94,8 +94,8 @@ def _token_ratio(one: Token) -> list[Line]:
 
 def _surrogate(one: Token, knobs: Knobs) -> list[Line]:
     """S with its branches, and its gradient."""
-    of = words.numbers(knobs, logprobs=one["logprobs"], ratio=one.get("rho"), advantage=one["advantages"],
-                       cut=float(bool(one.get("cut"))))
+    of = words.numbers(knobs, logprobs=one["logprobs"], old_logprobs=one.get("old_logprobs"), ratio=one.get("rho"),
+                       advantage=one["advantages"], cut=float(bool(one.get("cut"))))
     line = Line("Surrogate", "S", terms=("ratio", "advantage"), source="surrogate")
     return [*words.lines(choices.SURROGATE[str(knobs["surrogate"])], of, one.get("objective"), line),
             *_gradient(one, knobs)]

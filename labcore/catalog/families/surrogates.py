@@ -98,11 +98,11 @@ GAMMA_WEIGHT = (
 
 DIVERGENCE_BOUNDS = (
     Knob("divergence_low", "Divergence bound, low side", 0.15, "How far a token with negative advantage may become "
-         "less likely per batch: in probability for `tv_mask`, in nats for `kl_mask`. Higher: it may fall further. "
-         "Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
+         "less likely per batch: in probability under the TV mask, in nats under the KL mask. Higher: it may fall "
+         "further. Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{low}", group="clip"),
     Knob("divergence_high", "Divergence bound, high side", 0.15, "How far a token with positive advantage may become "
-         "likelier per batch: in probability for `tv_mask`, in nats for `kl_mask`. Higher: it may rise further. "
-         "Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
+         "likelier per batch: in probability under the TV mask, in nats under the KL mask. Higher: it may rise "
+         "further. Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
 )
 PULL = Knob(
     "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token moves less per batch, at "
@@ -291,7 +291,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                             "large.",
                             r"L^{DPPO}")),
     Surrogate("quadratic", "log-probability with a quadratic pull to the old policy",
-              r"\hat A\,\log\pi_\theta - \tfrac12\beta_{old}\log^2\rho", needs_ratio=True, knobs=(PULL,),
+              r"\hat A\,\log\pi_\theta - \tfrac12\beta_{old}\log^2\rho", needs_ratio=True, weighs=True, knobs=(PULL,),
               rules=at_one(PULL), elsewhere=(
         There("verl", {_VERL_MODE: "dro"}, knobs={"pull": f"{_ACTOR}.policy_loss.dro_beta"}),
         There("OpenRLHF", note="OpenRLHF clips: no equivalent of DRO"), _ALWAYS),
