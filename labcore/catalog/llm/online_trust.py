@@ -48,8 +48,8 @@ ROWS = (
                 "became likelier count for more.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[f_{i,t}\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
-              r"f_{i,t} = \operatorname{sg}\,\operatorname{clip}\big({\textstyle\prod_{s\ge t}}\rho_s^{2^{-(s-t)/h}}, 1, "
-              r"1+r\big),\quad " + _GRPO + r"\end{gathered}",
+              r"f_{i,t} = \operatorname{sg}\,\operatorname{clip}\big({\textstyle\prod_{s\ge t}}\rho_s^{2^{-(s-t)/h}}, "
+              r"1, 1+r\big),\quad " + _GRPO + r"\end{gathered}",
         watch="The largest ratio and completion length: weights only leave 1 from the second update of a batch on, and "
               "they matter in completions that are longer than the half-life.",
         paper="arXiv:2603.19835, 2026",
