@@ -41,8 +41,10 @@ LINE_BYTES = 16 * 2**20  # of one line
 SPOOL_BYTES = 2**30  # of all files that the lab has not read yet; completions are dropped at half of it
 COMPLETIONS = 256  # that are sent of one step, in whole groups
 BEAT_SECONDS = 15.0  # between two signs of life
+LOOK_SECONDS = 2.0  # between two checks of the disk space
 CLOSE_SECONDS = 10.0  # longest wait at exit until everything is written, and sent
 BODY_BYTES = 2**20  # of one request
+DEEPEST = 20  # lists and dictionaries within each other
 STATES = ("finished", "stopped", "failed")
 ASKED = "asked.json"  # the request of the lab to the trainer
 BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
@@ -66,7 +68,6 @@ class Watch:
         self.active = next((os.environ[key] for key in ("RANK", "LOCAL_RANK") if key in os.environ), "0") == "0"
         self._begun, self._ended, self._pid = time.monotonic(), False, os.getpid()
         self._said: set[str] = set()
-        self._lost: Counter[str] = Counter()  # calls dropped since the last report, because the queue was full
         self._pictures = 0  # calls with completions in the queue
         self._lock = threading.Lock()
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(QUEUED)
@@ -171,37 +172,39 @@ class Watch:
             large = kind == "rollouts"
             with self._lock:
                 if large and self._pictures >= PICTURES:
-                    self._lost[kind] += 1
-                    return
-                self._pictures += large
-            try:
+                    raise queue.Full
                 self._queue.put_nowait(line)
-            except queue.Full:
-                with self._lock:
-                    self._lost[kind] += 1
-                    self._pictures -= large
+                self._pictures += large
+        except queue.Full:
+            self._files.drop(kind, "the trainer sent faster than the client could write")
         except Exception as error:  # never into the trainer
             self._fault(f"a call of {kind} has invalid arguments and is skipped: {type(error).__name__}: {error}")
 
     def _work(self) -> None:
         """Run the thread: write the queue until it yields None, and send a heartbeat if it stays empty for long."""
-        going = True
-        while going:
+        line: dict[str, Any] | None = {}
+        while line is not None:
             try:
                 line = self._queue.get(timeout=BEAT_SECONDS)
-                going, waited = line is not None, line is not None and line["kind"] == "flush"
-                if line is not None and not waited:
-                    self._write(line)
-                if self._queue.empty() or waited or not going:
-                    self._say_lost()
-                    self._files.flush()
-                if line is not None and waited:
-                    line["done"].set()
             except queue.Empty:
-                self._files.beat()
+                line = {"kind": "beat"}
+            try:
+                self._handle(line)
             except Exception as error:  # for example, the disk is full
                 self._fault(f"a line could not be written and is lost: {type(error).__name__}: {error}")
-        self._files.close()
+
+    def _handle(self, line: dict[str, Any] | None) -> None:
+        if line is None:
+            self._files.close()
+        elif line["kind"] == "beat":
+            self._files.beat()
+        elif line["kind"] == "flush":
+            self._files.flush()
+            line["done"].set()
+        else:
+            self._write(line)
+            if self._queue.empty():
+                self._files.flush()
 
     def _write(self, line: dict[str, Any]) -> None:
         large = line["kind"] == "rollouts"
@@ -212,12 +215,6 @@ class Watch:
             self._fault(f"a line of {line['kind']} has more than {LINE_BYTES:,} bytes and is skipped")
         elif text:
             self._files.write(text, line["kind"])
-
-    def _say_lost(self) -> None:
-        with self._lock:
-            lost, self._lost = self._lost, Counter()
-        if lost:
-            self._files.say_lost(lost, "the trainer sent faster than the client could write")
 
     def _close(self, end: dict[str, Any] | None) -> None:
         self._ended = True
@@ -259,7 +256,7 @@ def _packed(value: Any) -> bytes:
     """Return a line of JSON. NaN and infinities become texts, because JSON has no such numbers."""
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         text = json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
     return (text + "\n").encode("utf-8", "replace")
 
@@ -270,9 +267,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if depth < 20 and isinstance(value, Mapping):
+    if depth > DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
         return {str(key): _plain(each, depth + 1) for key, each in value.items()}
-    if depth < 20 and isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)):
         return [_plain(each, depth + 1) for each in value]
     if hasattr(value, "tolist"):  # numpy and torch
         return _plain(value.tolist(), depth + 1)
@@ -306,7 +305,10 @@ def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
             packed.pop()
             break
     head = {"kind": "rollouts", "step": line["step"], "time": line["time"], "of": count}
-    return b'%s,"groups":[%s]}\n' % (_packed(head)[:-2], b",".join(packed)) if packed else b" " * (LINE_BYTES + 1)
+    if not packed:
+        fault(f"rollouts are skipped: the completions of a prompt have more than {LINE_BYTES:,} bytes")
+        return b""
+    return b'%s,"groups":[%s]}\n' % (_packed(head)[:-2], b",".join(packed))
 
 
 def _completion(text: Any, columns: Mapping[Any, Any], row: int) -> bytes:
@@ -341,7 +343,7 @@ def _files(run_id: str, about: dict[str, Any], home: str | None, url: str, token
     if not url:
         return _Files(_folder(home or os.environ.get("RL_LAB_HOME") or "runs") / run_id, about)
     kept = _folder(home or os.environ.get("RL_LAB_SPOOL") or "~/.cache/rl-lab")
-    files = _Files(kept / run_id, {**about, "url": url})
+    files = _Files(kept / f"{run_id}~{secrets.token_hex(4)}", {**about, "url": url})  # of this process alone
     files.sender = _Sender(files, url.rstrip("/"), token, fault)
     return files
 
@@ -351,7 +353,7 @@ def _folder(home: str) -> Path:
 
 
 class _Files:
-    """Writes lines into the files of one run, `spool/TIME-WRITER-NUMBER.jsonl`, a new one every SEGMENT_BYTES.
+    """Writes lines into the files of one process, `spool/TIME-WRITER-NUMBER.jsonl`, a new one every SEGMENT_BYTES.
 
     The reader deletes each file after reading it. Without a reader, the files grow up to SPOOL_BYTES.
     """
@@ -360,17 +362,14 @@ class _Files:
         self.folder, self.spool = folder, folder / "spool"
         self.prefix, self.closed = f"{int(time.time() * 1000):013d}-{secrets.token_hex(4)}", False
         self.sender: _Sender | None = None
+        self._about = _packed(about)
         self._number, self._size, self._file = 0, 0, None  # type: int, int, Any
-        self._dropped: Counter[str] = Counter()
-        self._looked, self._used = -math.inf, 0.0  # time and result of the last check of the disk space
-        self.spool.mkdir(parents=True, exist_ok=True)
-        text = _packed(about)
-        if not (path := folder / "run.json").exists():
-            part = folder / f".{self.prefix}.part"
-            part.write_bytes(text)
-            part.replace(path)
-        (folder / ASKED).unlink(missing_ok=True)  # a request to the previous process
-        self.write(text, "run")
+        self._lock = threading.Lock()
+        self._dropped: dict[str, Counter[str]] = {}  # by reason: the lines of each kind since the last report
+        self._looked, self._used = time.monotonic(), 0.0  # time and result of the last check of the disk space
+        self._begin()
+        with suppress(OSError):
+            (folder / ASKED).unlink()  # a request to the previous process
         self.flush()
 
     def asked(self) -> dict[str, Any]:
@@ -384,35 +383,76 @@ class _Files:
 
     def write(self, text: bytes, kind: str) -> None:
         """Add a line. Drop and count it if the files have SPOOL_BYTES; completions already at half of that."""
-        if self._share() > (0.5 if kind == "rollouts" else 1.0) and kind not in ("run", "end", "dropped"):
-            self._dropped[kind] += 1
+        if self._share() > (0.5 if kind == "rollouts" else 1.0) and kind not in ("run", "end"):
+            self.drop(kind, "the files that the lab has not read yet reached their size limit")
             return
-        if self._dropped:
-            lost, self._dropped = self._dropped, Counter()
-            self.say_lost(lost, "the files that the lab has not read yet reached their size limit")
-        if self._file is None or self._size > SEGMENT_BYTES:
-            if self._file:
-                self._file.close()
-            self._file = (self.spool / f"{self.prefix}-{self._number:05d}.jsonl").open("ab")
-            self._number, self._size = self._number + 1, 0
-        self._file.write(text)
-        self._size += len(text)
+        if kind == "end":
+            self._report()
+        try:
+            self._add(text)
+        except OSError as error:
+            self.drop(kind, f"they could not be written ({error.strerror})")
+            raise
 
-    def say_lost(self, lost: Mapping[str, int], why: str) -> None:
-        """Write how many lines of each kind were dropped."""
-        self.write(_packed({"kind": "dropped", "time": time.time(), "counts": dict(lost), "why": why}), "dropped")
+    def drop(self, kind: str, why: str, count: int = 1) -> None:
+        """Count lines that are dropped. The run reports them as soon as lines can be written again."""
+        with self._lock:
+            self._dropped.setdefault(why, Counter())[kind] += count
+
+    def _report(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, {}
+        for why, counts in dropped.items():
+            try:
+                self._add(_packed({"kind": "dropped", "time": time.time(), "counts": counts, "why": why}))
+            except OSError:
+                for kind, count in counts.items():
+                    self.drop(kind, why, count)
+
+    def _begin(self) -> None:
+        """Make the folder of the run, and begin a file with the line that describes the run."""
+        self.spool.mkdir(parents=True, exist_ok=True)
+        if not (path := self.folder / "run.json").exists():
+            part = self.folder / f".{self.prefix}.part"
+            part.write_bytes(self._about)
+            part.replace(path)
+        self._open()
+        self._add(self._about)
+
+    def _open(self) -> None:
+        if self._file:
+            self._file.close()
+        self._file = (self.spool / f"{self.prefix}-{self._number:05d}.jsonl").open("ab", buffering=0)
+        self._number, self._size = self._number + 1, 0
+
+    def _add(self, text: bytes) -> None:
+        """Write a whole line or nothing. Raises OSError, for example if the disk is full."""
+        if self._size > SEGMENT_BYTES:
+            self._open()
+        try:
+            left = memoryview(text)
+            while left:
+                left = left[self._file.write(left):]
+        except OSError:
+            self._file.truncate(self._size)
+            raise
+        self._size += len(text)
 
     def _share(self) -> float:
         """Return the used share of SPOOL_BYTES, checked every few seconds."""
-        if time.monotonic() - self._looked > 2.0:
-            with suppress(OSError):
-                self._used = sum(path.stat().st_size for path in self.spool.iterdir()) / SPOOL_BYTES
+        if time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
+            try:
+                self._used = sum(path.stat().st_size for path in self.spool.iterdir()) / SPOOL_BYTES
+            except FileNotFoundError:  # the reader deleted a file, or somebody the folder
+                if not self.spool.exists():
+                    self._begin()
         return self._used
 
     def flush(self) -> None:
-        """Flush the file and update the modification time of the folder, which tells the lab to read."""
-        self._file.flush()
+        """Report dropped lines and update the modification time of the folder, which tells the lab to read."""
+        if self._share() <= 0.5:
+            self._report()
         with suppress(OSError):
             os.utime(self.folder.parent)
         if self.sender:
@@ -426,9 +466,10 @@ class _Files:
 
     def close(self) -> None:
         """Close the file. For a lab on another machine, wait a few seconds until it has everything."""
+        self._report()
+        self.closed = True
         self.flush()
         self._file.close()
-        self.closed = True
         if self.sender:
             self.sender.join(CLOSE_SECONDS * 0.8)
 
@@ -441,8 +482,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Sender(threading.Thread):
-    """Sends the files of a run to the lab at `url`, whose response has the size of its copy. A file is deleted when the
-    lab has all of it. Files that earlier runs on this machine could not send are sent too."""
+    """Sends the files of a process to the lab at `url`, whose response has the size of its copy. A file is deleted when
+    the lab has all of it. Files that earlier processes on this machine could not send are sent first."""
 
     def __init__(self, files: _Files, url: str, token: str, fault: Callable[[str], None]):
         super().__init__(name="watch-sender", daemon=True)
@@ -450,6 +491,7 @@ class _Sender(threading.Thread):
         self._files, self._url, self._token, self._fault = files, url, token, fault
         self._opener = urllib.request.build_opener(_NoRedirects)
         self._sent: dict[Path, int] = {}  # how much of a file the lab has
+        self._refused: set[Path] = set()  # folders of earlier processes that are not tried again
         self.asked: dict[str, Any] = {}
         self.start()
 
@@ -459,46 +501,54 @@ class _Sender(threading.Thread):
         while not over:
             closed = self._files.closed
             try:
-                self._send(self._files.folder, closed)
-                for folder in self._earlier():
-                    self._send(folder, True)
-                wait, over = 1.0, closed
-                self.rings.wait(0.0 if closed else BEAT_SECONDS)
-                self.rings.clear()
-            except urllib.error.HTTPError as error:
-                why = error.read(300).decode(errors="replace")
-                self._fault(f"{self._url} refused this run ({error.code}): {why}")
-                time.sleep(BEAT_SECONDS)
+                self._refused |= {folder for folder in self._earlier() if not self._takes(folder, True)}
+                if self._takes(self._files.folder, closed):
+                    wait, over = 1.0, closed
+                    self.rings.wait(0.0 if closed else BEAT_SECONDS)
+                    self.rings.clear()
+                else:
+                    time.sleep(BEAT_SECONDS)
             except Exception as error:  # the lab is unreachable: retry
                 self._fault(f"{self._url} cannot be reached ({error}): the lines stay in {self._files.spool} and are "
                             "sent later")
                 wait = min(30.0, 2 * wait)
                 time.sleep(wait)
 
+    def _takes(self, folder: Path, over: bool) -> bool:
+        """Send the files of a folder. False if the lab refuses them, which it may do for one run alone."""
+        try:
+            self._send(folder, over)
+        except urllib.error.HTTPError as error:
+            why = error.read(300).decode(errors="replace")
+            self._fault(f"{self._url} refused the run {folder.name.partition('~')[0]} ({error.code}): {why}")
+            return False
+        return True
+
     def _earlier(self) -> Iterator[Path]:
         """Yield the folders of runs whose process ended on this machine before everything was sent to this lab."""
         for path in self._files.folder.parent.glob("*/run.json"):
             with suppress(OSError, ValueError, KeyError):
                 about = json.loads(path.read_bytes())
-                if path.parent != self._files.folder and about["url"].rstrip("/") == self._url and not _lives(about):
+                known = {self._files.folder, *self._refused}
+                if path.parent not in known and about["url"].rstrip("/") == self._url and not _lives(about):
                     yield path.parent
 
     def _send(self, folder: Path, over: bool) -> None:
         """Send the files of a folder; `over`: they are complete."""
-        paths = sorted((folder / "spool").glob("*.jsonl"))
+        run_id, paths = folder.name.partition("~")[0], sorted((folder / "spool").glob("*.jsonl"))
         for place, path in enumerate(paths):
             with suppress(FileNotFoundError), path.open("rb") as file:  # another process sends the remaining files
                 before = self._sent.get(path)
                 while file.seek(self._sent.get(path, 0)) >= 0 and (body := file.read(BODY_BYTES)):
-                    self._sent[path] = self._post(folder.name, path.name, self._sent.get(path, 0), body)
+                    self._sent[path] = self._post(run_id, path.name, self._sent.get(path, 0), body)
                 if before == self._sent.get(path) and path == paths[-1]:
-                    self._post(folder.name, path.name, before or 0, b"")  # a heartbeat
+                    self._post(run_id, path.name, before or 0, b"")  # a heartbeat
             if over or place < len(paths) - 1:
                 path.unlink(missing_ok=True)
         if over:
             with suppress(OSError):
-                (folder / "run.json").unlink()
                 (folder / "spool").rmdir()
+                (folder / "run.json").unlink()
                 folder.rmdir()
 
     def _post(self, run_id: str, name: str, at: int, body: bytes) -> int:
@@ -509,7 +559,7 @@ class _Sender(threading.Thread):
         try:
             with self._opener.open(request, timeout=20) as answer:
                 said = json.loads(answer.read(10_000))
-            if run_id == self._files.folder.name:
+            if run_id == self._files.folder.name.partition("~")[0]:
                 self.asked = said.get("asked", {})
             return int(said["size"])
         except urllib.error.HTTPError as error:

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -213,6 +216,70 @@ def test_files_that_nobody_reads_are_bounded_and_numbers_are_kept_longest(store,
     row, = read(store)
     assert row.state == "finished" and any("size limit" in note for note in notes(store, row.id))
     assert len([*spool.iterdir()]) == 1, "files that were read are deleted"
+
+
+def test_a_heartbeat_that_fails_stops_nothing(store, monkeypatch):
+    monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
+    run, failed = Watch("mine"), threading.Event()
+
+    def failing(files):
+        monkeypatch.undo()
+        failed.set()
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(module._Files, "beat", failing)
+    assert failed.wait(5)
+    run.log(1, {"loss": 1.0})
+    assert run.flush(5)
+    run.finish()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no limit of a file's size here")
+def test_on_a_full_disk_every_line_is_whole_or_counted(store):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    run = Watch("mine")
+    run.log(1, {"loss": 1.0})
+    assert run.flush()
+    path, = (home() / "watched" / run.id / "spool").iterdir()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 200, before[1]))
+    try:
+        for step in range(2, 21):
+            run.log(step, {"loss": 1.0})
+        assert run.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    run.log(21, {"loss": 1.0})
+    run.finish()
+    found = lines(run)
+    steps = [line["step"] for line in found if line["kind"] == "numbers"]
+    dropped, = (line for line in found if line["kind"] == "dropped" and "numbers" in line["counts"])
+    assert 1 < len(steps) < 20 and steps[-1] == 21 and len(steps) + dropped["counts"]["numbers"] == 21
+    row, = read(store)
+    assert row.state == "finished" and any("could not be written" in note for note in notes(store, row.id))
+
+
+def test_a_run_whose_folder_was_deleted_goes_on_in_a_new_one(store, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", -1.0)
+    run = Watch("mine", tool="loop")
+    run.log(1, {"loss": 1.0})
+    assert run.flush()
+    shutil.rmtree(home() / "watched")
+    run.log(2, {"loss": 1.0})
+    run.finish()
+    row, = read(store)
+    assert row.state == "finished" and row.spec.tool == "loop" and [*rows(store, row.id)] == [2]
+
+
+def test_settings_that_nest_without_an_end_are_cut(store, said):
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    loop: dict[str, object] = {"learning_rate": 0.5}
+    loop["itself"] = loop
+    Watch("mine", config={"learning_rate": 0.5, "deep": deep}).finish()
+    Watch("mine", config=loop).finish()
+    assert [run.spec.knobs["learning_rate"] for run in read(store)] == [0.5, 0.5] and said == []
 
 
 @pytest.mark.parametrize("rank, sends", [("0", True), ("1", False)])

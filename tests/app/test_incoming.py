@@ -181,6 +181,49 @@ def test_what_a_lab_that_is_not_there_misses_is_sent_later_by_the_next_run(elsew
     assert found == {"first": {1: {"loss": 1.0}}, "second": {1: {"loss": 2.0}}}
 
 
+def test_two_programs_of_one_id_on_one_machine_delete_no_file_of_each_other(elsewhere):
+    with server() as url:
+        one, two = (Watch("mine", elsewhere, url, SECRET, run_id="r") for _ in range(2))
+        one.log(1, {"loss": 1.0})
+        until(lambda: len(spool.files(spool.folder_of("r"))) == 2)
+        one.close()
+        for step in (2, 3):
+            two.log(step, {"loss": 1.0})
+        two.finish()
+    store = Store()
+    assert sorted(step for run in read(store) for step in rows(store, run.id)) == [1, 2, 3]
+
+
+def test_what_a_killed_program_left_comes_before_what_its_run_goes_on_with(elsewhere, monkeypatch):
+    with server() as url:
+        port = int(url.rpartition(":")[2])
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.2)
+    first = Watch("mine", elsewhere, url, SECRET, run_id="r")
+    first.log(1, {"loss": 1.0})
+    first.close()
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 5.0)
+    monkeypatch.setattr(module, "_lives", lambda about: False)
+    with server(port) as url, Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
+        run.log(2, {"loss": 2.0})
+    store = Store()
+    row, = read(store)
+    assert [*rows(store, row.id)] == [1, 2]
+
+
+def test_a_run_that_the_lab_refuses_keeps_no_other_one(elsewhere, monkeypatch, tmp_path):
+    left = tmp_path / "spool" / "watched" / "left~1"
+    (left / "spool").mkdir(parents=True)
+    (left / "spool" / "no-name-of-a-file.jsonl").write_bytes(LINE)
+    monkeypatch.setattr(module, "_lives", lambda about: False)
+    with server() as url:
+        (left / "run.json").write_text(json.dumps({"url": url}))
+        with Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
+            run.log(1, {"loss": 1.0})
+            until(lambda: spool.files(spool.folder_of("r")))
+    row, = read(Store())
+    assert row.spec.task == "mine" and (left / "spool" / "no-name-of-a-file.jsonl").exists()
+
+
 def test_a_wrong_token_is_said_once_and_what_was_logged_is_kept(elsewhere, monkeypatch, tmp_path):
     said: list[str] = []
     monkeypatch.setattr(module._log, "warning", lambda *words: said.append(str(words)))
