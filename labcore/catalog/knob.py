@@ -42,7 +42,7 @@ class Knob:
     `safe` is the range that usually works. `reach` are the ends of the slider, if they lie beyond `safe` at values that
     do harm. `forkable`: a fork may have another value although a run cannot change it. `annealed`: it falls linearly to
     0 if the run anneals. `here` ("module:function") returns a sentence about the knob on this machine. `before` is the
-    value in runs that are older than the knob, if it differs from the default. `source` names the origin of the
+    value in runs that are older than the knob; the first knobs have none. `source` names the origin of the
     default, if it is not the algorithm's row. `pick` ("module:function") lists the texts that can be chosen; the value
     joins the chosen texts by " + ". `group` is the group of the form that lists the knob. `aliases` are other words by
     which the search finds it, such as its names in other tools.

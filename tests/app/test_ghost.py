@@ -92,7 +92,7 @@ def test_the_help_names_the_changes_that_the_twin_keeps(lab):
     later = replace(first, knob="clip_low", place=Place(5, 8, 1), before=0.2, value=0.1)
     assert "any difference is due to the change" in ghost._twin_help(run, first, [])
     said = ghost._twin_help(run, later, [first])
-    assert "of step 2: later changes (β 0.04 → 0.2) are kept" in said and "any difference" not in said
+    assert "at step 2" in said and "(β 0.04 → 0.2)" in said and "any difference" not in said
 
 
 def test_a_button_starts_the_twin_in_the_background_and_draws_it(page, lab, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 
 from labcore.analysis.lessons.expression import Logged, Runs
 from labcore.analysis.lessons.lesson import Lesson
+from labcore.runs.spec.run_spec import RunSpec
 
 FILE = Path(__file__).with_name("recorded.json")
 POINTS = 24  # of a curve
@@ -31,9 +33,15 @@ def recorded(lesson: Lesson) -> Curves | None:
 
 
 def digest(lesson: Lesson) -> str:
-    """Names the runs of a lesson and what is drawn of them: another lesson, or another version, has another one."""
-    said = [*(setup.at(seed).hash() for setup in lesson.setups for seed in lesson.seeds), *lesson.picture]
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+    """Names the runs of a lesson and the curves of its picture: a changed lesson has another digest."""
+    specs = (setup.at(seed) for setup in lesson.setups for seed in lesson.seeds)
+    return hashlib.sha256("\n".join([*map(_as_before, specs), *lesson.picture]).encode()).hexdigest()[:16]
+
+
+def _as_before(spec: RunSpec) -> str:
+    """The spec without the knobs that have the value of runs that are older than the knob."""
+    neutral = {knob.key for knob in spec.declared if knob.before is not None and spec.knobs[knob.key] == knob.before}
+    return replace(spec, knobs={key: value for key, value in spec.knobs.items() if key not in neutral}).to_json()
 
 
 def curves(lesson: Lesson, runs: Runs) -> dict[str, dict[str, list[float]]]:

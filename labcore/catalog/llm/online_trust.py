@@ -7,7 +7,7 @@ from labcore.catalog.llm.row import CLIP, online_panels, row
 _GRPO = r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G"
 _WEIGHED = (r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[m_t\operatorname{sg}\big(\min(\rho_t, \varepsilon_{max})\big)"
             r"\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\Big]")
-_SIDE = (r"\delta = \delta_{high},\ \pi_\theta>\pi_{old}\ \text{if}\ \hat A_i > 0\ \text{else}\ \delta_{low},\ "
+_SIDE = (r"\delta_{\pm} = \delta_{high},\ \pi_\theta>\pi_{old}\ \text{if}\ \hat A_i > 0\ \text{else}\ \delta_{low},\ "
          r"\pi_\theta<\pi_{old}")
 
 ROWS = (
@@ -15,7 +15,7 @@ ROWS = (
         summary="Masks a token once its probability, not its ratio, has moved too far: unlikely tokens may grow by "
                 "large factors, likely ones only by little.",
         latex=r"\begin{gathered}" + _WEIGHED +
-        r"\\ m_t = 1 - 1[|\pi_\theta(y_{i,t})-\pi_{old}(y_{i,t})| > \delta],\quad "
+        r"\\ m_t = 1 - 1[|\pi_\theta(y_{i,t})-\pi_{old}(y_{i,t})| > \delta_{\pm}],\quad "
               + _SIDE + r"\\ " + _GRPO + r"\end{gathered}",
         watch="The share of masked tokens: with one update per batch it is 0. A clip of ratios acts on unlikely tokens "
               "first; this mask acts on tokens near ½ first.",
@@ -25,7 +25,8 @@ ROWS = (
     row("dppo_kl", "DPPO, binary KL", "online",
         summary="DPPO with the KL of a single token in place of its change of probability.",
         latex=r"\begin{gathered}" + _WEIGHED + r"\\ m_t = 1 - 1[q\log\tfrac qp+(1-q)\log\tfrac{1-q}{1-p} > "
-              r"\delta],\quad q = \pi_{old}(y_{i,t}),\quad p = \pi_\theta(y_{i,t})\\ " + _SIDE + r",\quad " + _GRPO
+              r"\delta_{\pm}],\quad q = \pi_{old}(y_{i,t}),\quad p = \pi_\theta(y_{i,t})\\ " + _SIDE
+              + r",\quad " + _GRPO
               + r"\end{gathered}",
         watch="The share of masked tokens. The bound is in nats: 0.05 lets a token of probability ½ move to 0.65.",
         paper="Qi et al. 2026, arXiv:2602.04879", without=CLIP,
