@@ -1,5 +1,6 @@
 """The page of watched runs: each state of a run, and data that the trainer did or did not send."""
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from app.watch import sent, teach
 from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader
 from labcore.catalog.kinds import WATCH
-from labcore.catalog.metrics import OWN
+from labcore.catalog.metrics import OWN, metric
 from labcore.exports.folder import export_run
 from labcore.runs.files import called
 from labcore.runs.lists.all_runs import Shelf
@@ -117,6 +118,14 @@ def test_metric_names_of_the_trainer_cannot_be_markup(lab):
     title = panels(spec, [feed], ended=False)[0]["title"]
     script = Path(own_metrics.__file__).parents[1] / "components" / "live_chart" / "live_chart.js"
     assert title.startswith("<img") and "<b>${escaped(panel.title)}</b>" in script.read_text()
+
+
+def test_no_words_of_a_metric_leave_their_place_in_a_page():
+    """A part of a reward is named by a file or a program, and its help has the name."""
+    parts = Path(own_metrics.__file__).parents[1] / "components"
+    assert '"x' in metric('reward/a"x').help
+    for path in sorted(parts.rglob("*.js")):
+        assert not re.search(r"\$\{panel\.(help|title|called|short)\}", path.read_text("utf-8")), path.name
 
 
 def test_settings_that_changed_are_listed_first_and_have_a_marker(lab, page):

@@ -33,7 +33,7 @@ function build(chart) {
   chart.panels.forEach((panel) => {
     const box = panel.box = document.createElement("figure");
     const name = `<b>${escaped(panel.title)}</b> <i>${panel.symbol}</i> <small>${panel.unit}</small>`;
-    box.innerHTML = `<figcaption title="${panel.help}">${chart.main ? name
+    box.innerHTML = `<figcaption title="${escaped(panel.help)}">${chart.main ? name
       : `<button type="button" class="rl-pick">${name}</button>`}</figcaption><div class="rl-plot" role="img"></div>` +
       `<div class="rl-ends"></div><div class="rl-empty">No values yet</div>`;
     box.querySelector("figcaption").hidden = Boolean(panel.bare);
