@@ -335,7 +335,7 @@ def test_a_program_that_is_killed_loses_what_was_queued_and_the_run_says_so(tmp_
     reader.look()
     row, = store.runs(kind="watch")
     assert [*rows(store, row.id)][:200] == [*range(1, 201)] and row.state == "interrupted"
-    assert "process is gone" in row.message and "is lost" in row.message
+    assert "process exited" in row.message and "are lost" in row.message
     child = program(tmp_path, "if step == 2: break", )  # begins anew with the same id
     child.wait(20)
     reader.look()

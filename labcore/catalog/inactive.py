@@ -35,7 +35,7 @@ def _all_but(*readers: str) -> tuple[Value, ...]:
 
 
 def _each_loss(names: tuple[Value, ...]) -> dict[str, tuple[Value, ...]]:
-    """Every loss of a run is one of these; there need not be a second and a third."""
+    """Every loss of a run is one of these; the second and the third are optional."""
     return {key: names if key == "preference_loss" else (choices.NO_LOSS, *names) for key in choices.LOSSES}
 
 

@@ -1,5 +1,5 @@
-"""The kinds of run: language models, the same beside exact values, mazes, and Gymnasium environments; and runs that
-another program trains, which the lab only watches.
+"""The kinds of run: language models, the same beside exact values, mazes, and Gymnasium environments; and watched
+runs, which another trainer trains and the lab only shows.
 
 Each has its tables and what trains it.
 """
@@ -35,7 +35,7 @@ class Kind:
     `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
     `pretrained`: its models may be pretrained ones, for which there are other defaults.
     `short`: its runs mostly take seconds and little memory, so that one of them need not wait for a sweep.
-    `elsewhere`: another program trains its runs, so that nothing of them can be started or changed here.
+    `elsewhere`: another trainer trains its runs, so the lab cannot start or change them.
     """
 
     key: str
@@ -100,8 +100,8 @@ WATCH = Kind("watch", "Watched runs", "labcore.watching.elsewhere:Elsewhere", wa
              {"step": "Steps", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
              "labcore.watching.elsewhere:goal", any_task=True, elsewhere=True)
 
-KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}  # that the lab trains
-EVERY: dict[str, Kind] = {**KINDS, WATCH.key: WATCH}  # that it shows
+KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}  # kinds that the lab trains
+EVERY: dict[str, Kind] = {**KINDS, WATCH.key: WATCH}  # kinds that the lab shows
 
 
 def built_in() -> frozenset[str]:

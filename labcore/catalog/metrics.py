@@ -269,12 +269,12 @@ _ALL = (
 
 # What a reward is made of is named by its source, which may be the user's own.
 _PART, _UNSCORED = "reward/", "unscored/"
-OWN = "own/"  # before the names of another tool's numbers that the lab does not know
+OWN = "own/"  # prefix of a trainer's metrics that the lab does not know
 
 
 class _Metrics(Mapping[str, Metric]):
     """The declared metrics by their keys, `reward/<part>` and `unscored/<part>` for any part of a reward that is not
-    declared itself, and `own/<name>` for any number of another tool."""
+    declared itself, and `own/<name>` for a trainer's own metrics."""
 
     def __init__(self, declared: Iterable[Metric]):
         self._declared = {metric.key: metric for metric in declared}
@@ -289,7 +289,7 @@ class _Metrics(Mapping[str, Metric]):
             return Metric(key, f"Not scored: {silent}", "share", f"Share of completions that the part {silent!r} of "
                           "the reward did not score.", scale="rate", better="lower", short=silent)
         if key.startswith(OWN) and (name := key.removeprefix(OWN)):
-            return Metric(key, name, "", "A number of the tool that trains this run, under the tool's own name.",
+            return Metric(key, name, "", "A metric of the trainer, under its own name.",
                           short=name)
         return self._declared[key]
 

@@ -121,8 +121,7 @@ OWN = tuple(Panel(metric.key.replace("/", "_"), metric.label, (metric.key,), met
 
 
 class _Panels(Mapping[str, Panel]):
-    """The charts by their keys, and one for each metric of another program's run that none of them draws, by its key.
-    """
+    """The charts by their keys, and one chart for each of a trainer's own metrics, by its key."""
 
     def __init__(self, declared: Mapping[str, Panel]):
         self._declared = declared
@@ -182,7 +181,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
 def with_switched(panels: tuple[str, ...], knobs: Mapping[str, Value],
                   logged: Collection[str] = ()) -> tuple[str, ...]:
     """`panels` of a row, and those of the switches that a run which began with these knobs has on, or had: metrics of
-    theirs are `logged`. Last another tool's own numbers.
+    theirs are `logged`. The trainer's own metrics are last.
 
     >>> with_switched(("reward",), {"adaptive_kl_target": 0.1}), with_switched(("reward",), {}, {"beta"})
     (('reward', 'kl_coefficient'), ('reward', 'kl_coefficient'))

@@ -1,8 +1,7 @@
-"""The tables of watched runs, which another program trains: the rows of language models by the names that tools share
-with the lab, and two for everything else.
+"""The tables of watched runs: the lab's rows of language models, and two rows for all other algorithms.
 
-A row here says what a run is called and in which order its charts are drawn; any chart whose numbers the tool sends is
-drawn. The knobs are those of the lab's row: of a watched run only those count that the tool has named.
+A row defines the name of a run's algorithm and the order of its charts. Every chart whose metrics the trainer sends is
+shown. The knobs are those of the lab's row, but a watched run has only the knobs that the trainer sent.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from labcore.catalog.llm import algorithms
 from labcore.catalog.panels import PANELS
 from labcore.catalog.task import Task
 
-OTHER, CONTROL = "other", "control"  # rows of runs whose algorithm the tool has not named
+OTHER, CONTROL = "other", "control"  # rows of runs with an unknown algorithm
 TASK = "run"
 _CONTROL = ("episode_return", "eval_return", "episode_length", "loss", "env_speed")
 
@@ -27,9 +26,9 @@ def _panels(first: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _generic(key: str, label: str, first: tuple[str, ...]) -> Algorithm:
-    return Algorithm(key, label, "elsewhere", summary="Trained by another program, which has not said how.", latex="",
-                     watch="The charts show what the program sends.", paper="", knobs=_KNOBS, models=("policy",),
-                     panels=_panels(first))
+    return Algorithm(key, label, "elsewhere", summary="Trained outside the lab with an unknown algorithm.", latex="",
+                     watch="The charts show the metrics that the trainer sends.", paper="", knobs=_KNOBS,
+                     models=("policy",), panels=_panels(first))
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -37,12 +36,12 @@ ALGORITHMS: dict[str, Algorithm] = {
     CONTROL: _generic(CONTROL, "Reinforcement learning", _CONTROL),
     **{row.key: replace(row, panels=_panels(row.panels)) for row in algorithms.ALGORITHMS.values()},
 }
-TASKS: dict[str, Task] = {TASK: Task(TASK, "Run", "Trained by another program.", "", (
+TASKS: dict[str, Task] = {TASK: Task(TASK, "Run", "Trained outside the lab.", "", (
     "elsewhere", "online", "preference", "reward_model", "sft"), goal={})}
 
 
 def row_of(name: str, tool: str = "") -> str:
-    """The key of the row of an algorithm by the name that a tool has for it, or for its trainer.
+    """Return the key of an algorithm's row for the trainer's name of the algorithm or of its class.
 
     >>> row_of("GRPOTrainer"), row_of("reinforce_plus_plus", "verl"), row_of("PPO", "Stable-Baselines3"), row_of("mine")
     ('grpo', 'reinforce_pp', 'control', 'other')

@@ -1,4 +1,4 @@
-"""`watch`: follow the files of another trainer, and show its runs in the lab while it trains."""
+"""The command `watch`: read the logs of another trainer, and show its runs in the lab while it trains."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOOK_SECONDS = 1.0
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("watch", watch, "show the runs of another trainer live, from the files that it writes: verl, TRL, "
+    sub = add("watch", watch, "show the runs of another trainer live, from its logs: verl, TRL, "
               "OpenRLHF, prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
-    sub.add_argument("folders", nargs="*", metavar="DIR", help="a folder in which a trainer writes; without any, the "
-                     "watched runs are listed")
-    sub.add_argument("--once", action="store_true", help="read what is there, then end")
-    sub.add_argument("--url", help="send to the lab at this address, not to this machine's")
+    sub.add_argument("folders", nargs="*", metavar="DIR", help="a folder that a trainer writes its logs to; without a "
+                     "folder, list the watched runs")
+    sub.add_argument("--once", action="store_true", help="read the existing files, then exit")
+    sub.add_argument("--url", help="send to the lab at this address, not to the lab on this machine")
     sub.add_argument("--token", help="the token of that lab (RL_LAB_WATCH_TOKEN)")
 
 
@@ -37,14 +37,14 @@ def watch(options: argparse.Namespace) -> int:
     connect: dict[str, Any] = {"url": options.url, "token": options.token}
     folders = dict.fromkeys(path_of(word).absolute() for word in options.folders)
     if options.once and (missing := [path for path in folders if not path.is_dir()]):
-        raise LabError(f"There is no folder {missing[0]}: check the path, or leave --once out to wait for it.")
+        raise LabError(f"There is no folder {missing[0]}: check the path, or remove --once to wait for it.")
     followers = [Follower(path, lambda sentence: print(sentence, flush=True), connect) for path in folders]
     if options.once:
         found = [follower.look(last=True) for follower in followers]
         for follower in followers:
             follower.finish()
         if not any(found):
-            print("Nothing new was found.")
+            print("No new data.")
         return 0
     try:
         while True:
@@ -59,13 +59,13 @@ def watch(options: argparse.Namespace) -> int:
 
 
 def list_watched() -> int:
-    """Print the watched runs, and how one sends another."""
+    """Print the watched runs, and how to send another one."""
     store = Store()
     store.reconcile()
     if entries := [entry for entry in Shelf(store).entries() if entry.kind == WATCH.key]:
         print("\n".join(lines(store, entries)))
     else:
         print("No watched runs yet.")
-    print("To watch a trainer: rl-lab watch DIR with the folder that it writes, or labcore/watch.py in its script: "
+    print("To watch a trainer, run rl-lab watch DIR with its output folder, or use labcore/watch.py in its script: "
           "see docs/watch.md.")
     return 0

@@ -1,1 +1,1 @@
-"""Follow the files that other trainers write, and send what is in them to the lab as watched runs."""
+"""Read the logs of other trainers while they are written, and send them to the lab as watched runs."""

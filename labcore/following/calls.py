@@ -1,6 +1,6 @@
-"""What a reader of files finds: rows of numbers, completions, settings, sentences and the end of a run.
+"""The data that a reader yields: rows of metrics, completions, settings, names and the end of a run.
 
-A reader knows one format and no run. The follower makes calls of `labcore.watch.Watch` of what it finds.
+A reader knows one format but no runs. The follower converts its data to calls of `labcore.watch.Watch`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a log under the tool's names, with the columns that place it. `clock` is when it was written, unix time;
-    None where only the time of the file says so. `run` names the run of a row in a file that has several."""
+    """A row of a log under the trainer's names, with its step columns. `clock` is the unix time at which it was
+    written; None if only the file has a time. `run` names the row's run in a file with several runs."""
 
     values: Mapping[str, Any]
     clock: float | None = None
@@ -28,13 +28,14 @@ class Completions:
     prompts: Sequence[str]
     completions: Sequence[str]
     rewards: Mapping[str, Sequence[float | None]]
-    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # such as advantages, as Watch.rollouts takes them
+    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # for Watch.rollouts, such as advantages
     group: int | None = None
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Completions of a step that are read when their turn comes, because they are large. `done` is called then."""
+    """Completions of a step that are read only when they are sent, because they are large. `done` is called
+    afterwards."""
 
     step: int
     read: Callable[[], Completions]
@@ -43,7 +44,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a run, or those that changed."""
+    """Settings of a run, or changed settings."""
 
     values: Mapping[str, Any]
     run: str = ""
@@ -51,7 +52,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Named:
-    """What the tool calls the run."""
+    """The trainer's name for the run."""
 
     name: str
     run: str = ""

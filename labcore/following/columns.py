@@ -1,4 +1,4 @@
-"""What the columns of a log are, by all that any of its rows had: its layout, what places rows, what counts."""
+"""The columns of a log, collected from all its rows: the layout, the step columns and the metrics."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from labcore.runs.store.rows import COUNTERS
 
 
 class Columns:
-    """The columns of one log; `seen` is kept, and grows. `axes` are those that can place rows, the best first; of these
-    `only_axes` mean nothing else."""
+    """The columns of one log. `seen` is stored and grows. `axes` are the columns that can be the step, best first;
+    `only_axes` are those among them that are not also metrics."""
 
     def __init__(self, seen: list[str]):
         self._seen, self._names = seen, set(seen)
         self._learn()
 
     def learn(self, names: Iterable[str]) -> None:
-        """Take note of the columns of a row."""
+        """Add the columns of a row."""
         if new := [name for name in names if name not in self._names]:
             self._seen += new
             self._names.update(new)
@@ -37,10 +37,10 @@ class Columns:
         self.only_axes = {*self.axes} - counters
 
     def counted_by(self, axis: str) -> str:
-        """What the steps of this axis count: a counter or a metric, or nothing that is known."""
+        """Return what the steps of this axis count: a counter, a metric, or an empty text."""
         return next((each.counts for each in self.layout.axes if is_axis(each, axis)), "")
 
     def number(self, key: str, numbers: Mapping[str, float]) -> float | None:
-        """The number for a key by the best of its names; None where there is none that is finite."""
+        """Return the number of a key under the best of its names; None if there is no finite number."""
         value = next((numbers[name] for _, name in self._called.get(key, ()) if name in numbers), math.nan)
         return value if math.isfinite(value) else None

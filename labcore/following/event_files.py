@@ -1,6 +1,6 @@
-"""TensorBoard's event files: scalars in the old form and in the new one, and the samples that OpenRLHF writes as text.
+"""TensorBoard's event files: scalars (as `simple_value` or as tensors), and the text samples of OpenRLHF.
 
-A file is a row of TFRecords, each with the checksums of its length and of its content; `labcore.runs.files.event_file`
+A file is a sequence of TFRecords, each with checksums of its length and its content; `labcore.runs.files.event_file`
 writes the same. tensorboard/compat/proto/event.proto, summary.proto, tensor.proto
 """
 
@@ -18,8 +18,8 @@ from labcore.following.reader import Damaged, Growing
 from labcore.runs.files.event_file import masked_crc32c
 
 _HEAD, _TAIL = 12, 4  # bytes around the content of a record
-_MOST = 64 * 2**20  # bytes of a record: histograms and pictures are long
-# TensorProto: the types of numbers, and the field that holds those of each that are not in tensor_content.
+_MOST = 64 * 2**20  # bytes of a record: histograms and images are long
+# TensorProto: type -> (NumPy type, field of its numbers if they are not in tensor_content).
 _TYPES = {1: ("<f4", 5), 2: ("<f8", 6), 3: ("<i4", 7), 9: ("<i8", 10)}
 _VARINTS = (7, 10)
 _STRING = 7
@@ -27,7 +27,7 @@ _SAMPLE = re.compile(r"Sample:(?:\n|\\n)(.*?)(?:\n|\\n){2}Reward: (\S+)", re.DOT
 
 
 class EventFile(Growing):
-    """Reads records as they come. One that is not complete yet waits."""
+    """Reads complete records; an incomplete record waits."""
 
     def take(self, data: bytes, at: int) -> tuple[int, list[Call]]:
         used, found = 0, list[Call]()
@@ -36,16 +36,16 @@ class EventFile(Growing):
             size = struct.unpack("<Q", head)[0]
             if masked_crc32c(head) != data[used + 8:used + _HEAD] or size > _MOST:
                 if found:
-                    break  # what came before it first
-                raise Damaged(f"is damaged at byte {at:,}: what follows is read once it is mended")
+                    break  # return the earlier records first
+                raise Damaged(f"is damaged at byte {at:,}: the rest is read once the file is repaired")
             end = used + _HEAD + size + _TAIL
             if end > len(data):
                 break
             content = data[used + _HEAD:end - _TAIL]
             if masked_crc32c(content) != data[end - _TAIL:end]:
-                if end == len(data):  # the last record: its writer may still be at it
+                if end == len(data):  # the last record may be incomplete
                     break
-                self.say(f"has a damaged record at byte {at + used:,}, which is left out")
+                self.say(f"has a damaged record at byte {at + used:,}, which is skipped")
             else:
                 found += self._event(content)
             used = end
@@ -55,7 +55,7 @@ class EventFile(Growing):
         try:
             return [*_calls(content)]
         except Malformed as error:
-            self.say(f"has a record that is no event ({error}), which is left out")
+            self.say(f"has a record that is not an event ({error}), which is skipped")
             return []
 
 
@@ -76,7 +76,7 @@ def _calls(event: bytes) -> Iterator[Call]:
 
 
 def _value(value: bytes) -> tuple[str, float | None, str]:
-    """(tag, scalar, text) of a Summary.Value; a scalar of None where it has none."""
+    """Return (tag, scalar, text) of a Summary.Value; the scalar is None if there is none."""
     parts = texts(value)
     tag = parts.get(1, b"").decode("utf-8", "replace")
     if 2 in parts and len(parts[2]) == 4:
@@ -97,7 +97,7 @@ def _tensor(tensor: bytes) -> tuple[float | None, str]:
             held.setdefault(number, []).append(value)
     if kind == _STRING:
         return None, b"".join(each for each in held.get(8, []) if isinstance(each, bytes)).decode("utf-8", "replace")
-    if kind not in _TYPES or 2 in dict(fields(shape)):  # it has a dimension: a histogram, a curve
+    if kind not in _TYPES or 2 in dict(fields(shape)):  # not a scalar: a histogram, a curve
         return None, ""
     dtype, place = _TYPES[kind]
     numbers = _unpacked(content or b"".join(each for each in held.get(place, []) if isinstance(each, bytes)), dtype,
@@ -107,7 +107,7 @@ def _tensor(tensor: bytes) -> tuple[float | None, str]:
 
 
 def _unpacked(content: bytes, dtype: str, place: int, raw: bool) -> list[float]:
-    if place in _VARINTS and not raw:  # packed varints: a message of one field each, without their keys
+    if place in _VARINTS and not raw:  # packed varints, without field keys
         return [float(signed(value)) for _, value in fields(b"".join(_keyed(content))) if isinstance(value, int)]
     if len(content) % np.dtype(dtype).itemsize:
         raise Malformed("a tensor of half a number")
@@ -115,7 +115,7 @@ def _unpacked(content: bytes, dtype: str, place: int, raw: bool) -> list[float]:
 
 
 def _keyed(content: bytes) -> Iterator[bytes]:
-    """Packed varints, each behind the key of the field 1."""
+    """Yield packed varints, each after the key of field 1."""
     number = bytearray()
     for byte in content:
         number.append(byte)

@@ -1,4 +1,4 @@
-"""The files below a folder, looked at every second: folders are read again only where their time says so."""
+"""The files below a folder, listed every second: a folder is read again only if its modification time changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labcore.following.growing import stamp
 
 DEEPEST = 8
 MOST = 50_000  # files
-RECENT = 3.0  # seconds in which a folder may change again under the same time, as disks round it
+RECENT = 3.0  # seconds in which a folder may change without a new modification time, because file systems round it
 _SKIPPED = ("node_modules", "__pycache__")
 
 
@@ -24,13 +24,13 @@ class _Listing:
 
 @dataclass
 class Folder:
-    """A folder and all below it but hidden ones and links to folders."""
+    """A folder and its subfolders, without hidden folders and links to folders."""
 
     path: Path
     _seen: dict[str, _Listing] = field(default_factory=dict)
 
     def files(self) -> list[str]:
-        """The path in the folder of each file."""
+        """Return the relative path of each file."""
         found: list[str] = []
         waiting = [("", 0)]
         while waiting and len(found) < MOST:
@@ -64,6 +64,6 @@ def _listed(path: Path, name: str, changed: int) -> _Listing:
                     folders.append(inner)
                 elif entry.is_file():
                     files.append(inner)
-    except OSError:  # it was deleted, or may not be read
+    except OSError:  # it was deleted, or is not readable
         return _Listing(0, [], [])
     return _Listing(changed, sorted(files), sorted(folders))

@@ -1,8 +1,8 @@
-"""Follow folders: find the files that trainers write there, read what is new in them, and send it to the lab.
+"""Follow folders: find the logs of trainers, read new content, and send it to the lab.
 
-What was read is kept in `RL_LAB_HOME/following`, so that another start of the follower goes on where this one ended.
-It is kept after the lab's client has written it. If the follower is killed in between, some rows are sent twice, which
-the lab knows by their steps and numbers.
+The read positions are saved in `RL_LAB_HOME/following`, so a restarted follower continues at them. They are saved after
+the client has written the rows. If the follower is killed in between, some rows are sent twice, and the lab recognises
+them by their steps and numbers.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from labcore.following.sending import Sending
 from labcore.runs.files.untrusted import opened
 from labcore.watch import Watch
 
-IDLE_SECONDS = 900.0  # after which a run whose files do not change is left: its trainer may be gone
-KEEP_SECONDS = 5.0  # between two times that what was read is kept
-SETTLED_SECONDS = 5.0  # after which a file that is new to the follower counts as written
-WAIT_SECONDS = 60.0  # in which an empty file may become the log for which others wait
+IDLE_SECONDS = 900.0  # without a change of its files, after which a run is no longer sent: its trainer may have ended
+KEEP_SECONDS = 5.0  # between two saves of the read positions
+SETTLED_SECONDS = 5.0  # after which a file that is new to the follower counts as complete
+WAIT_SECONDS = 60.0  # for which other files wait for an empty file to become a log
 MOST_RUNS = 200  # in one file
-RARELY = 30  # looks between two at a file of completions that was read: it may be written again
+RARELY = 30  # looks between two checks of a file of completions that was read before
 _OF_TRAINER = ("checkpoint-", "trainer_state.json", "training_args.bin", "completions")  # beside the folder `runs`
 
 
 @dataclass
 class Source:
-    """A file that is followed: its layout, the path of its run, its reader, and its stamp at the last look."""
+    """A followed file: its layout, the path of its run, its reader, and its stamp at the last look."""
 
     name: str
     layout: Layout
@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _New:
-    """A file that is not followed yet; `waits` where its layout or a better log is awaited."""
+    """A file that is not followed yet; `waits` if its layout is still unknown or a better log may appear."""
 
     name: str
     layout: Layout
@@ -58,9 +58,9 @@ class _New:
 
 
 class Follower:
-    """Follows one folder. `say` prints a sentence; `connect` are the options of `Watch` that say where the lab is.
+    """Follows one folder. `say` prints a sentence; `connect` are the options of `Watch` for the address of the lab.
 
-    Raises LabError where another process follows the folder, or what was read of it cannot be read.
+    Raises LabError if another process follows the folder, or if the saved read positions cannot be read.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None], connect: Mapping[str, Any]):
@@ -69,17 +69,17 @@ class Follower:
         self._folder = Folder(folder)
         self._sources: dict[str, Source] = {}
         self._other: set[str] = set()  # files that are not followed
-        self._without: set[str] = set()  # of these the ones that have no step
-        self._seen: dict[str, float] = {}  # when a file that is not followed yet was first seen
-        self._doubled: set[tuple[str, Any]] = set()  # runs and kinds of files that have their numbers once more
+        self._without: set[str] = set()  # files among them that have no step
+        self._seen: dict[str, float] = {}  # file that is not followed yet -> time at which it was first seen
+        self._doubled: set[tuple[str, Any]] = set()  # (run, layout) of files that repeat the metrics of a run
         self._said: set[str] = set()
         self._runs: dict[str, Sending] = {}
         self._looks, self._keeps, self._new = 0, 0.0, False
 
     def look(self, last: bool = False) -> bool:
-        """Read what is new. `last`: all files are complete as they are. Returns whether anything was new."""
+        """Read new content. `last`: all files are complete. Returns True if anything was new."""
         if not self.path.is_dir():
-            self._say_once(f"{self.path} is not there yet: waiting for it.")
+            self._say_once(f"{self.path} does not exist yet: waiting for it.")
             return False
         self._looks += 1
         names = self._folder.files()
@@ -96,14 +96,14 @@ class Follower:
         return bool(busy)
 
     def finish(self) -> None:
-        """End all runs: their files were read to the end."""
+        """End all runs, because their files were read completely."""
         for run in self._runs.values():
             run.finish(f"Read from {self.path.name}.")
         self._keep()
         self._kept.close()
 
     def close(self) -> None:
-        """Stop following. The runs have not ended."""
+        """Stop following, without ending the runs."""
         for run in self._runs.values():
             run.quiet()
             run.leave()
@@ -122,8 +122,8 @@ class Follower:
     # ---------------------------------------------------------------- files
 
     def _find(self, names: list[str], last: bool) -> None:
-        """Follow the files that are new, those with numbers first: completions go with the numbers of their run, and
-        wait for these where a file cannot be told yet."""
+        """Follow new files, files with metrics first. Completions are added to the run of their metrics, and wait while
+        the layout of a file is unknown."""
         may = [found for name in names if name not in self._sources and (found := self._recognised(name, last))]
         waiting = [each for each in may if each.waits]
         for new in sorted((each for each in may if not each.waits), key=lambda each: (
@@ -140,7 +140,7 @@ class Follower:
             self._say(f"{self.path.name}: not followed, because they have no step: {listed(left, 5)}.")
 
     def _recognised(self, name: str, last: bool) -> _New | None:
-        """The layout of a file; None where it has none. Where that cannot be told yet, it waits for a while."""
+        """Return the layout of a file; None if it has none. If the layout cannot be decided yet, the file waits."""
         may = candidates(name) if name not in self._other else []
         head = _head(self.path / name) if may else b""
         fits = [(layout.begins(head), layout, run) for layout, run in may]
@@ -167,7 +167,7 @@ class Follower:
                 if (run, layout.path) not in self._doubled:
                     self._doubled.add((run, layout.path))
                     self._say(f"{self.path.name}/{name} is not followed, because {self.path.name}/{taken[0].name} has "
-                              "the numbers of that run.")
+                              "the metrics of this run.")
                 return
         else:
             run = self._run_of_completions(run)
@@ -177,7 +177,8 @@ class Follower:
         self._sources[name] = Source(name, layout, run, reader)
 
     def _own_folder(self, name: str, layout: Layout, run: str, names: list[str]) -> str:
-        """Of several folders `runs/DATE_HOST` each is a run of its own, unless a trainer of Hugging Face made them."""
+        """Return the run of a log: each of several folders `runs/DATE_HOST` is a separate run, unless a trainer of
+        Hugging Face wrote them."""
         dated = found["dated"] if (found := layout.path.fullmatch(name)) and "dated" in found.groupdict() else None
         if not dated:
             return run
@@ -187,7 +188,7 @@ class Follower:
         return f"{before}{dated}".strip("/") if others and not trainer else run
 
     def _run_of_completions(self, run: str) -> str:
-        """The run that completions belong to: that with numbers in their folder or below it, or the only one there."""
+        """Return the run of completions: the run with metrics in the same folder or below it, or the only run."""
         runs = {source.run for source in self._sources.values() if source.layout.numbers}
         if run in runs or run.rpartition("/")[2] == HELD_OUT:
             return run
@@ -195,7 +196,7 @@ class Follower:
         return min(below if len(below) == 1 else runs if len(runs) == 1 else {run})
 
     def _read(self, source: Source, last: bool) -> set[str]:
-        """Read a file that changed, or once more after it stood still. Returns the runs that got something new."""
+        """Read a file that changed, and once more when it stops changing. Returns the runs with new data."""
         rarely = not source.layout.numbers and self._looks % RARELY == 0
         if source.settled and not source.layout.numbers and not rarely and not last:
             return set()
@@ -239,7 +240,7 @@ class Follower:
         return watch
 
     def _leave_idle(self) -> None:
-        """Close the client of runs whose files have not changed for long; new rows open it again."""
+        """Close the clients of runs whose files have not changed for IDLE_SECONDS; new rows open them again."""
         newest: dict[str, int] = {}
         for source in self._sources.values():
             if source.stamp:
@@ -251,7 +252,7 @@ class Follower:
 
 
 def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
-    """What is new in a file. One that cannot be read is said, and looked at again when it changes."""
+    """Yield the new data of a file. An unreadable file is reported and read again when it changes."""
     try:
         yield from reader.look(settled)
     except Damaged as error:
@@ -261,12 +262,13 @@ def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
 
 
 def _beside(new: _New) -> set[str]:
-    """The runs that a file is of: one that stands in for a better log is of that of its folder."""
+    """Return the runs that a file may belong to: a file without a run of its own may belong to the run of its
+    folder."""
     return {new.run, new.run.rpartition("/")[0]} if new.layout.patience else {new.run}
 
 
 def _order(source: Source) -> tuple[bool, int, str]:
-    """Completions first, so that they are sent with their step; the files of one log as they were written."""
+    """Sort key: completions first, so that they are sent with their step; files of one log by time."""
     return source.layout.numbers, source.stamp.changed if source.stamp and source.layout.many else 0, source.name
 
 

@@ -1,7 +1,7 @@
-"""A file that its writer appends to: what came since the last look, and whether it is still the same file.
+"""A growing file: the bytes added since the last look, and whether it is still the same file.
 
-A file is the same one as long as all that was read of it stands there unchanged: under another inode too, as rsync
-makes it. One that is shorter, or begins or goes on otherwise, was replaced, and is read from its start.
+A file is the same as long as the bytes that were read are unchanged, even under another inode, as with rsync. If the
+file is shorter or these bytes differ, it was replaced and is read from its start.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import BinaryIO
 
 from labcore.runs.files.untrusted import opened
 
-EDGE = 256  # bytes at the start and before the place of reading that are compared at every look
+EDGE = 256  # bytes at the start and before the read position that are compared at every look
 _BLOCK = 2**20
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a look at the folder tells of a file."""
+    """The attributes of a file at a look."""
 
     inode: int
     size: int
@@ -28,7 +28,7 @@ class Stamp:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """The file's stamp; None where there is no file that can be looked at."""
+    """Return the file's stamp; None if there is no accessible file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -38,8 +38,8 @@ def stamp(path: Path) -> Stamp | None:
 
 @dataclass
 class Place:
-    """How far a file was read: `offset` bytes, whose checksum is `sum`; `head` and `tail` are the checksums of the
-    first and the last EDGE of them. It is kept as JSON."""
+    """The read position in a file: `offset` bytes with the checksum `sum`; `head` and `tail` are the checksums of the
+    first and the last EDGE of these bytes. It is saved as JSON."""
 
     offset: int = 0
     sum: int = 0
@@ -48,7 +48,7 @@ class Place:
     inode: int = 0
 
     def went_on(self, file: BinaryIO) -> bool:
-        """True if all that was read still stands in the file."""
+        """True if the bytes that were read are unchanged in the file."""
         found = os.fstat(file.fileno())
         if found.st_size < self.offset:
             return False
@@ -58,7 +58,7 @@ class Place:
         return found.st_ino == self.inode or not self.inode or _sum(file, 0, self.offset) == self.sum
 
     def move(self, file: BinaryIO, data: bytes, used: int) -> None:
-        """Go on by `used` bytes, the first of `data`."""
+        """Advance by `used` bytes, the first of `data`."""
         self.sum = zlib.crc32(data[:used], self.sum)
         self.offset += used
         edge = min(EDGE, self.offset)
@@ -75,7 +75,8 @@ def _sum(file: BinaryIO, start: int, count: int) -> int:
 
 
 def open_at(path: Path, place: Place) -> tuple[BinaryIO, bool]:
-    """The file, and whether it is the one that was read to `place`. Raises LabError where it cannot be read."""
+    """Open the file; also return whether it is the file that was read up to `place`. Raises LabError if it is
+    unreadable."""
     with opened(path) as file:
         copy = os.fdopen(os.dup(file.fileno()), "rb")
     return copy, place.went_on(copy)

@@ -1,6 +1,6 @@
-"""Which files of a folder are followed, and which of them are of one run: one row of `LAYOUTS` per layout.
+"""The layouts of files that are followed, and the rule that assigns a file to a run: one row of `LAYOUTS` per layout.
 
-What the columns in a file mean is no matter of this table: `labcore.runs.imports.layouts` knows the names.
+The meaning of columns is defined elsewhere, in `labcore.runs.imports.layouts`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from labcore.runs.imports import layouts as names
 from labcore.runs.imports.delimited import head_of
 from labcore.runs.imports.layouts import flat
 
-HELD_OUT = "validation"  # the run of completions on which nothing is trained
-_FEW = 5  # rows of a log that may come before the first one with a step
-HEAD = 2**16  # bytes at the start of a file that say what it is
+HELD_OUT = "validation"  # the run of completions that are not trained on
+_FEW = 5  # rows of a log that may precede the first row with a step
+HEAD = 2**16  # bytes at the start of a file that decide its layout
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A kind of file. `path` matches the end of its path in the folder; `run` makes of that match the path of the run
-    that it belongs to. `begins` says by the first bytes whether it is one; None where that cannot be said yet.
+    """A kind of file. `path` matches the end of its path in the folder; `run` computes the path of its run from this
+    match. `begins` decides from the first bytes whether a file has this layout; None if it cannot decide yet.
 
-    `numbers`: it has the numbers of a run. Of files with numbers of one run the layout that stands first in the table
-    is followed, and the others are said. `many`: all such files of a run are read as one, in the order of their times.
-    `patience`: it is followed where the folder has no better log after so many seconds, as a run of its own.
+    `numbers`: it has the metrics of a run. If several files have the metrics of one run, the first layout in the table
+    is followed, and the others are reported. `many`: all such files of a run are read as one log, ordered by time.
+    `patience`: after this number of seconds without a better log in the folder, it is followed as a separate run.
     """
 
     tool: str
@@ -52,7 +52,7 @@ def _path(pattern: str) -> re.Pattern[str]:
 
 
 def _with(*words: bytes) -> Callable[[bytes], bool | None]:
-    """True if the first line of JSON has these members; None where it is not whole."""
+    """Return a test that the first line of JSON has these members; it returns None if the line is incomplete."""
     def begins(head: bytes) -> bool | None:
         line, end, _ = head.lstrip().partition(b"\n")
         if not end and len(head) < HEAD:
@@ -66,17 +66,17 @@ def _is(magic: bytes) -> Callable[[bytes], bool | None]:
 
 
 def _split(found: re.Match[str]) -> str:
-    """The run of completions: those on which nothing is trained are one of their own."""
+    """Return the run of completions; completions that are not trained on are a separate run."""
     return found["run"] + (HELD_OUT if re.search("val|eval|test", found["split"]) else "")
 
 
 def _own(found: re.Match[str]) -> str:
-    """A log whose name says nothing is that of its folder, any other one a run of its own."""
+    """Return the run of a log: its folder if the file name is generic, otherwise a separate run."""
     return found["run"] if found["name"].lower() in _PLAIN else found["run"] + found["name"]
 
 
 def _log(head: bytes) -> bool | None:
-    """True if one of the first rows of JSON lines has a step; None where there are few rows yet."""
+    """True if one of the first rows of JSON lines has a step; None if there are too few rows."""
     lines = head.split(b"\n")[:-1]
     return any(map(_placed, map(_columns, lines))) or (False if len(lines) > _FEW or len(head) == HEAD else None)
 
@@ -90,7 +90,7 @@ def _columns(line: bytes) -> list[str]:
 
 
 def _table(head: bytes) -> bool | None:
-    """True if the header of a CSV has a step, or its rows are counted; None where there is none yet."""
+    """True if the header of a CSV has a step, or if its rows count as steps; None if there is no header yet."""
     try:
         return _placed(head_of("The file", head[:head.rfind(b"\n") + 1]).header)
     except UnicodeDecodeError:
@@ -110,7 +110,7 @@ LAYOUTS = (
     Layout("Weights & Biases", _path(r"(?:wandb/)?(?P<name>(?:offline-)?run-[^/]+)/run-[^/]+\.wandb"), WandbLog,
            run=lambda found: found["run"] + found["name"], begins=_is(b":W&B")),
     Layout("Stable-Baselines3", _path(r"progress\.csv"), Csv),
-    # The folder `runs/Nov27_02-13-56_host` is transformers' own, in that of its checkpoints.
+    # transformers creates the folder `runs/Nov27_02-13-56_host` in its folder of checkpoints.
     Layout("TensorBoard", _path(rf"(?P<dated>runs/{_DATED}/)?[^/]*\.tfevents\.[^/]*"), EventFile, many=True),
     Layout("Stable-Baselines3", _path(r"progress\.json"), JsonLines),
     Layout("Hugging Face trainer", _path(r"(?:checkpoint-\d+/)?trainer_state\.json"), TrainerState, many=True),
@@ -131,6 +131,6 @@ LAYOUTS = (
 
 
 def candidates(path: str) -> list[tuple[Layout, str]]:
-    """The layouts that a file may have by its path in the folder, and the path of its run in each."""
+    """Return the layouts that match a file's path, each with the path of its run."""
     found = ((layout, layout.path.fullmatch(path)) for layout in LAYOUTS)
     return [(layout, layout.run(match).strip("/")) for layout, match in found if match]

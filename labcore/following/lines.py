@@ -1,4 +1,4 @@
-"""Logs of lines: JSON lines, CSV, and Stable-Baselines3's monitor. Half a line waits for its end."""
+"""Logs of lines: JSON lines, CSV, and Stable-Baselines3's monitor. An incomplete line waits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from labcore.runs.imports.delimited import head_of
 from labcore.runs.imports.layouts import RUN_COLUMNS, flat, plain
 from labcore.runs.imports.table import MISSING
 
-_NAMING = 5  # of the columns that can name a run, those that name nothing else
+_NAMING = 5  # columns that name a run and nothing else
 
 
 class JsonLines(Growing):
-    """One JSON object a line; what lies within an object is a column `a/b`."""
+    """One JSON object per line; nested members are columns `a/b`."""
 
     most = LINE_LIMIT
 
@@ -36,7 +36,7 @@ class JsonLines(Growing):
         return used, found
 
     def _row(self, line: bytes, whole: bool) -> Row | None:
-        """The row of a line; None where it has none, or is not written to its end yet."""
+        """Return the row of a line; None if it has none or is incomplete."""
         number = self.memory["lines"] = self.memory.get("lines", 0) + whole
         if not line.strip():
             return None
@@ -44,19 +44,19 @@ class JsonLines(Growing):
             value = json_of(line, constants=True)
         except NotJSON as error:
             if whole:
-                self.say(f"has lines that are not JSON and are left out, the first is line {number:,} ({error})")
+                self.say(f"has lines that are not JSON and are skipped; the first is line {number:,} ({error})")
             return None
         if not isinstance(value, dict):
             if whole:
-                self.say(f"has lines that are no JSON objects and are left out, the first is line {number:,}")
+                self.say(f"has lines that are not JSON objects and are skipped; the first is line {number:,}")
             return None
         values = flat(value)
         return Row(values, run=run_of(values))
 
 
 class Csv(Growing):
-    """CSV with a header. A log that its tool wrote again with more columns, as Stable-Baselines3 does, goes on behind
-    the rows that were read before: its first row and the last of these are the same."""
+    """CSV with a header. If the trainer rewrites its log with more columns, as Stable-Baselines3 does, reading
+    continues after the rows that were read before: the first row and the last of these are unchanged."""
 
     def take(self, data: bytes, at: int) -> tuple[int, list[Call]]:
         used, found = 0, list[Call]()
@@ -81,7 +81,7 @@ class Csv(Growing):
         try:
             head = head_of("The file", whole)
         except UnicodeDecodeError:
-            raise Damaged("is not UTF-8, and is not followed") from None
+            raise Damaged("is not UTF-8 and is not followed") from None
         except LabError:  # no header yet
             return 0
         self.memory.update(header=list(head.header), delimiter=head.delimiter, rows=0, lines=head.lines)
@@ -100,7 +100,7 @@ class Csv(Growing):
         if [cell.strip() for cell in cells] == header:
             return None
         if len(cells) != len(header):
-            self._left_out(f"has {len(cells)} cells and the header {len(header)}")
+            self._left_out(f"has {len(cells)} cells, but the header has {len(header)}")
             return None
         values = dict(zip(header, map(_cell, cells), strict=True))
         if self.memory["rows"] == 0:
@@ -112,24 +112,24 @@ class Csv(Growing):
         return None if self.memory["rows"] <= self.memory.get("skip", 0) else Row(values, run=run_of(values))
 
     def _left_out(self, why: str) -> None:
-        self.say(f"has rows that are left out, the first is line {self.memory['lines']:,}, which {why}")
+        self.say(f"has rows that are skipped; the first is line {self.memory['lines']:,}, which {why}")
 
 
 class Monitor(Csv):
-    """Stable-Baselines3's monitor: a row for each episode, and a new file at each start."""
+    """Stable-Baselines3's monitor: one row per episode, and a new file at each start."""
 
     def again(self, shorter: bool) -> None:
         self.memory.clear()
 
 
 def run_of(values: Mapping[str, Any]) -> str:
-    """The name of the run that a row belongs to, where a log has several runs."""
+    """Return the name of a row's run in a log with several runs."""
     return next((value for column, value in values.items()
                  if isinstance(value, str) and plain(column) in RUN_COLUMNS[:_NAMING]), "")
 
 
 def _split(data: bytes) -> Iterator[bytes]:
-    """The lines of some bytes with their ends; the last may have none."""
+    """Yield lines with their line breaks; the last line may have none."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start) + 1 or len(data)
@@ -138,7 +138,7 @@ def _split(data: bytes) -> Iterator[bytes]:
 
 
 def _whole_rows(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(bytes, row) of each row that is complete: a line end within quotes is none."""
+    """Yield (bytes, row) of each complete row; line breaks within quotes do not end a row."""
     row = b""
     for line in _split(data):
         row += line
@@ -148,7 +148,7 @@ def _whole_rows(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _cell(cell: str) -> Any:
-    """A cell as a number, as a text where it is none, None where it is empty."""
+    """Return a cell as a number, otherwise as text; None if it is empty."""
     try:
         return float(cell)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a follower has read, kept as JSON in `RL_LAB_HOME/following` while one process follows the folder."""
+"""The state of a follower, saved as JSON in `RL_LAB_HOME/following`. One process at a time follows a folder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FORMAT = 1
 
 
 class Kept:
-    """What is kept of one folder.
+    """The saved state of one folder.
 
     Raises:
-        LabError: another process follows the folder, or what is kept is damaged.
+        LabError: another process follows the folder, or the saved state is damaged.
     """
 
     def __init__(self, folder: Path):
@@ -32,7 +32,7 @@ class Kept:
         try:
             self._lock.acquire(blocking=False)
         except Timeout as error:
-            raise LabError(f"{folder} is followed by another process already: end that one first.") from error
+            raise LabError(f"Another process already follows {folder}: stop it first.") from error
         self._memory: Memory = {"format": _FORMAT, "folder": str(folder.absolute())}
         if self._path.exists():
             self._memory = self._read(folder)
@@ -48,17 +48,17 @@ class Kept:
         return found
 
     def of(self, kind: str, name: str) -> Memory:
-        """What is known of a file, of the files of a log, or of a run; it is changed in place."""
+        """Return the state of a file, a log or a run, which callers change in place."""
         found: Memory = self._memory.setdefault(kind, {}).setdefault(name, {})
         return found
 
     def write(self) -> None:
-        """Keep all of it. Raises LabError where it cannot be written."""
+        """Save the state. Raises LabError if it cannot be written."""
         try:
             atomic.write_text(self._path, json.dumps(self._memory))
         except OSError as error:
             raise LabError(f"{self._path} cannot be written ({error.strerror}): free some space.") from error
 
     def close(self) -> None:
-        """Let another process follow the folder."""
+        """Release the folder for other processes."""
         self._lock.release()

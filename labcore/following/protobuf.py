@@ -1,7 +1,7 @@
-"""The fields of a protobuf message as they stand on the wire, without its schema.
+"""Read the fields of a protobuf message in the wire format, without its schema.
 
-TensorBoard's events and the records of W&B need a dozen fields of a few messages, which `tensorboard` and `wandb` would
-bring with hundreds of megabytes. https://protobuf.dev/programming-guides/encoding
+TensorBoard's events and W&B's records need a dozen fields of a few messages; the packages `tensorboard` and `wandb`
+would add hundreds of megabytes. https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is written
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 _MOST_VARINT = 10  # bytes
 Value = int | bytes
 
 
 class Malformed(ValueError):
-    """Bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """(number, value) of each field, in their order: whole numbers of varints, the bytes of all others.
+    """Yield (number, value) of each field in order: an integer for a varint, bytes for all other types.
 
     Raises:
-        Malformed: it ends within a field, or a field is of an unknown kind.
+        Malformed: the message ends within a field, or a wire type is unknown.
     """
     at = 0
     while at < len(message):
@@ -37,7 +37,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
-            raise Malformed(f"a field of the kind {kind}")
+            raise Malformed(f"a field of the unknown wire type {kind}")
         if at + size > len(message):
             raise Malformed("a field that is longer than its message")
         yield number, message[at:at + size]
@@ -45,7 +45,7 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def texts(message: bytes) -> dict[int, bytes]:
-    """The last value of each field that has bytes."""
+    """Return the last value of each field of bytes."""
     return {number: value for number, value in fields(message) if isinstance(value, bytes)}
 
 
@@ -62,18 +62,18 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(number: int) -> int:
-    """A varint as the int64 that it stands for."""
+    """Return the int64 of a varint."""
     number &= 0xFFFF_FFFF_FFFF_FFFF
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def double(value: bytes) -> float:
-    """The number in 8 bytes. Raises Malformed where these are not 8."""
+    """Return the float64 in 8 bytes. Raises Malformed if there are not 8."""
     if len(value) != 8:
         raise Malformed(f"a double of {len(value)} bytes")
     return float(struct.unpack("<d", value)[0])
 
 
 def single(value: bytes) -> float:
-    """The number in 4 bytes."""
+    """Return the float32 in 4 bytes."""
     return float(struct.unpack("<f", value)[0])

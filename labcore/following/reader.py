@@ -1,7 +1,7 @@
-"""The base of the readers of files: what is new in a file becomes calls.
+"""The base of the file readers, which convert new content of a file to calls.
 
-All that a reader knows is JSON: `memory` of its file, `shared` of all files that are read as one with it. A restart
-goes on with both.
+The state of a reader is JSON: `memory` for its file, `shared` for all files that are read as one log. A restart
+continues with both.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from labcore.following.calls import Call
 from labcore.following.growing import Place, open_at
 
-PIECE = 2**20  # bytes that are read at once, more where nothing of them can be used alone
-PATIENCE = 3  # looks at a file that was written again before it is read, unless it stands still: its writer is at it
-_KIND = 30  # letters by which sentences are told apart
+PIECE = 2**20  # bytes that are read at once; more if a record is longer
+PATIENCE = 3  # looks before a rewritten file is read, unless it stops changing earlier
+_KIND = 30  # characters by which sentences are distinguished
 Memory = dict[str, Any]
 
 
 class Damaged(Exception):
-    """A file cannot be read further. The message is a sentence about it without its name: "is damaged at …"."""
+    """A file cannot be read further. The message is a sentence without the file's name: "is damaged at …"."""
 
 
 class Reader(ABC):
@@ -33,32 +33,32 @@ class Reader(ABC):
         self._say, self._said = say, set[str]()
 
     def say(self, sentence: str) -> None:
-        """Tell the user a sentence about the file, without its name: of those that begin alike the first."""
+        """Tell the user a sentence about the file, without its name; only the first of similar sentences."""
         if (kind := sentence[:_KIND]) not in self._said:
             self._said.add(kind)
             self._say(sentence)
 
     @abstractmethod
     def look(self, settled: bool) -> Iterator[Call]:
-        """What is new in the file. `settled`: it has not changed since the last look. A call counts as read once the
-        next one is asked for. Raises Damaged, and LabError where the file cannot be read."""
+        """Yield the new data of the file. `settled`: it has not changed since the last look. A call counts as read when
+        the next one is requested. Raises Damaged, or LabError if the file cannot be read."""
 
 
 class Growing(Reader):
     """Reads a file to which its writer appends, in pieces."""
 
-    most = 64 * 2**20  # bytes of a piece of which nothing can be used before it is whole
+    most = 64 * 2**20  # bytes of an incomplete record
 
     @abstractmethod
     def take(self, data: bytes, at: int) -> tuple[int, list[Call]]:
-        """How many of the bytes from `at` on are used, and what is in them. Raises Damaged."""
+        """Return the number of bytes used from `at` on, and the data in them. Raises Damaged."""
 
     def again(self, shorter: bool) -> None:
-        """The file was written again, and is read from its start."""
+        """Reset the state, because the file was rewritten and is read from its start."""
         self.memory.clear()
 
     def look(self, settled: bool) -> Iterator[Call]:
-        """What was appended. A file that was written again is read from its start."""
+        """Yield the appended data. A rewritten file is read from its start."""
         place = Place(**self.memory.get("place", {}))
         file, same = open_at(self.path, place)
         with file:
@@ -83,7 +83,7 @@ class Growing(Reader):
                 elif len(data) < piece:
                     return
                 elif piece >= self.most:
-                    raise Damaged(f"has more than {self.most // 2**20} MB at byte {place.offset:,} that belong "
-                                  "together: what follows is not read")
+                    raise Damaged(f"has a record of more than {self.most // 2**20} MB at byte {place.offset:,}: the "
+                                  "rest is not read")
                 else:
                     piece = min(4 * piece, self.most)

@@ -1,7 +1,7 @@
-"""What was read of a run, as calls of `Watch`: numbers by step, completions beside them, settings, the end.
+"""Send the data of a run with `Watch`: metrics by step, completions, settings and the end.
 
-A step is sent once it is complete: when a later one comes, or when nothing more came for a while, since loggers write
-the numbers of a step one after the other. Steps that come again are sent again: the lab makes forks of them.
+A step is sent when it is complete: when a later step begins, or after a pause, because loggers write the metrics of a
+step one after the other. Repeated steps are sent again, and the lab makes forks of them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from labcore.following.columns import Columns
 from labcore.following.reader import Memory
 from labcore.watch import Watch
 
-UNIX_TIME = 1e9  # seconds of a run are less
-_CLOCKS = ("_timestamp", "timestamp", "time", "wall_time")  # columns of the time of day
-BACKLOG = 200  # steps with completions that are sent of those that were there before
+UNIX_TIME = 1e9  # larger values are unix times, not seconds of a run
+_CLOCKS = ("_timestamp", "timestamp", "time", "wall_time")  # columns with a clock time
+BACKLOG = 200  # steps with completions that are sent of those that existed at the start
 FLUSHED = 500  # steps between two waits for the client
-_DONE = {"train_runtime", "train/train_runtime"}  # in the last row of a trainer of Hugging Face
-_NONE = 3  # rows without a step after which a log has none
+_DONE = {"train_runtime", "train/train_runtime"}  # in the last row of a Hugging Face trainer
+_NONE = 3  # rows without a step after which a log counts as having none
 Open = Callable[[str, str, Mapping[str, Any], str], Watch]  # name, tool, config, id
 
 
 class Sending:
-    """One run. `memory` is JSON, and all that is known of it. `begin(name, tool, config, id)` opens the client."""
+    """One run. `memory` is its state as JSON. `begin(name, tool, config, id)` opens the client."""
 
     def __init__(self, memory: Memory, begin: Open, say: Callable[[str], None]):
         self.memory, self._begin, self._say = memory, begin, say
@@ -39,16 +39,16 @@ class Sending:
 
     @property
     def going(self) -> bool:
-        """True while its client is open."""
+        """True while the client is open."""
         return self._watch is not None
 
     @property
     def kept(self) -> bool:
-        """True while a step waits for more of it."""
+        """True while a step waits for more metrics."""
         return bool(self.memory.get("row") or self._waiting)
 
     def take(self, call: Call) -> None:
-        """Send a call, or keep it until its step is complete."""
+        """Send a call, or store it until its step is complete."""
         if isinstance(call, Row):
             self._row(call)
         elif isinstance(call, Pictures):
@@ -65,7 +65,7 @@ class Sending:
             self._finish(call.state, call.message)
 
     def quiet(self) -> bool:
-        """Nothing more came for a while: what is kept is complete. Returns whether anything was kept."""
+        """Send the stored step after a pause. Returns True if there was one."""
         kept = self.kept
         self._send()
         self._pictures(math.inf)
@@ -74,13 +74,13 @@ class Sending:
         return kept
 
     def leave(self) -> None:
-        """Close the client; the run has not ended."""
+        """Close the client without ending the run."""
         if self._watch:
             self._watch.close()
             self._watch = None
 
     def finish(self, message: str) -> None:
-        """End the run, all of which was read."""
+        """End the run, which was read completely."""
         self.quiet()
         self._finish("finished", message)
 
@@ -99,7 +99,7 @@ class Sending:
         self._columns.learn(numbers)
         step = self._step(numbers)
         loose = self.memory.setdefault("loose", {})
-        if step is None:  # an evaluation between two steps, say: it is drawn with the next one
+        if step is None:  # for example an evaluation between two steps: it is drawn with the next step
             loose.update(numbers)
             self.memory["without"] = self.memory.get("without", 0) + 1
             if self.memory["without"] == _NONE and "axis" not in self.memory:
@@ -114,8 +114,8 @@ class Sending:
         loose.clear()
 
     def _step(self, numbers: dict[str, float]) -> int | None:
-        """The step of a row by the column that placed the first one, or the number of the row in a log that counts its
-        rows. None where it has no step."""
+        """Return the step of a row: the column that was the step of the first row, or the row number in a log whose
+        rows count as steps. None if it has no step."""
         if self._columns.layout.row:
             count = self.memory["count"] = self.memory.get("count", 0) + 1
             sums = self.memory.setdefault("sums", {})
@@ -132,7 +132,7 @@ class Sending:
         return int(step) if math.isfinite(step) and step >= 0 else None
 
     def _twins(self, numbers: Mapping[str, float]) -> list[str]:
-        """The other axes that said the same as the first one in every row: verl's step and its training/global_step."""
+        """Return the other step columns that equal the first one in every row, such as verl's training/global_step."""
         chosen, twins = self.memory["axis"], self.memory.setdefault("twins", {})
         for name in self._columns.axes if chosen in numbers else ():
             if name != chosen and name in numbers:
@@ -140,7 +140,7 @@ class Sending:
         return [name for name, same in twins.items() if same]
 
     def _send(self) -> None:
-        """Send the step that is kept, after the completions of the steps up to it."""
+        """Send the stored step, after the completions of the steps up to it."""
         kept = self.memory.pop("row", None)
         if not kept:
             return
@@ -155,7 +155,7 @@ class Sending:
             self._flush()
 
     def _without_axes(self, numbers: Mapping[str, float], step: int) -> dict[str, float]:
-        """A row's numbers without the columns that only place it, and with what its steps count."""
+        """Return a row's metrics without pure step columns, and with the quantity that its steps count."""
         found = {name: value for name, value in numbers.items() if name not in self._columns.only_axes}
         counts = self._columns.counted_by(self.memory.get("axis", ""))
         if counts and self._columns.number(counts, found) is None:
@@ -163,7 +163,7 @@ class Sending:
         return found
 
     def _seconds(self, numbers: Mapping[str, float], clock: float) -> float:
-        """Seconds since the start of the run: a column of them, or the time of day less that of the first row."""
+        """Return the seconds since the start of the run: from a column, or from the clock time of the first row."""
         said = self._columns.number("seconds", numbers)
         if said is not None and said < UNIX_TIME:
             return said
@@ -173,18 +173,18 @@ class Sending:
     # ---------------------------------------------------------------- the rest
 
     def _pictures(self, last: float) -> None:
-        """Send the completions of the steps up to `last`: of very many some, spread over all of them."""
+        """Send the completions of the steps up to `last`; of very many steps, evenly spaced ones."""
         self._waiting.sort(key=lambda each: each.step)
         ready = [each for each in self._waiting if each.step <= last]
         self._waiting = self._waiting[len(ready):]
         if len(ready) > BACKLOG:
-            self._say(f"{len(ready):,} steps have completions: those of {BACKLOG} of them are shown")
+            self._say(f"{len(ready):,} steps have completions: {BACKLOG} of these steps are shown")
             ready = [ready[place * len(ready) // BACKLOG] for place in range(BACKLOG - 1)] + ready[-1:]
         for each in ready:
             try:
                 found = each.read()
             except LabError as error:
-                self._say(f"is left out: {str(error).rstrip('.')}")
+                self._say(f"is skipped: {str(error).rstrip('.')}")
                 each.done()
                 continue
             self._open().rollouts(found.step, found.prompts, found.completions, found.rewards, group=found.group,
@@ -193,7 +193,7 @@ class Sending:
             each.done()
 
     def _settings(self, values: Mapping[str, Any]) -> None:
-        """The settings of the run; those that change later begin with the next step."""
+        """Send the settings of the run; later changes apply from the next step."""
         now = self.memory.setdefault("config", {})
         new = {key: value for key, value in values.items() if key not in now or now[key] != value}
         now.update(new)
@@ -202,7 +202,7 @@ class Sending:
             self._watch.config(new)
 
     def _flush(self) -> None:
-        """Wait until the client has written what it was given: a log is read faster than that."""
+        """Wait until the client has written its queue, because a log is read faster."""
         if self._watch and not self._watch.flush():
             self._say("is read faster than the lab's client can write: is the disk full?")
 

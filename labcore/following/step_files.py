@@ -1,7 +1,7 @@
 """Files that hold the completions of one step each: TRL's Parquet, verl's and prime-rl's JSON lines.
 
-A file is read once it stands still, and again when it was written again. The completions of a prompt are put side by
-side: verl balances its batches, so there they are not.
+A file is read when it stops changing, and again if it is rewritten. Completions are grouped by prompt, because verl
+reorders its batches to balance them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Found = dict[str, Any]  # prompt, completion, rewards, advantage, and `group`, w
 class StepFile(Reader):
     """The completions of one step."""
 
-    _waits: list[int] | None = None  # what was found, and is not sent yet
+    _waits: list[int] | None = None  # found but not sent yet
 
     def look(self, settled: bool) -> Iterator[Call]:
-        """The steps of the file, once it stands still."""
+        """Yield the step of the file when it stops changing."""
         found = stamp(self.path)
         now = [found.size, found.changed] if found else None
         if not settled or now is None or now in (self.memory.get("read"), self._waits):
@@ -40,11 +40,11 @@ class StepFile(Reader):
 
     @abstractmethod
     def step(self) -> int:
-        """The step by the name of the file."""
+        """Return the step from the file name."""
 
     @abstractmethod
     def rows(self) -> list[Found]:
-        """Its completions. Raises LabError where it cannot be read."""
+        """Return its completions. Raises LabError if it cannot be read."""
 
     def _read(self) -> Completions:
         groups: dict[Any, list[Found]] = {}
@@ -68,7 +68,7 @@ class StepFile(Reader):
 
 class TrlCompletions(StepFile):
     """`completions_00001.parquet` of GRPOTrainer with log_completions: step, prompt, completion, a column per reward
-    function, what rewards logged beside them, advantage (trl 1.16, trl/trainer/grpo_trainer.py)."""
+    function, further columns logged by reward functions, advantage (trl 1.16, trl/trainer/grpo_trainer.py)."""
 
     def step(self) -> int:
         return self._step_of(Path(self.path.stem))
@@ -85,8 +85,8 @@ class TrlCompletions(StepFile):
 
 
 class VerlGenerations(StepFile):
-    """`5.jsonl` in rollout_data_dir or validation_data_dir: input, output, gts, score, step, and what the reward
-    function returned (verl 0.9, RayPPOTrainer._write_generations)."""
+    """`5.jsonl` in rollout_data_dir or validation_data_dir: input, output, gts, score, step, and the results of
+    the reward function (verl 0.9, RayPPOTrainer._write_generations)."""
 
     def step(self) -> int:
         return int(self.path.stem)
@@ -114,9 +114,9 @@ class PrimeRollouts(StepFile):
 
 
 class PrimeEpisodes(PrimeRollouts):
-    """`rollouts/step_5/train/effective/traces.jsonl` of prime-rl: an episode a line, with the traces of its agents
-    (verifiers.v1.Episode). Where a step has only `all`, which grows while it is collected, that is read once the next
-    step has begun."""
+    """`rollouts/step_5/train/effective/traces.jsonl` of prime-rl: one episode per line, with the traces of its
+    agents (verifiers.v1.Episode). If a step has only the file `all`, which grows during collection, it is read when the
+    next step has begun."""
 
     def step(self) -> int:
         return self._step_of(self.path.parents[2])
@@ -134,12 +134,12 @@ class PrimeEpisodes(PrimeRollouts):
         traces = [(episode, trace) for episode in json_rows(self.path) for trace in _list(episode.get("traces"))
                   if isinstance(trace, dict) and _list(trace.get("nodes"))]
         found = [_trace(episode, trace) for episode, trace in traces]
-        trained = [row for row in found if row["advantage"] is not None]  # a judge has none
+        trained = [row for row in found if row["advantage"] is not None]  # a judge has no advantage
         return trained or found
 
 
 def _trace(episode: Mapping[str, Any], trace: Mapping[str, Any]) -> Found:
-    """The newest branch of a trace: what came before the first message that was sampled is the prompt."""
+    """Return the newest branch of a trace; the messages before the first sampled one are the prompt."""
     nodes = [node for node in trace["nodes"] if isinstance(node, dict)]
     path, at = list[dict[str, Any]](), len(nodes) - 1
     while 0 <= at < len(nodes) and len(path) < len(nodes):
@@ -165,7 +165,7 @@ def _weighed(reward: Any) -> float | None:
 
 
 def json_rows(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines, NaN among their numbers. Raises LabError where a line is none."""
+    """Return the objects in a file of JSON lines, which may contain NaN. Raises LabError if a line is not an object."""
     found = []
     for index, line in enumerate(read_bytes(path).split(b"\n"), start=1):
         if line.strip():
@@ -174,13 +174,13 @@ def json_rows(path: Path) -> list[dict[str, Any]]:
             except NotJSON as error:
                 raise LabError(f"Line {index} of {path.name} is not JSON ({error}).") from error
             if not isinstance(value, dict):
-                raise LabError(f"Line {index} of {path.name} is no JSON object.")
+                raise LabError(f"Line {index} of {path.name} is not a JSON object.")
             found.append(value)
     return found
 
 
 def text_of(said: Any) -> str:
-    """A text, or the messages of a chat: a single one without its role."""
+    """Return a text, or the messages of a chat as text; a single message without its role."""
     if not isinstance(said, list):
         return "" if said is None else str(said)
     messages = [each for each in said if isinstance(each, dict)]
@@ -192,7 +192,7 @@ def text_of(said: Any) -> str:
 
 def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
-    if isinstance(content, list):  # parts of text and pictures
+    if isinstance(content, list):  # parts of text and images
         return "".join(str(part.get("text") or f"[{part.get('type', 'part')}]") for part in content
                        if isinstance(part, dict))
     thought = message.get("reasoning_content")
@@ -200,7 +200,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def number(value: Any) -> float | None:
-    """A number, NaN included; None where it is none."""
+    """Return a number, including NaN; None if it is not a number."""
     return float(value) if isinstance(value, int | float) else None
 
 

@@ -1,4 +1,4 @@
-"""Trackio's SQLite files, `PROJECT.db`: the metrics and settings of its runs, opened for reading only."""
+"""Trackio's SQLite files, `PROJECT.db`: the metrics and settings of its runs, opened read-only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _WORDS = {"NaN", "Infinity", "-Infinity"}  # in trackio.utils.serialize_values
 
 
 class TrackioStore(Reader):
-    """Reads the rows behind the last one. A file whose last row is another one was replaced, and is read anew."""
+    """Reads the rows after the last one read. If that row has changed, the file was replaced and is read from the
+    start."""
 
     def look(self, settled: bool) -> Iterator[Call]:
         """New settings and rows of every run in the file."""
@@ -29,12 +30,12 @@ class TrackioStore(Reader):
             with closing(_open(self.path)) as store:
                 columns = {row[1] for row in store.execute("pragma table_info(metrics)")}
                 if not {"run_name", "step", "metrics"} <= columns:
-                    return  # another program's file, or one that is being made
+                    return  # the file of another program, or an incomplete one
                 of = "run_id" if "run_id" in columns else "run_name"
                 yield from self._settings(store, of)
                 yield from self._rows(store, of)
         except sqlite3.OperationalError as error:
-            if settled:  # else it is locked, or a table is being made
+            if settled:  # otherwise it may be locked, or a table may be missing yet
                 raise LabError(f"{self.path.name} cannot be read ({first_line(error)}).") from error
         except sqlite3.DatabaseError as error:
             raise LabError(f"{self.path.name} is damaged ({first_line(error)}).") from error
@@ -62,13 +63,13 @@ class TrackioStore(Reader):
                     yield Row({"step": step, **{key: _number(each) for key, each in values.items()}}, _clock(time),
                               str(run))
                 else:
-                    self.say(f"has rows that are not JSON and are left out, the first is row {last:,}")
+                    self.say(f"has rows that are not JSON and are skipped; the first is row {last:,}")
                 self.memory.update(last=last, written=time)
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The file, to be read only. One in WAL mode to which nobody writes has no WAL: SQLite would make it, unless it is
-    told that the file stands still."""
+    """Open the file read-only. In WAL mode without a writer there is no WAL file; SQLite would create it, unless the
+    file is opened as immutable."""
     with opened(path) as file:
         wal = file.read(19)[18:] == b"\x02"
     still = wal and not path.with_name(f"{path.name}-wal").exists()

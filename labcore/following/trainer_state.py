@@ -20,11 +20,11 @@ _SETTINGS = ("max_steps", "num_train_epochs", "train_batch_size", "logging_steps
 
 
 class TrainerState(Reader):
-    """Reads what the log has beyond the files before it. One whose rows differ from theirs goes on from where they do:
-    its trainer went back to a checkpoint."""
+    """Reads the rows of the log that earlier files do not have. If the rows differ from theirs, reading starts at the
+    first difference, because the trainer resumed from a checkpoint."""
 
     def look(self, settled: bool) -> Iterator[Call]:
-        """The new rows, once the file is whole."""
+        """Yield the new rows when the file is complete."""
         now = stamp(self.path)
         if now is None or [now.inode, now.size, now.changed] == self.memory.get("read"):
             return

@@ -1,7 +1,7 @@
 """W&B's offline runs, `run-ID.wandb`: LevelDB's log with protobuf records in it.
 
-The file is of blocks of 32 KB. A record is one chunk, or several where it crosses blocks; each chunk has the CRC-32 of
-its kind and its content. wandb/sdk/internal/datastore.py up to wandb 0.20, wandb/proto/wandb_internal.proto
+The file consists of blocks of 32 KB. A record is one chunk, or several where it crosses blocks; each chunk has the
+CRC-32 of its kind and its content. wandb/sdk/internal/datastore.py up to wandb 0.20, wandb/proto/wandb_internal.proto
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from labcore.runs.files.untrusted import NotJSON, json_of
 
 _BLOCK, _HEAD = 2**15, 7
 _MAGIC = b":W&B\xe1\xbe"
-_DAMAGED, _FULL, _FIRST, _LAST = 0, 1, 2, 4  # and 3 between the first and the last
+_DAMAGED, _FULL, _FIRST, _LAST = 0, 1, 2, 4  # 3 is a chunk between the first and the last
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18  # fields of Record
 
 
@@ -33,7 +33,7 @@ class _Chunk:
 
 
 class WandbLog(Growing):
-    """Reads whole records. One of which a chunk is missing waits."""
+    """Reads complete records; a record with a missing chunk waits."""
 
     def take(self, data: bytes, at: int) -> tuple[int, list[Call]]:
         found, used, parts = list[Call](), 0, list[bytes]()
@@ -41,7 +41,7 @@ class WandbLog(Growing):
             if len(data) < _HEAD:
                 return 0, []
             if not data.startswith(_MAGIC):
-                raise Damaged("does not begin as a log of W&B does")
+                raise Damaged("does not begin like a log of W&B")
             used = _HEAD
         place = used
         while (chunk := self._chunk(data, place, at)) is not None:
@@ -58,9 +58,9 @@ class WandbLog(Growing):
         return used, found
 
     def _chunk(self, data: bytes, place: int, at: int) -> _Chunk | None:
-        """The chunk at a place in the data; None where it is not written to its end."""
+        """Return the chunk at a position in the data; None if it is incomplete."""
         left = _BLOCK - (at + place) % _BLOCK
-        if left < _HEAD:  # nothing fits in the rest of a block
+        if left < _HEAD:  # the rest of a block is too short for a chunk
             place, left = place + left, _BLOCK
         if place + _HEAD > len(data):
             return None
@@ -71,16 +71,16 @@ class WandbLog(Growing):
                 return None
             if zlib.crc32(content, zlib.crc32(bytes([kind]))) == checksum:
                 return _Chunk(kind, content, place + _HEAD + size)
-        if place + left >= len(data):  # the last block: its writer may still be at it
+        if place + left >= len(data):  # the last block may be incomplete
             return None
-        self.say(f"is damaged at byte {at + place:,}: the rest of its block is left out")
+        self.say(f"is damaged at byte {at + place:,}: the rest of this block is skipped")
         return _Chunk(_DAMAGED, b"", place + left)
 
     def _record(self, record: bytes) -> list[Call]:
         try:
             return [*_calls(record)]
         except (Malformed, NotJSON) as error:
-            self.say(f"has a record that cannot be read ({error}), which is left out")
+            self.say(f"has a record that cannot be read ({error}), which is skipped")
             return []
 
 

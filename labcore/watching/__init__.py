@@ -1,1 +1,1 @@
-"""Runs that another program trains: what it writes, read as the lab's metrics, samples and settings."""
+"""Watched runs: convert a trainer's lines to the lab's metrics, samples and settings."""

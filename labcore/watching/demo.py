@@ -1,8 +1,8 @@
-"""A small program that is watched: a policy gradient on four bandits, in plain Python.
+"""A demo of a watched run: a policy gradient on four bandits, in plain Python.
 
-`python -m labcore.watching.demo` trains for a quarter of a minute and sends what it does, as a program of yours would.
-Each prompt is a bandit whose arms are answers, and an answer wins with a probability of its own. The loop samples a
-group of answers to each prompt and climbs Σ A ∇log π, where A = reward − mean reward of the group and π is a softmax.
+`python -m labcore.watching.demo` trains for 15 seconds and sends its run as your own trainer would. Each prompt is a
+bandit whose arms are answers, and each answer wins with its own probability. The loop samples a group of answers to
+each prompt and ascends Σ A ∇log π, where A = reward − mean reward of the group and π is a softmax.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from labcore.watch import Watch
 
 NAME, TOOL = "four bandits", "plain Python"
 GROUP, STEPS, PAUSE = 8, 150, 0.1
-RATE, LATE_RATE, LATE = 0.6, 0.2, 100  # learning rates, and the step from which the second one counts
+RATE, LATE_RATE, LATE = 0.6, 0.2, 100  # learning rates, and the step from which the second one applies
 # prompt -> the probability with which each answer wins
 BANDITS: Mapping[str, Mapping[str, float]] = {
     "Which door has the prize?": {"left": 0.1, "middle": 0.3, "right": 0.8},
@@ -39,12 +39,12 @@ class Batch:
     norms: list[float] = field(default_factory=list)
 
     def logs(self, chances: Chances) -> list[list[float]]:
-        """The log-prob of each answer, nats: it is one token."""
+        """Return the log-prob of each answer in nats; an answer is one token."""
         return [[math.log(chances[prompt][answer])] for prompt, answer in zip(self.prompts, self.answers, strict=True)]
 
 
 def softmax(logits: Mapping[str, float]) -> dict[str, float]:
-    """The probabilities of answers by their logits."""
+    """Return the probabilities of answers from their logits."""
     top = max(logits.values())
     parts = {answer: math.exp(logit - top) for answer, logit in logits.items()}
     return {answer: part / sum(parts.values()) for answer, part in parts.items()}
@@ -61,7 +61,7 @@ def climb(logits: dict[str, float], sampled: Sequence[tuple[str, float]], rate: 
 
 
 def main(steps: int = STEPS, pause: float = PAUSE, seed: int = 0) -> None:
-    """Train, and send every step."""
+    """Train and send every step."""
     rng = random.Random(seed)
     policy = {prompt: dict.fromkeys(answers, 0.0) for prompt, answers in BANDITS.items()}
     start = {prompt: softmax(logits) for prompt, logits in policy.items()}
@@ -81,7 +81,7 @@ def main(steps: int = STEPS, pause: float = PAUSE, seed: int = 0) -> None:
 
 
 def learn(policy: dict[str, dict[str, float]], chances: Chances, rate: float, rng: random.Random) -> Batch:
-    """Sample a group of answers to each prompt, and make a step on it."""
+    """Sample a group of answers to each prompt and update the policy on it."""
     batch = Batch()
     for prompt, logits in policy.items():
         chosen = rng.choices(list(logits), list(chances[prompt].values()), k=GROUP)
@@ -96,7 +96,7 @@ def learn(policy: dict[str, dict[str, float]], chances: Chances, rate: float, rn
 
 
 def numbers(batch: Batch, chances: Chances) -> dict[str, float]:
-    """The numbers of a step under names that many trainers have for them; the last is this program's own."""
+    """Return the metrics of a step under common names; the last one is the demo's own."""
     groups = [batch.rewards[at:at + GROUP] for at in range(0, len(batch.rewards), GROUP)]
     entropies = [-sum(each * math.log(each) for each in of.values()) for of in chances.values()]
     best = [chances[prompt][max(wins, key=wins.__getitem__)] for prompt, wins in BANDITS.items()]

@@ -1,4 +1,4 @@
-"""The kind of watched runs: its session, which cannot be started here, and its sentence."""
+"""The session of watched runs, which the lab cannot start, and the sentence about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _MODELS = ("model", "model_name_or_path", "actor_rollout_ref.model.path", "actor
 
 
 class Elsewhere:
-    """The `Session` of a watched run. The lab does not train it, so every way to start or change it is refused."""
+    """The `Session` of a watched run. Every method that starts or changes it raises, because the lab does not train
+    it."""
 
     def __init__(self, spec: RunSpec):
         self.spec, self.knobs, self.step, self.updates, self.finished_because = spec, dict(spec.knobs), 0, 0, ""
@@ -40,16 +41,16 @@ class Elsewhere:
         return self.start(spec)
 
     def kept(self) -> Callable[[Path], Any] | None:
-        """Nothing: it has no weights."""
+        """Return None, because the lab has no weights of it."""
         return None
 
 
 def goal(spec: RunSpec) -> Goal:
-    """Says who trains the run, and of what it has said how and what: nothing else."""
+    """Name the trainer, and the algorithm and the model if it sent them."""
     named = spec.algorithm not in (watch.OTHER, watch.CONTROL)
     model = next((str(spec.knobs[key]) for key in _MODELS if spec.knobs.get(key)), "")
     what = [": ", spec.row.label] if named else []
     what += [" of " if named else ": ", Quote(PurePath(model).name if PurePath(model).is_absolute() else model)
              ] if model else []
-    who = [Quote(spec.tool)] if spec.tool else ["another program"]
+    who = [Quote(spec.tool)] if spec.tool else ["another trainer"]
     return Goal(("A run of ", *who, *what, "."))

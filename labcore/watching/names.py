@@ -1,6 +1,6 @@
-"""The names of a tool's numbers and settings, as the lab's metrics, counters and knobs.
+"""Map a trainer's names of metrics and settings to the lab's metrics, counters and knobs.
 
-Metrics follow `labcore.runs.imports.layouts`. A number that it does not know becomes the metric `own/NAME`.
+Metrics follow `labcore.runs.imports.layouts`. An unknown metric becomes `own/NAME`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.cells import EXACT
 from labcore.runs.store.rows import COUNTERS
 
-LONGEST = 120  # letters of a name
+LONGEST = 120  # characters of a name
 MOST_SETTINGS = 500
-_UNSAFE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\ud800-\udfff]')  # what no key of the store's JSON may hold
+_UNSAFE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\ud800-\udfff]')  # characters that the store's JSON keys cannot have
 _WORDS = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf, "inf": math.inf, "-inf": -math.inf}
 
-# Our knob -> what tools call it, with the same meaning. The last part of a nested name counts where it says enough.
+# Our knob -> its names in trainers. The last part of a nested name suffices if it is unambiguous.
 KNOBS: dict[str, tuple[str, ...]] = {
     "learning_rate": ("lr", "actor_rollout_ref.actor.optim.lr", "actor_learning_rate"),
     "beta": ("kl_coef", "init_kl_coef", "kl_loss_coef", "algorithm.kl_ctrl.kl_coef",
@@ -46,8 +46,8 @@ _KNOB_OF = {name: key for key, names in KNOBS.items() for name in (key, *names)}
 
 @dataclass(frozen=True)
 class Numbers:
-    """A line's numbers under the lab's names. `metrics` may be NaN or infinite; `strange` are names without a number.
-    `called` are the tool's names of those that the lab calls otherwise.
+    """A line's metrics under the lab's names. `metrics` may be NaN or infinite; `strange` are names without a number.
+    `called` maps the lab's name to the trainer's name where they differ.
     """
 
     metrics: dict[str, float]
@@ -57,7 +57,7 @@ class Numbers:
 
 
 def numbers_of(said: Mapping[str, Any]) -> Numbers:
-    """The numbers of a line by the names of the tool."""
+    """Return the metrics of a line that uses the trainer's names."""
     metrics: dict[str, float] = {}
     counters: dict[str, float] = {}
     called: dict[str, str] = {}
@@ -74,9 +74,9 @@ def numbers_of(said: Mapping[str, Any]) -> Numbers:
     return Numbers(metrics, counters, tuple(strange), called)
 
 
-@lru_cache(maxsize=32)  # a tool logs the same few sets of names, which may be long
+@lru_cache(maxsize=32)  # a trainer logs only a few different sets of names, which may be long
 def _keys(columns: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What each column stands for: of columns that mean the same metric the one that is called so first."""
+    """Return the key for each column. If several columns mean the same metric, the best name is used."""
     layout = layout_of(columns)
     best: dict[str, tuple[int, str]] = {}
     for column in columns:
@@ -91,12 +91,12 @@ def _keys(columns: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def foreign(name: str) -> str:
-    """The metric of a number that only the tool knows."""
+    """Return the metric for a number that the lab does not know."""
     return OWN + (_UNSAFE.sub("_", name).strip() or "_")[:LONGEST]
 
 
 def number(value: Any) -> float | None:
-    """A number, NaN and infinities included, also as the words in which lines have these; None where it is none."""
+    """Convert a value to a number, including NaN and infinities, which lines have as texts; None if it is not one."""
     if isinstance(value, str):
         return _WORDS.get(value.strip().lower())
     if not isinstance(value, bool | int | float):
@@ -107,8 +107,8 @@ def number(value: Any) -> float | None:
 # ---------------------------------------------------------------- settings
 
 def settings(said: Mapping[str, Any]) -> dict[str, Value]:
-    """A tool's settings under the names of our knobs where they mean the same, else under the tool's own. One that is
-    called as a knob and cannot be it, such as an `advantage` that is none of our choices, is called `own/<name>`."""
+    """Rename a trainer's settings to the lab's knobs with the same meaning; others keep their names. A setting that has
+    the name of a knob but an impossible value, such as an unknown `advantage`, becomes `own/<name>`."""
     found: dict[str, Value] = {}
     for name, value in list(_flat(said, ""))[:MOST_SETTINGS]:
         key = _KNOB_OF.get(name) or _UNSAFE.sub("_", name)[:LONGEST]
@@ -122,7 +122,7 @@ def settings(said: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def _may_be(key: str, value: Value) -> bool:
-    """True if no knob has this name, or one that can have such a value, within its usual bounds or not."""
+    """True if no knob has this name, or if the knob can have this value, even outside its usual bounds."""
     knob = every_knob().get(key)
     if knob is None:
         return True
@@ -141,11 +141,11 @@ def _flat(said: Mapping[str, Any], before: str) -> Any:
 
 
 def steps_of(values: Mapping[str, Value]) -> int:
-    """How many steps the run is to have; 0 where the tool has not said so."""
+    """Return the planned number of steps; 0 if the trainer did not send it."""
     found = next((values[name] for name in STEPS if name in values), 0)
     return found if type(found) is int and 0 < found <= 10**9 else 0
 
 
 def algorithm_of(values: Mapping[str, Value]) -> str:
-    """The tool's name of its algorithm; empty where it has not said it."""
+    """Return the trainer's name of its algorithm; empty if it did not send it."""
     return next((str(values[name]) for name in ALGORITHM if values.get(name)), "")

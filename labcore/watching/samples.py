@@ -1,5 +1,5 @@
-"""The completions of a line, as the samples files that the pages read (`labcore.llm.probes.view.groups` writes those of
-the lab's own runs)."""
+"""Convert the completions of a line to the samples files that the pages read (`labcore.llm.probes.view.groups` writes
+those of the lab's own runs)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from labcore.watching.names import number
 
 BY_TOKEN = ("logprobs", "old_logprobs", "ref_logprobs", "entropy", "advantages")
-LARGEST = 80.0  # nats of a difference: a ratio beyond e^80 is no ratio
+LARGEST = 80.0  # nats of a log-ratio: a larger one is invalid
 
 
 def samples_of(line: Mapping[str, Any], step: int) -> dict[str, Any] | None:
-    """The groups of a step; None where the line has none. What the tool has not sent is left out of a completion."""
+    """Return the groups of a step; None if the line has none. A completion lacks the fields that were not sent."""
     groups = [found for each in _list(line.get("groups")) if (found := _group(each))]
     if not groups:
         return None
@@ -35,7 +35,7 @@ def _group(said: Any) -> dict[str, Any] | None:
 
 
 def _text(said: Any) -> str:
-    """A prompt or a completion: a text, or the messages of a chat one after the other."""
+    """Return a prompt or a completion as text; the messages of a chat are joined."""
     if isinstance(said, list):
         return "\n".join(str(each.get("content", "")) if isinstance(each, Mapping) else str(each) for each in said)
     return "" if said is None else str(said)
@@ -63,7 +63,7 @@ def _completion(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ratios(columns: Mapping[str, Sequence[float | None]]) -> dict[str, list[float | None]]:
-    """The ratio of each token to the sampler, and k3 to the reference, where both sides were sent."""
+    """Return each token's ratio to the sampler and its k3 to the reference model, if both sides were sent."""
     found: dict[str, list[float | None]] = {}
     if "logprobs" in columns and "old_logprobs" in columns:
         found["ratio"] = [None if difference is None else exp(difference) for difference in _differences(

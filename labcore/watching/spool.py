@@ -1,7 +1,8 @@
-"""Read the files of a watched run, `RL_LAB_HOME/watched/ID/spool/TIME-WRITER-NUMBER.jsonl`, by the order of names.
+"""Read the files of a watched run, `RL_LAB_HOME/watched/ID/spool/TIME-WRITER-NUMBER.jsonl`, in the order of their
+names.
 
-Each process that writes to a run has files of its own, a new one after some megabytes. A line counts when its end is
-there. A file that was read to its end is deleted once its writer has begun the next one.
+Each process that writes to a run has its own files, a new one after some megabytes. A line counts when it is complete.
+A file that was read to its end is deleted when its writer has started the next one.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from labcore.runs.files.paths import home, named
 from labcore.runs.files.untrusted import NotJSON, json_of
 
 WATCHED, SPOOL, ABOUT = "watched", "spool", "run.json"
-ASKED = "asked.json"  # what the lab asks of the program, which need not obey
-GONE = "gone"  # a file that names the writers of a run that was deleted: a program elsewhere is told
-LINE_BYTES = 16 * 2**20  # a longer line is no line of ours
+ASKED = "asked.json"  # the lab's request to the trainer, which may ignore it
+GONE = "gone"  # a file with the writers of a deleted run, for the response to their clients
+LINE_BYTES = 16 * 2**20  # a longer line is invalid
 AT_ONCE = 2**20  # bytes that are read at once, or one line
 _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})\.jsonl")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the file `file`, which ends at the byte `end`. `said` is its object, or in `fault` why it is none."""
+    """A line of the file `file` that ends at the byte `end`. `said` is its object; `fault` is the error if it is
+    invalid."""
 
     file: str
     writer: str
@@ -36,29 +38,29 @@ class Line:
 
 
 def root() -> Path:
-    """Where watched runs are written. The time of this folder changes whenever one of them writes."""
+    """Return the folder of watched runs. Its modification time changes whenever a client writes."""
     return home() / WATCHED
 
 
 def folder_of(name: str) -> Path:
-    """The folder of a watched run. Raises LabError where the name is no id."""
+    """Return the folder of a watched run. Raises LabError if the name is not an id."""
     return named(name, root())
 
 
 def is_file(name: str) -> bool:
-    """True if a file of a spool may be called so."""
+    """True if this can be the name of a file in a spool."""
     return _NAME.fullmatch(name) is not None
 
 
 def writer_of(name: str) -> str:
-    """The writer of a file of a spool."""
+    """Return the writer of a file in a spool."""
     found = _NAME.fullmatch(name)
     assert found is not None, "is_file"
     return found["writer"]
 
 
 def begins(name: str) -> bool:
-    """True if a file of a spool is the first of its writer."""
+    """True if a file is the first of its writer."""
     found = _NAME.fullmatch(name)
     return found is not None and not int(found["number"])
 
@@ -74,7 +76,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def lines(folder: Path, at: Mapping[str, int]) -> tuple[list[Line], bool]:
-    """The next lines of a spool, from the byte `at` of each file on; and whether there are more."""
+    """Return the next lines of a spool from the byte offset `at` of each file, and whether there are more."""
     found: list[Line] = []
     room = AT_ONCE
     for path in files(folder):
@@ -90,7 +92,7 @@ def lines(folder: Path, at: Mapping[str, int]) -> tuple[list[Line], bool]:
 
 
 def _lines_of(name: str, start: int, file: Any, room: int) -> Iterator[Line]:
-    """The whole lines from here on. One that is too long is passed over; of one that has no end yet nothing is read."""
+    """Yield the complete lines from `start` on. A line that is too long is skipped; an incomplete line is not read."""
     writer = writer_of(name)
     while room > 0 and (raw := file.readline(LINE_BYTES + 1)):
         end, whole = start + len(raw), raw.endswith(b"\n")
@@ -115,17 +117,17 @@ def _line(name: str, writer: str, end: int, raw: bytes) -> Line:
     except NotJSON as error:
         return Line(name, writer, end, {}, f"the line of {name} that ends at byte {end:,} is not JSON ({error})")
     if not isinstance(said, dict) or not isinstance(said.get("kind"), str):
-        return Line(name, writer, end, {}, f"the line of {name} that ends at byte {end:,} is no object with a kind")
+        return Line(name, writer, end, {}, f"the line of {name} that ends at byte {end:,} is not an object with a kind")
     return Line(name, writer, end, said)
 
 
 def unfinished(folder: Path, at: Mapping[str, int]) -> str:
-    """The newest file whose last line has no end, as a program leaves it that dies while it writes; mostly empty."""
+    """Return the newest file with an incomplete last line, as after a crash of its writer; usually empty."""
     return next((path.name for path in reversed(files(folder)) if path.stat().st_size > at.get(path.name, 0)), "")
 
 
 def forget_read(folder: Path, at: Mapping[str, int]) -> dict[str, int]:
-    """Delete the files that were read to their end, but the newest of each writer; the places in those that stay."""
+    """Delete fully read files except the newest of each writer. Returns the read positions of the remaining files."""
     newest = {writer_of(path.name): path for path in files(folder)}
     for path in files(folder):
         if path != newest[writer_of(path.name)] and path.stat().st_size <= at.get(path.name, 0):
@@ -134,8 +136,8 @@ def forget_read(folder: Path, at: Mapping[str, int]) -> dict[str, int]:
 
 
 def give_back(folder: Path, at: Mapping[str, int]) -> None:
-    """Free the disk of the files that were read to their end, once nothing more is expected. They keep their size, by
-    which a program elsewhere is told how much of them is here, and may be added to."""
+    """Free the disk space of fully read files when no more lines are expected. Their size stays the same, because the
+    responses to clients depend on it and lines may still be added."""
     for path in files(folder):
         size = path.stat().st_size
         if size <= at.get(path.name, 0) and os.name == "posix" and path.stat().st_blocks:
@@ -144,7 +146,7 @@ def give_back(folder: Path, at: Mapping[str, int]) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Delete what the programs of a run have sent that was deleted for good. Another program may use its id again."""
+    """Delete the files of a run that was deleted permanently. Another process may reuse its id."""
     found = files(folder)
     if writers := {writer_of(path.name) for path in found} - gone(folder):
         with (folder / GONE).open("a", encoding="utf-8") as file:
@@ -154,7 +156,7 @@ def forget(folder: Path) -> None:
 
 
 def asked(folder: Path) -> dict[str, Any]:
-    """What the lab asks of a program; mostly nothing."""
+    """Return the lab's request to a trainer; usually empty."""
     try:
         found = json_of((folder / ASKED).read_bytes())
     except (FileNotFoundError, NotJSON):
@@ -163,7 +165,7 @@ def asked(folder: Path) -> dict[str, Any]:
 
 
 def gone(folder: Path) -> set[str]:
-    """The writers of a run that was deleted for good."""
+    """Return the writers of a run that was deleted permanently."""
     try:
         return {*(folder / GONE).read_text("utf-8").split()}
     except FileNotFoundError:

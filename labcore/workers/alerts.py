@@ -1,10 +1,10 @@
-"""Alerts: what the doctor finds in a run is sent to a program, an address or a file, by `RL_LAB_ALERTS`.
+"""Alerts: send the doctor's findings to a program, a web address or a file, as `RL_LAB_ALERTS` says.
 
     RL_LAB_ALERTS='webhook https://hooks.example.com/T0; problem command notify-send "RL lab"; file /tmp/alerts.jsonl'
 
-A thread of the run's process sends them, so that the run neither waits nor fails. What was sent is an event of the
-run, so that each rule is sent once to each receiver, whatever is stopped and resumed in between. The events and the
-list of settings never have an address, which may hold a key.
+A thread of the run's process sends them, so the run neither waits nor fails. Each sent alert is logged as an event, so
+each receiver gets each rule once per run, even if the run is stopped and resumed. The events and the list of settings
+never show an address, because it may contain a key.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from labcore.watching import spool
 SETTING = "RL_LAB_ALERTS"
 EVENT = "alert"  # kind of event
 THREAD = "alerts"  # name of the threads that send
-TRIES, FIRST_WAIT = 3, 1.0  # of a webhook; seconds before the second, then four times as many
+TRIES, FIRST_WAIT = 3, 1.0  # of a webhook; seconds before the second try, then four times as long
 REQUEST_SECONDS, COMMAND_SECONDS = 10.0, 60.0
-CLOSE_SECONDS = 90.0  # for alerts that are still to be sent when a process ends
-LONGEST_SAID = 200  # characters of what a command says of its fault
+CLOSE_SECONDS = 90.0  # for unsent alerts when a process ends
+LONGEST_SAID = 200  # characters of a command's error message
 
 Message = Mapping[str, Any]
 Send = Callable[[list[str], Message], None]
@@ -49,7 +49,7 @@ Send = Callable[[list[str], Message], None]
 
 @dataclass(frozen=True)
 class Receiver:
-    """One entry of the setting: findings of at least `severity` are given to what `kind` and `words` name."""
+    """One entry of the setting: it gets findings of at least `severity`; `kind` and `words` describe it."""
 
     kind: str
     words: tuple[str, ...]
@@ -57,7 +57,7 @@ class Receiver:
 
     @property
     def key(self) -> str:
-        """Its name in events, the same for the same words; tells nothing of them."""
+        """Its name in events: a hash of its words, which reveals nothing."""
         return f"{self.kind} {hashlib.sha256(json.dumps(self.words).encode()).hexdigest()[:8]}"
 
     @property
@@ -79,10 +79,10 @@ def _from(severity: Severity) -> tuple[Severity, ...]:
 # ---------------------------------------------------------------- setting
 
 def receivers(setting: str | None = None) -> list[Receiver]:
-    """The receivers that `RL_LAB_ALERTS` names: entries `[SEVERITY] KIND WORDS`, separated by semicolons.
+    """Parse the receivers in `RL_LAB_ALERTS`: entries `[SEVERITY] KIND WORDS`, separated by semicolons.
 
     Raises:
-        LabError: an entry cannot be read, or names something that cannot receive.
+        LabError: an entry is invalid.
 
     >>> [each.kind for each in receivers('command notify-send "a; b"; problem stop;')]
     ['command', 'stop']
@@ -93,7 +93,7 @@ def receivers(setting: str | None = None) -> list[Receiver]:
 
 
 def _entries(text: str) -> Iterator[list[str]]:
-    """The words of each entry; quotes are those of a shell, which does not run."""
+    """Yield the words of each entry, with quotes as in a shell; no shell is run."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";")
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
@@ -121,15 +121,15 @@ def _receiver(words: list[str]) -> Receiver:
 
 
 def _fault(kind: str, given: list[str]) -> str:
-    """The fault of the words after a kind; empty where they can be used."""
+    """Return the error in the words after a kind; empty if they are valid."""
     if kind == "command":
         return "" if given else "command needs a program, for example command notify-send 'RL lab'"
     if kind == "stop":
         return "stop takes no words after it" if given else ""
     if len(given) != 1:
-        return f"{kind} needs one {'address' if kind == 'webhook' else 'path'}; put it in quotes if it has blanks"
+        return f"{kind} needs one {'address' if kind == 'webhook' else 'path'}; put it in quotes if it contains spaces"
     if kind == "file":
-        return "" if Path(given[0]).is_absolute() else "file needs a whole path that begins with /"
+        return "" if Path(given[0]).is_absolute() else "file needs an absolute path, which begins with /"
     try:
         parts = urlsplit(given[0])
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -139,7 +139,7 @@ def _fault(kind: str, given: list[str]) -> str:
 
 
 def shown() -> str:
-    """The receivers in the list of settings; or why there are none."""
+    """Return the text for the list of settings: the receivers, or the error in the setting."""
     try:
         return ", ".join(each.shown for each in receivers())
     except LabError as error:
@@ -149,8 +149,8 @@ def shown() -> str:
 # ---------------------------------------------------------------- sending
 
 def message(run: RunRow, step: int, finding: Finding, watched: str = "") -> dict[str, Any]:
-    """An alert: the run, the finding, and both as one line `text`, which chat programs show. `watched` is the id under
-    which a program elsewhere sends the run."""
+    """Return an alert: the run, the finding, and both as one line `text`, which chat programs show. `watched` is the
+    `run_id` of a watched run."""
     name = title(run)
     return {"text": f"{name}, step {step:,}: {finding.severity}: {finding.text}. {finding.fix}", "run": run.id,
             "title": name, "kind": run.spec.kind, "algorithm": run.spec.algorithm, "task": run.spec.task, "step": step,
@@ -160,11 +160,12 @@ def message(run: RunRow, step: int, finding: Finding, watched: str = "") -> dict
 
 
 def _command(words: list[str], alert: Message) -> None:
-    """Run a program with the alert as JSON on its standard input, and its parts as variables. No shell is involved."""
+    """Run a program with the alert as JSON on standard input and its parts in environment variables, without a
+    shell."""
     prefix = SETTING.removesuffix("S")
     variables = {f"{prefix}_{key.upper()}": str(value).replace("\0", "") for key, value in alert.items()
                  if value is not None}
-    with tempfile.TemporaryFile() as said:  # no pipe, which a program in the background might keep open
+    with tempfile.TemporaryFile() as said:  # not a pipe, which a background process could keep open
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said,
                                    env={**os.environ, **variables}, start_new_session=True)
         try:
@@ -179,15 +180,16 @@ def _command(words: list[str], alert: Message) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program with what it has started."""
+    """Kill a program and its child processes."""
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
     process.wait()
 
 
 def _webhook(words: list[str], alert: Message) -> None:
-    """POST the alert as JSON, again where the server is away or busy. A redirect is a fault and is not followed."""
-    import httpx2  # only where one is sent
+    """POST the alert as JSON; retry if the server is unreachable or busy. A redirect is an error and is not
+    followed."""
+    import httpx2  # imported only if one is sent
 
     pause, fault = 0.0, ""
     for turn in range(TRIES):
@@ -197,7 +199,7 @@ def _webhook(words: list[str], alert: Message) -> None:
             status = httpx2.post(words[0], json=dict(alert), timeout=REQUEST_SECONDS,
                                  follow_redirects=False).status_code
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
-            fault = f"the address did not answer, {type(error).__name__}"  # whose words may have the address
+            fault = f"the address did not answer, {type(error).__name__}"  # its message may have the address
             continue
         if status < 300:
             return
@@ -208,13 +210,13 @@ def _webhook(words: list[str], alert: Message) -> None:
 
 
 def _file(words: list[str], alert: Message) -> None:
-    """Append the alert to a file as a line of JSON, in one write: several runs may do so at once."""
+    """Append the alert to a file as a line of JSON in a single write, because several runs may write at once."""
     with open(words[0], "ab", buffering=0) as file:
         file.write(f"{json.dumps(alert, ensure_ascii=False)}\n".encode("utf-8", "replace"))
 
 
 def _stop(words: list[str], alert: Message) -> None:
-    """Ask a run of another tool to stop: its callback looks for the file. Other runs are left as they are."""
+    """Ask the trainer of a watched run to stop: its client polls the file. Other runs are not affected."""
     if alert.get("watched"):
         folder = spool.folder_of(alert["watched"])
         why = f"The doctor of the lab found at step {alert['step']:,}: {alert['verdict']}: {alert['evidence']}."
@@ -227,7 +229,7 @@ SEND: Mapping[str, Send] = {"command": _command, "webhook": _webhook, "file": _f
 # ---------------------------------------------------------------- the alerts of a run
 
 def wait() -> None:
-    """Wait for the alerts of this process that are still to be sent, for a bounded time."""
+    """Wait at most CLOSE_SECONDS for the unsent alerts of this process."""
     until = time.monotonic() + CLOSE_SECONDS
     for thread in threading.enumerate():
         if thread.name == THREAD:
@@ -235,14 +237,14 @@ def wait() -> None:
 
 
 class Alerts:
-    """The alerts of one run, from `events`, those that it has, onwards; `watched` is the id under which a program
-    elsewhere sends it. Nothing here raises into the run."""
+    """The alerts of one run. `events` are its earlier events; `watched` is the `run_id` of a watched run. No method
+    raises an exception."""
 
     def __init__(self, store: Store, run: RunRow, events: Iterable[Event], watched: str = "") -> None:
         self._store, self._run, self._watched = store, run, watched
         before = [event.payload for event in events if event.kind == EVENT]
         self._sent = {(each.get("to"), each.get("rule")) for each in before if each.get("sent")}
-        self._failed = {each.get("to") for each in before if not each.get("sent")}  # of which it was said
+        self._failed = {each.get("to") for each in before if not each.get("sent")}  # receivers whose error was reported
         self._waiting: deque[tuple[Receiver, int, Finding]] = deque()
         self._sending, self._lock = False, threading.Lock()
         try:
@@ -252,7 +254,7 @@ class Alerts:
             self._log(run.step, {"to": SETTING, "rule": "", "sent": False, "text": f"No alerts are sent. {error}"})
 
     def take(self, step: int, finding: Finding) -> None:
-        """Send a finding that begins at `step` to each receiver that has not had one of its rule."""
+        """Send a finding that begins at `step` to each receiver that has not received its rule yet."""
         for each in self._receivers:
             if each.takes(finding) and (each.key, finding.rule) not in self._sent:
                 self._sent.add((each.key, finding.rule))
@@ -274,7 +276,7 @@ class Alerts:
     def _send(self, receiver: Receiver, step: int, finding: Finding) -> None:
         try:
             SEND[receiver.kind](list(receiver.words), message(self._run, step, finding, self._watched))
-        except Exception as error:  # of a program, a server or a disk that the lab does not know
+        except Exception as error:  # any error of a program, a server or a disk
             reason = os_reason(error) if isinstance(error, OSError) else first_line(error)
             self._log(step, {"to": receiver.key, "rule": finding.rule, "sent": False, "text":
                              f"An alert could not be sent ({receiver.kind}: {reason}): the run continues. Check "
@@ -284,10 +286,10 @@ class Alerts:
                              "text": f"Alert sent ({receiver.kind}): {finding.verdict}"})
 
     def _log(self, step: int, payload: dict[str, Any]) -> None:
-        """Log what became of an alert: of a receiver that fails once."""
+        """Log a sent or failed alert; only the first failure of each receiver is logged."""
         if not payload["sent"]:
             if payload["to"] in self._failed:
                 return
             self._failed.add(payload["to"])
-        with suppress(LabError):  # the store is busy, or the run is another process's: it will send it again
+        with suppress(LabError):  # the store is busy, or another process owns the run and will send it
             self._store.log(self._run.id, EVENT, payload, step)

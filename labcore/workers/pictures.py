@@ -1,9 +1,8 @@
-"""The picture files of a run: one per step that has something to show, thinned in long runs.
+"""The picture files of a run: one per step with something to show, thinned in long runs.
 
-However long a run, each kind has at most twice MOST files, and at most `RL_LAB_ROLLOUTS_GB` on the disk: where there
-are more, every second one goes, of those with an evaluation and of the others apart: evaluations come at every so many
-steps, so one halving by place could take them all. So the newest steps stand closest together, as with checkpoints.
-Rows of the store are never thinned.
+Each kind has at most 2 MOST files and at most `RL_LAB_ROLLOUTS_GB` on the disk. Above these limits, every second file
+is deleted, so the newest steps are the densest, as with checkpoints. Files with an evaluation are thinned separately,
+because evaluations are periodic and a common thinning could delete all of them. Rows of the store are never thinned.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ EVALUATED = ('"evaluation": ', '"groups": ')  # the keys of an evaluation; withi
 
 
 def most_bytes() -> int:
-    """How many bytes the files of one kind of a run may take.
+    """Return the largest size in bytes of a run's files of one kind.
 
     Raises:
         LabError: `RL_LAB_ROLLOUTS_GB` is not a number above 0.
@@ -40,7 +39,7 @@ def most_bytes() -> int:
 
 
 class _File(NamedTuple):
-    """What is known of a file without reading it again."""
+    """Facts about a file that need not be read again."""
 
     size: int
     evaluated: bool
@@ -54,10 +53,10 @@ class Pictures:
         self._files: dict[Path, _File] | None = None  # by step; None before the first is written
 
     def write(self, step: int, content: dict[str, Any]) -> str:
-        """Write what there is to see of a step; thin the others where they are too many, or too large.
+        """Write the picture of a step; thin the other files if they are too many or too large.
 
-        What `content` calls the best step so far is spared, since it is shown beside the newest. Returns a sentence
-        where the files were too large; else an empty text.
+        The best step so far, which `content` names, is never deleted, because the page shows it beside the newest.
+        Returns a sentence if the files were too large, otherwise an empty text.
         """
         text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
         path = step_files.write(self._folder, step, text)
@@ -78,8 +77,8 @@ class Pictures:
         return sum(file.size for file in (self._files or {}).values())
 
     def _thin(self, best: int | None, least: int) -> bool:
-        """Delete every second file but the first and the last, of those with an evaluation and of the others, where
-        they are more than `least`. False where there is none to delete."""
+        """Delete every second file except the first and the last, separately for files with an evaluation and without,
+        if there are more than `least`. Returns False if none can be deleted."""
         assert self._files is not None
         gone: list[Path] = []
         for evaluated in (True, False):
@@ -92,12 +91,12 @@ class Pictures:
 
 
 def _step(path: Path) -> int:
-    """The step of a file: of numbers that are not padded any more, the longer ones come later."""
+    """Return the step of a file, because names with more digits than the padding do not sort by step."""
     return step_files.step_of(path.name) or 0
 
 
 def _known(path: Path) -> _File | None:
-    """A file that an earlier process wrote; None where a clean-up takes it meanwhile."""
+    """Return the facts about a file of an earlier process; None if a clean-up deletes it meanwhile."""
     with suppress(FileNotFoundError, LabError):
         return _File(path.stat().st_size, _evaluated(step_files.content(path).decode("utf-8", "replace")))
     return None

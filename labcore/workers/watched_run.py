@@ -1,9 +1,9 @@
-"""Turn the lines of a watched run into rows, events and pictures of runs in the store.
+"""Convert the lines of a watched run to rows, events and samples in the store.
 
-A line is taken in one transaction with the place up to which the files were read. A step is written once: numbers that
-come later for it are added where it lacks them. Where a step comes again with other numbers, the program went back, to
-a checkpoint say, and a fork begins. Each writer of a run (a process that sends to it) goes on in the run in which it
-wrote last, so that two of them do not fork at every line.
+Lines and read positions are stored in one transaction. A step is written once; metrics that arrive later are added if
+the step lacks them. If a step is sent again with other numbers, the trainer resumed from an earlier checkpoint, so a
+fork starts. Each writer of a run (a process that sends to it) continues in the run that it wrote to last, so two
+writers do not cause a fork at every line.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from labcore.workers.watched_course import Course
 MOST_STEP = 2**31 - 2  # a setting may change at the step after it, which the store can still count
 MOST_FORKS = 20
 MOST_NAMES = 1000  # metrics of one run
-MOST_SAID = 100  # faults
-LONGEST, LONGEST_KEY = 500, 100  # letters of a note, and of what tells faults apart
+MOST_SAID = 100  # reported errors
+LONGEST, LONGEST_KEY = 500, 100  # characters of a note, and of the key of an error
 ENDS = ("finished", "stopped", "failed")
 
 
 class WatchedRun:
-    """The runs of one watched folder, called `name`. It is made anew where a transaction failed."""
+    """The runs of the watched folder `name`. It is created again after a failed transaction."""
 
     def __init__(self, store: Store, name: str):
         self.name = name
         self._store = store
         self._courses: dict[str, Course] = {}
-        self._found: list[tuple[Course, finding.Change]] = []  # findings of the doctor that are to be sent
+        self._found: list[tuple[Course, finding.Change]] = []  # findings of the doctor that wait to be sent
         self._taking: Taking
 
     @property
@@ -59,7 +59,7 @@ class WatchedRun:
         return not all(course.over for course in self._courses.values())
 
     def take(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Take some lines, all of them or none. Returns the place after them.
+        """Store some lines, all of them or none. Returns the read position after them.
 
         Raises:
             NoSuchRun: the run is in the trash.
@@ -69,7 +69,7 @@ class WatchedRun:
             place = self._taking.place
             for line in merged(lines):
                 if line.said.get("kind") == "run" and line.writer not in place.get("deleted", [line.writer]):
-                    for key in place.keys() - {"at"}:  # a new program with the id of a run that was deleted
+                    for key in place.keys() - {"at"}:  # a new process reuses the id of a deleted run
                         del place[key]
                 if "deleted" not in place:
                     self._take(line)
@@ -80,7 +80,7 @@ class WatchedRun:
         return place
 
     def take_up(self) -> None:
-        """Go on with the run whose program has not ended, though the lab did. Raises LabError as `take`."""
+        """Continue a run whose trainer kept running while the lab was closed. Raises LabError as `take`."""
         with self._store.taking(self.name) as self._taking:
             run_id = self._taking.place.get("newest")
             if run_id and self._taking.mine(run_id):
@@ -88,7 +88,7 @@ class WatchedRun:
         self._alert()
 
     def _alert(self) -> None:
-        """Send what the doctor found: after the transaction, because alerts write to the store."""
+        """Send the doctor's findings. This happens after the transaction, because alerts write to the store."""
         for course, change in self._found:
             if course.alerts is None:
                 course.alerts = Alerts(self._store, self._store.run(course.id), self._store.events_after(course.id),
@@ -98,7 +98,7 @@ class WatchedRun:
         self._found = []
 
     def end(self, state: str, text: str) -> None:
-        """End the runs of the folder that are going."""
+        """End the running runs of the folder."""
         with self._store.taking(self.name) as self._taking:
             for course in self._courses.values():
                 if not course.over:
@@ -107,7 +107,7 @@ class WatchedRun:
             course.over = True
 
     def keep(self, at: Mapping[str, int]) -> dict[str, Any]:
-        """Note that only these files are there still. Returns the place."""
+        """Store the read positions of the remaining files. Returns the whole read position."""
         with self._store.taking(self.name) as taking:
             taking.place["at"] = dict(at)
         return taking.place
@@ -133,16 +133,16 @@ class WatchedRun:
         elif (kind := line.said["kind"]) in reads:
             reads[kind](line)
         else:
-            self._say(line, f"lines of the kind {kind[:40]!r} are not known, and are left out", f"kind {kind}")
+            self._say(line, f"lines of the unknown kind {kind[:40]!r} are skipped", f"kind {kind}")
 
     def _course(self, line: Line) -> Course | None:
-        """The run that the writer of a line goes on in; None where it was deleted."""
+        """Return the run that the writer of a line writes to; None if the run was deleted."""
         place = self._taking.place
         of = place.setdefault("runs", {})  # the last one is the newest writer
         if line.writer in of and line.writer != next(reversed(of)) and "writers" not in place.setdefault("said", []):
             place["said"].append("writers")
             self._taking.log(of[line.writer], "note", {"text": (
-                "Two programs write to this run at the same time: give each of them an id of its own.")}, 0)
+                "Two processes write to this run at the same time: give each of them its own run_id.")}, 0)
         run_id = of.get(line.writer) or place.get("newest") or self._create(line)
         of[line.writer] = place["newest"] = run_id
         course = self._courses.get(run_id)
@@ -155,7 +155,7 @@ class WatchedRun:
         return course
 
     def _create(self, line: Line, parent: Course | None = None, step: int = 0) -> str:
-        """A new run: by the line that begins it, or the fork of a parent after `step`."""
+        """Create a run from its first line, or a fork of `parent` after `step`."""
         if parent:
             spec = replace(parent.spec, parent=(parent.id, step), knobs=parent.knobs)
         else:
@@ -180,7 +180,7 @@ class WatchedRun:
         course = self._course(line)
         pid, host = line.said.get("pid"), line.said.get("host")
         self._taking.place["process"] = [pid, host[:LONGEST]] if type(pid) is int and isinstance(host, str) else None
-        if course and begun:  # the program was started again, maybe with other settings
+        if course and begun:  # the trainer was restarted, perhaps with other settings
             self._set(course, names.settings(_mapping(line.said.get("config"))), course.step + 1)
 
     def _config(self, line: Line) -> None:
@@ -190,7 +190,7 @@ class WatchedRun:
                 self._set(course, names.settings(_mapping(line.said.get("values"))), step)
 
     def _set(self, course: Course, values: Mapping[str, Value], step: int) -> None:
-        """Log the settings that are others from `step` on."""
+        """Log the settings that change from `step` on."""
         titles = {knob.key: knob.name for knob in knobs_of(course.spec.row, course.spec.task_row)}
         for key, value in values.items():
             if course.knobs.get(key) != value:
@@ -209,7 +209,7 @@ class WatchedRun:
         if course := self._course(line):
             counts = " and ".join(f"{count:,.0f} {kind}" for kind, each in _mapping(line.said.get("counts")).items()
                                   if (count := names.number(each)) is not None)
-            self._taking.log(course.id, "note", {"text": f"The program dropped {counts}: "
+            self._taking.log(course.id, "note", {"text": f"The trainer dropped {counts}: "
                                                  f"{line.said.get('why', '')}"[:LONGEST]}, course.step)
 
     def _end(self, line: Line) -> None:
@@ -226,7 +226,7 @@ class WatchedRun:
                 if full := course.samples.write(max(1, step), found):
                     self._say(line, full.rstrip("."), "full")
             else:
-                self._say(line, "a line of rollouts has no groups with completions, and was left out", "rollouts")
+                self._say(line, "a line of rollouts without completions was skipped", "rollouts")
 
     # ---------------------------------------------------------------- numbers
 
@@ -236,11 +236,11 @@ class WatchedRun:
             return
         found = names.numbers_of(_mapping(line.said.get("numbers")))
         if found.strange:
-            self._say(line, f"the metric {found.strange[0]} is no number at step {step:,}, and is left out",
+            self._say(line, f"the metric {found.strange[0]} is not a number at step {step:,} and is skipped",
                       f"strange {found.strange[0]}")
         metrics = self._known(line, course, found.metrics)
         course.call({key: name for key, name in found.called.items() if key in metrics})
-        if step == 0:  # the lab counts from 1: what came before the first step is drawn with it
+        if step == 0:  # the lab counts from 1: metrics of step 0 are drawn with the first step
             self._taking.place.setdefault("zero", {}).update(_finite(metrics))
             return
         finite = _finite(metrics)
@@ -251,7 +251,7 @@ class WatchedRun:
         there = None if step > course.step else self._taking.metrics(course.id, step)
         if step > course.step:
             self._append(line, course, step, metrics, found.counters)
-        elif there is None and self._taking.place.get("writer") == line.writer and step > course.begun:  # it came late
+        elif there is None and self._taking.place.get("writer") == line.writer and step > course.begun:  # late
             self._append(line, course, step, metrics, found.counters, newest=False)
         elif there is None or any(there.get(key, value) != value for key, value in finite.items()):
             self._fork(line, course, step)
@@ -261,11 +261,11 @@ class WatchedRun:
 
     def _append(self, line: Line, course: Course, step: int, metrics: Mapping[str, float],
                 counters: Mapping[str, float], newest: bool = True) -> None:
-        """Add a row. Counters never go back, though a clock may."""
+        """Add a row. Counters never decrease, even if a clock does."""
         said, zero = line.said, self._taking.place.pop("zero", {})
         if zero.keys() & metrics.keys():
-            self._say(line, f"the lab counts steps from 1: the numbers of step 0 are left out where step {step:,} has "
-                      "the same ones", "zero")
+            self._say(line, f"the lab counts steps from 1: metrics of step 0 are skipped if step {step:,} has the same "
+                      "metrics", "zero")
         finite = {**zero, **_finite(metrics)}
         self._taking.place["writer"] = line.writer
         tokens = int(self._counter(line, "tokens", EXACT, said.get("tokens"), counters.get("tokens")) or 0)
@@ -283,7 +283,7 @@ class WatchedRun:
                 self._found.append((course, change))
 
     def _seconds(self, line: Line, course: Course, counters: Mapping[str, float]) -> float:
-        """The seconds of a row. A program that was started again and counts from 0 goes on from those before."""
+        """Return the seconds of a row. If a restarted trainer counts from 0, the earlier seconds are added."""
         seconds = self._counter(line, "seconds", LAST_SECOND, counters.get("seconds"), line.said.get("seconds"))
         if seconds is None:
             return course.seconds
@@ -303,49 +303,49 @@ class WatchedRun:
         return None
 
     def _fork(self, line: Line, course: Course, step: int) -> None:
-        """The program went back to before `step`, which the run has: its lines go on in a fork of it."""
+        """Create a fork for a trainer that resumed before `step`, which the run already has."""
         place = self._taking.place
         place["forks"] = place.get("forks", 0) + 1
         if place["forks"] > MOST_FORKS:
-            self._say(line, f"steps came again more than {MOST_FORKS} times, so steps that a run has are left out from "
-                      "here on: count the steps of the program upwards", "forks")
+            self._say(line, f"steps were repeated more than {MOST_FORKS} times, so further repeated steps are skipped: "
+                      "make the trainer count its steps upwards", "forks")
             return
         parent, at = course, self._taking.before(course.id, step)
-        while not at and parent.spec.parent:  # before its own beginning
+        while not at and parent.spec.parent:  # before its own first step
             run_id, left = parent.spec.parent
             parent, at = self._courses.get(run_id) or self._opened(run_id), min(left, step - 1)
             at = self._taking.before(run_id, at + 1)
         run_id = self._create(line, parent, at)
         place["runs"][line.writer] = place["newest"] = run_id
-        text = f"The program went back to step {step:,}, so it goes on in the fork {run_id}."
+        text = f"The trainer went back to step {step:,}, so the run continues in the fork {run_id}."
         self._taking.log(course.id, "note", {"text": text}, course.step)
         self._taking.end(course.id, "stopped", text)
-        course.over = True  # another program that still writes to it takes it up again
+        course.over = True  # another process that still writes to it continues it
         self._numbers(line)
 
     def _known(self, line: Line, course: Course, metrics: Mapping[str, float]) -> dict[str, float]:
-        """The metrics of a line, of which a run has at most MOST_NAMES."""
+        """Return the metrics of a line, at most MOST_NAMES different ones per run."""
         new = [key for key in metrics if key not in course.names]
         room = MOST_NAMES - len(course.names)
         if len(new) > room:
-            self._say(line, f"the run has more than {MOST_NAMES:,} metrics: {new[room]} and later ones are left out",
+            self._say(line, f"the run has more than {MOST_NAMES:,} metrics: {new[room]} and later ones are skipped",
                       "names")
         course.names.update(new[:room])
         return {key: value for key, value in metrics.items() if key in course.names}
 
     def _step(self, line: Line) -> int | None:
-        """The step of a line; None where it has none, which is said."""
+        """Return the step of a line; report a line without one and return None."""
         step = line.said.get("step")
         if isinstance(step, float) and step.is_integer():
             step = int(step)
         if type(step) is not int or not 0 <= step <= MOST_STEP:
-            self._say(line, f"a line of {line.said['kind']} has the step {str(step)[:40]}, which is no whole number "
-                      "from 0: it was left out", "step")
+            self._say(line, f"a line of {line.said['kind']} was skipped, because its step {str(step)[:40]} is not a "
+                      "whole number from 0", "step")
             return None
         return step
 
     def _say(self, line: Line, text: str, key: str) -> None:
-        """Note what is wrong with a line: once for each run and fault."""
+        """Log an error in a line, once per run and kind of error."""
         said, key = self._taking.place.setdefault("said", []), key[:LONGEST_KEY]
         if key not in said and len(said) < MOST_SAID and (course := self._course(line)):
             said.append(key)
@@ -353,9 +353,9 @@ class WatchedRun:
 
 
 def merged(lines: Sequence[Line]) -> list[Line]:
-    """The lines, with numbers that were logged for one step by several calls in the first of them."""
+    """Merge the metrics of several lines for one step into the first of these lines."""
     found: list[Line] = []
-    last: dict[str, int] = {}  # writer -> the place of its newest numbers
+    last: dict[str, int] = {}  # writer -> the index of its newest line of metrics
     for line in lines:
         numbers = line.said.get("numbers") if line.said.get("kind") == "numbers" else None
         if isinstance(numbers, Mapping):
@@ -372,7 +372,7 @@ def merged(lines: Sequence[Line]) -> list[Line]:
 
 
 def spec_of(about: Mapping[str, Any], name: str) -> RunSpec:
-    """The spec of a watched run by the line that began it."""
+    """Return the spec of a watched run from its first line."""
     tool = str(about.get("tool") or "")[:60]
     settings = names.settings(_mapping(about.get("config")))
     return RunSpec(WATCH.key, watch.row_of(names.algorithm_of(settings), tool), str(about.get("name") or name)[:100],

@@ -1,7 +1,7 @@
 """The watcher: one process that reads the files of all watched runs into the store.
 
-The lab's launcher starts it when the folder of watched runs changes, and it ends when no run is going. While it waits
-it looks at the time of that one folder, which every program that sends touches.
+The launcher starts it when the folder of watched runs changes, and it exits when no watched run is running. While it
+waits it polls the modification time of this folder, which every client updates.
 `python -m labcore.workers.watcher`: the lifeline is standard input.
 """
 
@@ -33,36 +33,36 @@ from labcore.workers.watched_run import WatchedRun
 
 COMMAND = (sys.executable, "-m", "labcore.workers.watcher")
 POLL_SECONDS = 0.5
-LOOK_SECONDS = 5.0  # between two looks at all folders, whatever the time of theirs says
-LOOKS = 20  # between two looks at runs that are not going
-SILENT_SECONDS = 90.0  # after which a program that gives no sign of life is gone: it gives one every 15 s
-GONE_SECONDS = 20.0  # the same where its process cannot be seen any more, which it cannot from another container
-SETTLED_SECONDS = 1.0  # how long the newest step waits for more numbers of it
-CLOSED = ("The lab was closed while the program went on. What it sends meanwhile is read when the lab is open again.")
+LOOK_SECONDS = 5.0  # between two checks of all folders, even if the modification time is unchanged
+LOOKS = 20  # checks of running runs between two checks of ended runs
+SILENT_SECONDS = 90.0  # without a heartbeat (sent every 15 s), after which a trainer counts as ended
+GONE_SECONDS = 20.0  # the same if its process does not exist here, as with another container
+SETTLED_SECONDS = 1.0  # how long the newest step waits for more metrics
+CLOSED = "The lab was closed while the trainer was running. It reads the lines sent since then when it is open again."
 
 
 @dataclass
 class Folder:
-    """A watched folder: its reader, what it last showed of its program, and when that was noticed."""
+    """A watched folder: its reader, the last sign of activity, and the time at which it was noticed."""
 
     path: Path
     run: WatchedRun
     place: dict[str, Any]
     sign: tuple[Any, ...] = ()
     noticed: float = field(default_factory=time.monotonic)
-    waits: bool = False  # lines of the newest step wait for more of it
+    waits: bool = False  # lines of the newest step wait for more metrics
     fault: str = ""  # why it could not be read
     again: bool = False  # it is to be read at the next look because the store failed
 
     @property
     def at(self) -> dict[str, int]:
-        """How far each file was read."""
+        """The read position in each file."""
         found: dict[str, int] = self.place.get("at", {})
         return found
 
 
 class Watcher:
-    """Everything that is watched in this lab."""
+    """Reads all watched folders of the lab."""
 
     def __init__(self, store: Store):
         self._store = store
@@ -72,16 +72,16 @@ class Watcher:
 
     @property
     def waits(self) -> bool:
-        """True if lines of a newest step wait for more of it."""
+        """True if lines of a newest step wait for more metrics."""
         return any(folder.waits for folder in self._folders.values())
 
     @property
     def going(self) -> bool:
-        """True if any run is going, or waits for a store that failed."""
+        """True if any run is running, or waits for a store that failed."""
         return any(folder.run.going or folder.again for folder in self._folders.values())
 
     def look(self) -> None:
-        """Read what is new: at each look of the runs that are going, of others now and then."""
+        """Read new lines: of running runs in each call, of other runs now and then."""
         self._looks += 1
         there = os.listdir(spool.root()) if spool.root().is_dir() else []
         for name in sorted({*filter(is_id, there), *self._folders}):  # a folder may be deleted while its run goes on
@@ -92,7 +92,7 @@ class Watcher:
                 folder = self._folders[name] = folder or self._found(name)
                 self._read(folder)
                 folder.fault, folder.again = "", False
-            except Exception as error:  # the lines stay in their files, and no other run waits for them
+            except Exception as error:  # the lines stay in their files, and other runs are not affected
                 self._failed(name, error)
 
     def _failed(self, name: str, error: Exception) -> None:
@@ -107,7 +107,7 @@ class Watcher:
                                       again=bool(fault) and isinstance(error, LabError))
 
     def close(self) -> None:
-        """End what is going, because the lab does."""
+        """Mark running runs as interrupted, because the lab closes."""
         for folder in self._folders.values():
             if folder.run.going:
                 folder.run.end("interrupted", CLOSED)
@@ -116,7 +116,7 @@ class Watcher:
         return Folder(spool.folder_of(name), WatchedRun(self._store, name), self._places.get(name, {}))
 
     def _found(self, name: str) -> Folder:
-        """A folder that is seen for the first time. A run whose program goes on is taken up."""
+        """Open a folder that is new to this process. If its trainer is still running, its run continues."""
         folder = self._new(name)
         if folder.place.get("newest") and _seconds_silent(folder.path) < SILENT_SECONDS:
             with suppress(LabError):
@@ -142,7 +142,7 @@ class Watcher:
             self._check(folder, now)
 
     def _settled(self, folder: Folder, lines: list[spool.Line], now: float) -> list[spool.Line]:
-        """The lines without those of the newest step, which may get more numbers; with them once it is quiet."""
+        """Return the lines without the newest step, which may get more metrics; with it after SETTLED_SECONDS."""
         places = [place for place, line in enumerate(lines) if line.said.get("kind") == "numbers"]
         if not places or lines[-1].said.get("kind") == "end" or now - folder.noticed > SETTLED_SECONDS:
             return lines
@@ -151,15 +151,15 @@ class Watcher:
         return lines[:next(place for place in places if lines[place].said.get("step") == newest)]
 
     def _check(self, folder: Folder, now: float) -> None:
-        """See whether the program of a run is gone, and delete files that were read."""
+        """Check whether the trainer of a run has ended, and delete files that were read."""
         silent = now - folder.noticed
         if folder.run.going and (silent > SILENT_SECONDS or (silent > GONE_SECONDS and _gone(folder))):
-            cut = " Its last line was cut in the middle, and is lost." if spool.unfinished(
+            cut = " Its last line was incomplete and is lost." if spool.unfinished(
                 folder.path, folder.at) else ""
-            why = "The program's process is gone, and has not ended the run." if _gone(folder) else (
-                f"Nothing came from the program for {SILENT_SECONDS:.0f} s: it ended, or its connection did.")
-            folder.run.end("interrupted", f"{why}{cut} What it had not written yet is lost. The run continues when the "
-                           "program sends again.")
+            why = "The trainer's process exited without ending the run." if _gone(folder) else (
+                f"The trainer sent nothing for {SILENT_SECONDS:.0f} s: it ended, or its connection failed.")
+            folder.run.end("interrupted", f"{why}{cut} Lines that it had not written yet are lost. The run "
+                           "continues when the trainer sends again.")
         if not folder.run.going:
             spool.give_back(folder.path, folder.at)
         if (kept := spool.forget_read(folder.path, folder.at)) != folder.at:
@@ -167,13 +167,13 @@ class Watcher:
 
 
 def _gone(folder: Folder) -> bool:
-    """True if the process that sends was on this machine, and is there no more."""
+    """True if the sending process was on this machine and no longer exists."""
     pid, host = folder.place.get("process") or (None, None)
     return isinstance(pid, int) and pid > 0 and host == platform.node() and not psutil.pid_exists(pid)
 
 
 def _seconds_silent(path: Path) -> float:
-    """How long ago the program of a folder last wrote, or gave a sign of life."""
+    """Return the seconds since the client of a folder last wrote lines or a heartbeat."""
     newest = 0.0
     for each in (path / spool.ABOUT, *spool.files(path)[-3:]):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -182,7 +182,7 @@ def _seconds_silent(path: Path) -> float:
 
 
 def _sign(path: Path) -> tuple[Any, ...]:
-    """What changes whenever the program of a folder writes or gives a sign of life."""
+    """Return a value that changes whenever the client of a folder writes lines or a heartbeat."""
     found = []
     for each in (path / spool.ABOUT, *spool.files(path)[-3:]):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -191,12 +191,12 @@ def _sign(path: Path) -> tuple[Any, ...]:
 
 
 def lock() -> FileLock:
-    """Held by the one watcher of a lab's folder."""
+    """Return the lock that the only watcher of a lab's folder holds."""
     return FileLock(spool.root() / ".lock")
 
 
 def main() -> None:
-    """Watch until the lab is gone, or nothing is going any more."""
+    """Watch until the lab closes, or no watched run is running."""
     try:
         with lock().acquire(blocking=False), Lifeline(sys.stdin.fileno()) as lifeline:
             watcher, rung, looked = Watcher(Store()), -1, 0.0
@@ -210,11 +210,11 @@ def main() -> None:
             if not lifeline.cut:
                 alerts.wait()
     except Timeout:
-        return  # another lab on this folder watches
+        return  # another lab already watches this folder
 
 
 def changed() -> int:
-    """The time of the folder of watched runs, in nanoseconds; 0 where there is none."""
+    """Return the modification time of the folder of watched runs in ns; 0 if it does not exist."""
     try:
         return os.stat(spool.root()).st_mtime_ns
     except OSError:
@@ -222,7 +222,7 @@ def changed() -> int:
 
 
 class Watching:
-    """The watcher as the launcher has it: a thread that starts it when something is written."""
+    """The launcher's thread that starts the watcher when a client writes."""
 
     def __init__(self, store: Store):
         self._store = store
@@ -237,7 +237,7 @@ class Watching:
             if (now := changed()) == seen or time.monotonic() - started < LOOK_SECONDS or self._watched():
                 continue
             seen, started = now, time.monotonic()
-            with suppress(OSError, LabError):  # no process is to be had now: at the next sign
+            with suppress(OSError, LabError):  # the process cannot be started now: retry at the next change
                 self._cut()
                 self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE,
                                                  env=process.environment(self._store.url))
@@ -261,7 +261,7 @@ class Watching:
             self._process = None
 
     def close(self) -> None:
-        """End the watcher. What comes later is read when a lab is there again."""
+        """Stop the watcher. Lines that arrive later are read when a lab is running again."""
         self._closed.set()
         self._thread.join()
         self._cut()

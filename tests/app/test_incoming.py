@@ -84,7 +84,7 @@ def test_bytes_that_are_there_are_not_added_again_and_a_gap_is_told(client):
 
 
 @pytest.mark.parametrize("limit, status, words", [
-    ("FILE_BYTES", 413, "begin the next one"), ("WAITING_BYTES", 507, "send it later"), ("MOST_RUNS", 507, "delete")])
+    ("FILE_BYTES", 413, "start the next"), ("WAITING_BYTES", 507, "send these later"), ("MOST_RUNS", 507, "delete")])
 def test_what_is_kept_is_bounded(client, monkeypatch, limit, status, words):
     assert client.post(f"/watch/other/{FILE}", content=LINE, headers=BEARER).status_code == 200
     assert client.post(f"/watch/r/{FILE}", content=LINE, headers=BEARER).status_code == 200

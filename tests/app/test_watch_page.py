@@ -68,7 +68,7 @@ def test_the_sentence_names_only_trainer_algorithm_and_model(lab, page):
     goal = mounted(page("watch", run=watched(lab)), "goal")["goal"]
     assert goal["html"] == "A run of <code>TRL</code>: GRPO of <code>Qwen3-4B</code>.", "not the folders of the model"
     plain = mounted(page("watch", run=watched(lab, tool="", config={})), "goal")["goal"]
-    assert plain["html"] == "A run of another program."
+    assert plain["html"] == "A run of another trainer."
 
 
 def test_charts_show_the_sent_metrics_with_the_trainer_s_names(lab, page):

@@ -15,7 +15,7 @@ def test_what_is_there_is_read_once_and_then_nothing_is_new(tmp_path, capsys):
     assert "verl/gsm8k/qwen_grpo is sent to the lab as verl-gsm8k-qwen-grpo-" in said and "grpo-qwen is sent" in said
     assert {"verl/gsm8k/qwen_grpo", "verl/validation", "grpo-qwen"} == set(sent("end"))
     assert main(["watch", *folders, "--once"]) == 0
-    assert capsys.readouterr().out == "Nothing new was found.\n"
+    assert capsys.readouterr().out == "No new data.\n"
 
 
 def test_it_follows_until_ctrl_c_and_then_the_runs_have_not_ended(tmp_path, monkeypatch):

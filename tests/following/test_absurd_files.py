@@ -91,7 +91,7 @@ def test_an_event_whose_time_is_no_double_is_left_out_and_said(tmp_path):
     whole = b"\x09" + struct.pack("<d", 5.0) + b"\x10\x01" + scalar
     file = Followed(tmp_path / "events", EventFile)
     found = file.append(record(b"\x0dabcd" + b"\x10\x01" + scalar) + record(whole))
-    assert rows(found) == [{"step": 1, "loss": 1.0}] and "no event (a double of 4 bytes)" in file.said[0]
+    assert rows(found) == [{"step": 1, "loss": 1.0}] and "not an event (a double of 4 bytes)" in file.said[0]
 
 
 @pytest.mark.parametrize("steps", ["x", None, [1], {}])

@@ -211,7 +211,7 @@ def test_a_follower_that_was_away_loses_nothing_and_repeats_nothing(tmp_path):
 def test_a_folder_that_is_not_there_yet_is_waited_for_and_that_is_said_once(tmp_path):
     session = Session(tmp_path / "later")
     session.look(3)
-    assert session.said == [f"{tmp_path / 'later'} is not there yet: waiting for it."]
+    assert session.said == [f"{tmp_path / 'later'} does not exist yet: waiting for it."]
     shutil.copytree(RECORDED / "verl", tmp_path / "later")
     session.look(3)
     assert "later/gsm8k/qwen_grpo" in sent()
@@ -318,7 +318,7 @@ def test_lines_that_are_sent_twice_are_rows_once(tmp_path):
 
 def test_two_processes_do_not_follow_one_folder(tmp_path):
     session = Session(copied("verl", tmp_path))
-    with pytest.raises(LabError, match="is followed by another process already"):
+    with pytest.raises(LabError, match="Another process already follows"):
         Follower(session.folder, print, {})
     session.follower.close()
     Follower(session.folder, print, {}).close()
@@ -366,7 +366,7 @@ def test_a_log_of_several_runs_is_several_runs(tmp_path):
     assert curve(sent()["sweep/a"], "reward") == {1: 1, 2: 2} and curve(sent()["sweep/b"], "reward") == {1: 10, 2: 20}
 
 
-def test_of_very_many_steps_with_completions_some_are_sent(tmp_path, monkeypatch):
+def test_of_very_many_steps_with_completions_only_some_are_sent(tmp_path, monkeypatch):
     monkeypatch.setattr("labcore.following.sending.BACKLOG", 5)
     folder = tmp_path / "verl"
     folder.mkdir()
@@ -377,10 +377,10 @@ def test_of_very_many_steps_with_completions_some_are_sent(tmp_path, monkeypatch
         (folder / f"{step}.jsonl").write_text(row)
     said = once(folder)
     steps = [line["step"] for line in sent()["verl"] if line["kind"] == "rollouts"]
-    assert steps[-1] == 24 and len(steps) < 24 and any("those of 5 of them are shown" in each for each in said)
+    assert steps[-1] == 24 and len(steps) < 24 and any("5 of these steps are shown" in each for each in said)
 
 
-def test_a_run_whose_files_stand_still_is_left_and_taken_up_again(tmp_path, monkeypatch):
+def test_an_idle_run_is_closed_and_continues_when_its_files_change(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "IDLE_SECONDS", -1.0)
     folder = copied("verl", tmp_path)
     session = Session(folder)
@@ -394,12 +394,12 @@ def test_a_run_whose_files_stand_still_is_left_and_taken_up_again(tmp_path, monk
 
 
 @pytest.mark.parametrize("content", [b"PAR1 not parquet", b""])
-def test_completions_that_cannot_be_read_are_said(content, tmp_path):
+def test_unreadable_completions_are_reported(content, tmp_path):
     folder = copied("trl", tmp_path)
     (folder / "completions/completions_00001.parquet").write_bytes(content)
     said = once(folder)
     assert [line["step"] for line in sent()["trl"] if line["kind"] == "rollouts"] == [2]
-    assert any("left out" in each for each in said) or content == b""
+    assert any("is skipped" in each for each in said) or content == b""
 
 
 def test_a_gzipped_fixture_is_what_the_tool_wrote():

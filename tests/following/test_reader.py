@@ -79,19 +79,19 @@ def test_stable_baselines3_writes_its_csv_again_when_a_column_comes(tmp_path):
     assert [row["loss"] for row in rows(file.look(settled=True))] == [9.5, 9, 9, 9]
 
 
-def test_rows_that_cannot_be_read_are_said_once_and_left_out(tmp_path):
+def test_invalid_rows_are_skipped_and_reported_once(tmp_path):
     file = Followed(tmp_path / "log", JsonLines)
     found = rows(file.append(b'{"step": 1}\nnot json\n[1]\n{"step": \xff}\nagain\n{"step": 2, "kl": NaN}\n'))
     assert [row["step"] for row in found] == [1, 2]
     assert [sentence[:40] for sentence in file.said] == [
-        "has lines that are not JSON and are left", "has lines that are no JSON objects and a"]
+        "has lines that are not JSON and are skip", "has lines that are not JSON objects and "]
     assert "line 2 " in file.said[0] and "line 3" in file.said[1]
     table = Followed(tmp_path / "table", Csv)
     assert [row["step"] for row in rows(table.append(b'step,note\n1,"a\nb, c"\n2\n3,x\n'))] == [1, 3]
-    assert table.said == ["has rows that are left out, the first is line 4, which has 1 cells and the header 2"]
+    assert table.said == ["has rows that are skipped; the first is line 4, which has 1 cells, but the header has 2"]
 
 
-def test_a_line_without_an_end_counts_as_soon_as_it_is_whole(tmp_path):
+def test_a_last_line_without_a_line_break_is_read_if_it_is_complete(tmp_path):
     file = Followed(tmp_path / "log", JsonLines)
     assert file.append(b'{"step": 1, "a": {"b": 2') == [] and rows(file.append(b"}}")) == [{"step": 1, "a/b": 2}]
     assert rows(file.append(b'\n{"step": 2}\n')) == [{"step": 2}]

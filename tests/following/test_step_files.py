@@ -40,7 +40,7 @@ def test_groups_of_unequal_size_share_a_divisor(tmp_path):
     assert picture(file).read().group == 1
 
 
-@pytest.mark.parametrize("line, said", [(b"[1]\n", "Line 1 of 1.jsonl is no JSON object"), (b"{\n", "is not JSON"),
+@pytest.mark.parametrize("line, said", [(b"[1]\n", "Line 1 of 1.jsonl is not a JSON object"), (b"{\n", "is not JSON"),
                                         (b"\n", "empty")])
 def test_what_cannot_be_read_is_one_sentence(line, said, tmp_path):
     file = Followed(tmp_path / "1.jsonl", VerlGenerations)

@@ -181,7 +181,7 @@ def test_of_a_run_of_the_lab_itself_nothing_is_asked(store, monkeypatch):
 @pytest.mark.parametrize(("setting", "fault"), [
     ("mail me@example.org", "begins with 'mail'"), ("problem", "begins with ''"), ("command", "needs a program"),
     ("webhook ftp://host/x", "begins with http"), ("webhook https://[bad", "begins with http"),
-    ("webhook http://a http://b", "one address"), ("file alerts.jsonl", "whole path"), ("stop now", "no words"),
+    ("webhook http://a http://b", "one address"), ("file alerts.jsonl", "absolute path"), ("stop now", "no words"),
     ("command 'open", "close every quote"), ("webhook http://host:99999/", "begins with http"),
 ])
 def test_a_setting_that_cannot_be_used_is_said_once_and_harms_no_run(store, monkeypatch, setting, fault):

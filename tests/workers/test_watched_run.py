@@ -95,19 +95,19 @@ def test_two_programs_on_one_run_get_a_run_each_and_it_is_said_once(store):
     assert [each["loss"] for each in rows(store, one.id).values()] == [1.0] * 5
     assert [each["loss"] for each in rows(store, other.id).values()] == [2.0] * 5
     said = [note for run in (one, other) for note in notes(store, run.id)]
-    assert sum("Two programs" in note for note in said) == 1
+    assert sum("Two processes" in note for note in said) == 1
 
 
 BAD = {
     "NaN": ([numbers(1, loss="NaN", reward=1.0), numbers(2, loss="Infinity", reward=1.0)], "metric loss is NaN"),
-    "no number": ([numbers(1, loss=[1], reward=1.0)], "metric loss is no number"),
+    "no number": ([numbers(1, loss=[1], reward=1.0)], "metric loss is not a number"),
     "no JSON": ([numbers(1, reward=1.0), b'{"kind": "numb', numbers(2, reward=1.0)], "is not JSON"),
-    "no object": ([numbers(1, reward=1.0), b"[1]"], "no object with a kind"),
+    "no object": ([numbers(1, reward=1.0), b"[1]"], "not an object with a kind"),
     "no step": ([numbers(1, reward=1.0), numbers("x", reward=1.0), numbers(-1, reward=1.0), numbers(1.5, reward=1.0)],
-                "no whole number from 0"),
-    "a step beyond all": ([numbers(1, reward=1.0), numbers(2**40, reward=1.0)], "no whole number from 0"),
+                "not a whole number from 0"),
+    "a step beyond all": ([numbers(1, reward=1.0), numbers(2**40, reward=1.0)], "not a whole number from 0"),
     "unknown": ([numbers(1, reward=1.0), {"kind": "pickle"}], "'pickle'"),
-    "no groups": ([numbers(1, reward=1.0), {"kind": "rollouts", "step": 1, "groups": "x"}], "no groups"),
+    "no groups": ([numbers(1, reward=1.0), {"kind": "rollouts", "step": 1, "groups": "x"}], "without completions"),
     "dropped": ([numbers(1, reward=1.0), {"kind": "dropped", "counts": {"rollouts": 3}, "why": "slow"}], "3 rollouts"),
     "half a character": ([numbers(1, reward=1.0), numbers(2, **{"\ud800": 1.0})], "half a character"),
     "deep": ([numbers(1, reward=1.0), b"[" * 5000], "is not JSON"),

@@ -122,21 +122,21 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               bias="Direction: a prompt counts by 1 / its share of right completions, which is the gradient of the "
                    "log-likelihood of a right completion, not of the mean reward.",
               cautions=(
-        Caution("The mean of a group's rewards is divided by: with rewards below 0 it may be 0 or negative, and such "
-                "groups have advantage 0. Use rewards from 0 on.",
+        Caution("The advantage is divided by the group's mean reward. With negative rewards this mean may be 0 or "
+                "negative, and then the group has advantage 0. Use rewards of at least 0.",
                 lambda v: v["shaping"] != "none" or kl_in(v, "reward") or not REWARD[v["reward_source"]].binary),),
               elsewhere=(
-        There("GRPOTrainer", {_SCALE: "none"}, "the group's mean is subtracted, but not divided by: prompts that are "
-              "seldom solved count for less than in MaxRL"),
+        There("GRPOTrainer", {_SCALE: "none"}, "the group's mean is subtracted, but the advantage is not divided by "
+              "it: prompts that are seldom solved count for less than in MaxRL"),
         There("verl", {_VERL: "grpo", _BY_STD: False}, "not divided by the group's mean: no equivalent of MaxRL"),
         There("OpenRLHF", note="not divided by the group's mean: no equivalent of MaxRL", name="dr_grpo"))),
-    Advantage("best_over_rest", "lead of the group's best completion over the second best, 0 for all others",
+    Advantage("best_over_rest", "lead of the group's best completion over the second best; 0 for all others",
               r"\max_g R - \max_{j\ne i}R_j", "sequence", group=True, against="group",
-              bias="Direction: the gradient is that of the best reward of G completions (pass@G), not of the mean "
+              bias="Direction: it is the gradient of the best reward of G completions (pass@G), not of the mean "
                    "reward.",
               cautions=(
-        Caution("Only a group's best completion has an advantage, which is never negative: a normalisation would give "
-                "the others one too.", lambda v: v["normalisation"] != "none"),),
+        Caution("Only the best completion of a group has an advantage, which is never negative. A normalisation would "
+                "also give one to the others.", lambda v: v["normalisation"] != "none"),),
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer compares all completions with the group's mean: no "
               "equivalent of pass@k"),
@@ -145,19 +145,19 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               name="dr_grpo"))),
     Advantage("length_weighted", "reward − mean of the group weighted by length",
               r"R - \frac{\sum_g T_g R_g}{\sum_g T_g}", "sequence", group=True, against="group",
-              bias="Direction: a completion's own reward is in the baseline, and by its length.", elsewhere=(
+              bias="Direction: the baseline contains the completion's own reward, weighted by its length.", elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the plain mean of the group"),
         There("verl", {_VERL: "opo"}),
         There("OpenRLHF", note="the plain mean of the group is subtracted", name="dr_grpo"))),
     Advantage("group_mean_active", "reward − group mean, over the share of groups whose rewards differ",
               r"\frac{R - \bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}", "sequence", group=True,
               against="group",
-              bias="Direction: how many groups have signal depends on the same rewards.", elsewhere=(
-        There("GRPOTrainer", {_SCALE: "none"}, "zero-variance groups stay in the mean there, so the gradient is "
-              "shorter by their share"),
+              bias="Direction: the number of groups with signal depends on the same rewards.", elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "zero-variance groups stay in the mean, so the gradient is "
+              "smaller by their share"),
         There("verl", {_VERL: "gpg"}, "verl divides by the share of completions whose reward is not 0, not of groups "
               "whose rewards differ"),
-        There("OpenRLHF", note="zero-variance groups stay in the mean there, so the gradient is shorter by their share",
+        There("OpenRLHF", note="zero-variance groups stay in the mean, so the gradient is smaller by their share",
               name="dr_grpo"))),
     Advantage("one", "1: imitate", r"1", "sequence", constant=True,
               worked=lambda of: Worked("1", ""),

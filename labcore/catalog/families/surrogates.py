@@ -105,18 +105,18 @@ DIVERGENCE_BOUNDS = (
          "further. Lower: more careful.", "live", 0.0, 100.0, (0.02, 0.3), r"\delta_{high}", group="clip"),
 )
 PULL = Knob(
-    "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token moves less per batch, at "
-    "most by its advantage over this in nats. Lower: it moves further.", "live", 0.0, 1e4, (1.0, 20.0), r"\beta_{old}",
-    "reward/nat", group="clip")
+    "pull", "Pull to the old policy", 5.0, "Weight of the squared log-ratio. Higher: a token's log-prob moves less per "
+    "batch, at most by advantage / weight nats. Lower: it moves further.", "live", 0.0, 1e4, (1.0, 20.0),
+    r"\beta_{old}", "reward/nat", group="clip")
 FUTURE = (
-    Knob("future_half_life", "Half-life of the future", 32.0, "Tokens after which the change of a later token counts "
-         "half for an earlier one. Higher: the whole rest of the completion counts. Lower: only the next tokens.",
+    Knob("future_half_life", "Half-life of the future", 32.0, "Distance in tokens at which the change of a later "
+         "token counts half. Higher: the whole rest of the completion counts. Lower: only the next tokens count.",
          "live", 0.1, 1e6, (2.0, 128.0), "h", "tokens", group="clip"),
-    Knob("future_range", "Range of the future's weight", 0.2, "How much more a token may count because the rest of its "
-         "completion became likelier. Higher: credit is spread less evenly. 0: the plain clip.", "live", 0.0, 100.0,
-         (0.1, 0.5), "r", group="clip"),
-    Knob("future_safety", "Safety ratio", 4.0, "Tokens with negative advantage whose ratio is above this count no more "
-         "than usual. Lower: more tokens are held so. Higher: fewer.", "live", 1.0, 1e6, (2.0, 10.0), advanced=True,
+    Knob("future_range", "Range of the future's weight", 0.2, "Largest extra weight of a token because the rest of its "
+         "completion became likelier. Higher: weights differ more between tokens. 0: the plain clip.", "live", 0.0,
+         100.0, (0.1, 0.5), "r", group="clip"),
+    Knob("future_safety", "Safety ratio", 4.0, "Tokens with negative advantage and a ratio above this get no extra "
+         "weight. Lower: this affects more tokens. Higher: fewer.", "live", 1.0, 1e6, (2.0, 10.0), advanced=True,
          group="clip"),
 )
 
@@ -156,9 +156,9 @@ _ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the sa
 
 
 def _masked_words(of: Numbers, apart: float) -> Worked:
-    """A token that a mask keeps or not: `apart` is how far it has moved in the measure of the bounds, with a sign."""
+    """Explain whether a mask keeps a token: `apart` is its signed distance in the measure of the bounds."""
     if apart > of["divergence_high"] if of["advantage"] > 0 else apart < -of["divergence_low"]:
-        return Worked("0: masked", "0", "it has moved too far to the side of its advantage: its gradient is 0")
+        return Worked("0: masked", "0", "it has moved too far in the direction of its advantage: its gradient is 0")
     return Worked("min(ρ, {ratio_cap:g}) Â log π", "{kept} × {advantage:b} × {logprobs:b}",
                   "the weight has no gradient", {"kept": min(of["ratio"], of["ratio_cap"])})
 
@@ -173,12 +173,12 @@ def _kl_words(of: Numbers) -> Worked:
     return _masked_words(of, divergence if ratio > 1 else -divergence)
 
 
-_OF_TOKENS = (Caution("It bounds the probability of each token, which only the ratio token has: use that ratio.",
+_OF_TOKENS = (Caution("It bounds the probability of each token, so it needs the ratio per token: use the ratio token.",
                       lambda v: v["ratio"] != "token"),)
 
 
 def _dppo(mode: str, gating: str) -> tuple[There, ...]:
-    """DPPO's masks in verl, whose clip bounds are then those of the divergence; OpenRLHF gates by its sampler."""
+    """DPPO's masks in verl, whose clip bounds are then bounds of the divergence; OpenRLHF masks by its sampler."""
     return (There("verl", {_VERL_MODE: mode}, knobs={
         "divergence_low": f"{_ACTOR}.clip_ratio_low", "divergence_high": f"{_ACTOR}.clip_ratio_high",
         "ratio_cap": f"{_ACTOR}.clip_ratio_c"}),
@@ -269,20 +269,18 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               metric=Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the "
                             "reshaped sequence ratio as a fixed weight, times advantage and log-probability.",
                             r"L^{VESPO}")),
-    Surrogate("tv_mask", "capped weight, masked where the token's probability has moved too far",
-              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[|\pi_\theta-\pi_{old}|\le\delta_{\pm}]\big)"
-              r"\hat A\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="tv_cut",
-              knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
+    Surrogate("tv_mask", "capped weight, masked if the token's probability has moved too far",
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[|\pi_\theta-\pi_{old}|\le\delta]\big)\hat A"
+              r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="tv_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
               rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_tv_words, elsewhere=_dppo("dppo_tv", "tv"),
               letters=(Letter(r"\delta_{\pm}", r"\delta_{\pm} = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ "
                               r"\delta_{low},\ \text{on its side}", "Bound, by the sign of the advantage"),),
               metric=Metric("surrogate/tv_mask", "Surrogate, TV mask", "advantage × nats", "Mean of the capped ratio "
                             "as a fixed weight, times advantage and log-probability; 0 where the probability has moved "
                             "too far.", r"L^{DPPO}")),
-    Surrogate("kl_mask", "capped weight, masked where the token's KL to the old policy is too large",
-              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta_{\pm}]\big)"
-              r"\hat A\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut",
-              knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
+    Surrogate("kl_mask", "capped weight, masked if the token's KL to the old policy is too large",
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta]\big)\hat A"
+              r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
               rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_kl_words,
               elsewhere=_dppo("dppo_kl", "binary_kl"),
               letters=(Letter("kl(", r"kl(q, p) = q\log\tfrac qp + (1-q)\log\tfrac{1-q}{1-p}"),
@@ -301,16 +299,17 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                                        "{advantage} × {logprobs:b} − ½ × {pull:g} × (log({ratio}))²"),
               metric=Metric("surrogate/quadratic", "Surrogate, quadratic pull", "advantage × nats", "Mean of advantage "
                             "times log-probability, less the squared log-ratio.", r"L^{DRO}")),
-    Surrogate("future_kl_clip", "clipped, weighed by how the rest of the completion has changed",
+    Surrogate("future_kl_clip", "clipped, weighted by the change of the rest of the completion",
               r"f_t\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A"
               r"\big)",
               cut="clip_cut", needs_ratio=True, knobs=(CLIP_LOW, CLIP_HIGH, *FUTURE), rules=at_one(*FUTURE),
               letters=(Letter("f_t", r"f_t = \operatorname{clip}\big(\prod_{s\ge t}\rho_s^{2^{-(s-t)/h}}, 1, "
                               r"1+r\big)"),),
-              elsewhere=(There("verl", note="verl weighs no token by what comes after it: no equivalent of FIPO"),
-                         There("OpenRLHF", note="OpenRLHF weighs no token by what comes after it: no equivalent of "
+              elsewhere=(There("verl", note="verl does not weight tokens by later tokens: no equivalent of FIPO"),
+                         There("OpenRLHF", note="OpenRLHF does not weight tokens by later tokens: no equivalent of "
                                "FIPO"),
-                         There("GRPOTrainer RLOOTrainer", note="TRL clips without that weight: no equivalent of FIPO")),
+                         There("GRPOTrainer RLOOTrainer", note="TRL does not weight tokens by later tokens: no "
+                               "equivalent of FIPO")),
               metric=Metric("surrogate/future_kl_clip", "Surrogate, future KL", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
 ))

@@ -81,24 +81,24 @@ PROMPT = (
          "gets no reward by itself. Empty: no fixed beginning.", advanced=True, group="model"),
 )
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
-# Filters that SFT has not: the knobs of its spec name the base of every run.
+# Filters that SFT lacks, because the knobs of its spec name the base of every run.
 FILTERS = (
     Knob("min_p", "Min-p", 0.0, "Sample among tokens with at least this share of the likeliest token's probability; 0: "
          "all. Higher: fewer slips, less exploration.", "next batch", 0.0, 1.0, (0.0, 0.2), advanced=True,
-         group="sampling", before=0.0),
-    Knob("repetition_penalty", "Repetition penalty", 1.0, "Logits of tokens that the prompt or the completion already "
-         "has are divided by this where they are positive, else multiplied. Higher: fewer repetitions. Lower than 1: "
-         "more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling", before=1.0),
+         group="sampling"),
+    Knob("repetition_penalty", "Repetition penalty", 1.0, "For tokens that already occur in the prompt or the "
+         "completion, positive logits are divided by this and negative ones multiplied. Higher: fewer repetitions. "
+         "Below 1: more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling"),
 )
 
 MOVING_REFERENCE = (
-    Knob("reference_every", "Reference follows every", 0, "Updates after which the reference moves towards the policy. "
-         "Lower: the policy may drift further from where it began. Higher: held to its beginning for longer. 0: the "
-         "reference never moves.", low=0, high=1_000_000, unit="updates", advanced=True, group="kl",
-         aliases="sync_ref_model ref_model_sync_steps", before=0),
-    Knob("reference_mixup", "Reference mixup", 0.6, "Share of the policy's weights in the reference when it moves. "
-         "Higher: closer to the policy. Lower: it follows more slowly. 1: it becomes the policy.", "next batch", 0.0,
-         1.0, (0.1, 1.0), unit="share", advanced=True, group="kl", aliases="ref_model_mixup_alpha", before=0.6),
+    Knob("reference_every", "Reference follows every", 0, "Updates after which the reference model moves towards the "
+         "policy. Lower: the policy may drift further from its start. Higher: it stays close to its start for longer. "
+         "0: the reference model never moves.", low=0, high=1_000_000, unit="updates", advanced=True, group="kl",
+         aliases="sync_ref_model ref_model_sync_steps"),
+    Knob("reference_mixup", "Reference mixup", 0.6, "Share of the policy's weights in the reference model when it "
+         "moves. Higher: closer to the policy. Lower: it follows more slowly. 1: it becomes a copy of the policy.",
+         "next batch", 0.0, 1.0, (0.1, 1.0), unit="share", advanced=True, group="kl", aliases="ref_model_mixup_alpha"),
 )
 
 ONLINE = (
@@ -130,7 +130,7 @@ ONLINE = (
     rewards.SCORER, rewards.UNCERTAINTY_WEIGHT, *rewards.OWN_FUNCTION, *rewards.JUDGE, *rewards.NAMED_WEIGHTS,
     rewards.REWARD_NOISE,
     Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared: a penalty or a "
-         "cost of length, or a clip that leaves neither very high nor very low rewards.",
+         "cost of length, or a clip of very high and very low rewards.",
          choices=choices.SHAPING.names, advanced=True, group="reward"),
     *rewards.OVERLONG, rewards.LENGTH_COST, rewards.REWARD_CLIP, *rewards.REWARD_RANGE,
     Knob("selection", "Selection", "everything", "Completions that the updates learn from.",
@@ -169,20 +169,20 @@ ONLINE = (
          "probability, at most this; the trainer's is computed anew. It matters where the two round differently, as in "
          "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
          100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis vllm_importance_sampling_clip_max"),
-    Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Weights below this become this, or 0 where "
-         "`importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, or "
-         "more of them are left out. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,
-         group="clip", aliases="vllm_importance_sampling_clip_min", before=0.0),
-    Knob("importance_mode", "Importance sampling mode", "token_truncate", "Whose ratio of trainer to sampler is "
-         "weighed, and what becomes of one outside its bounds. token: each token's own; sequence: the product over the "
-         "completion, so that a long one seldom stays within the bounds. truncate: the bound itself is the weight; "
-         "mask: 0, the tokens are left out.", "next batch",
+    Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Lower weights are raised to this, or set to 0 "
+         "if `importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, "
+         "or more of them are masked. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,
+         group="clip", aliases="vllm_importance_sampling_clip_min"),
+    Knob("importance_mode", "Importance sampling mode", "token_truncate", "Ratio of trainer to sampler that is the "
+         "weight, and treatment of ratios outside the bounds. token: one ratio per token; sequence: the product over "
+         "the completion, so a long completion is seldom within the bounds. truncate: the weight is the bound; mask: "
+         "the weight is 0.", "next batch",
          choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"), advanced=True, group="clip",
-         aliases="icepop mis vllm_importance_sampling_mode", before="token_truncate"),
-    Knob("recompute_logprobs", "Recompute old log-probs", False, "On: the trainer computes the old log-probs anew, so "
-         "ratios are those of the updates alone; the off-policy mask still compares with the sampler. Nothing is "
-         "weighed by it. It costs one more pass per batch. Off: the sampler's are used.", "next batch", advanced=True,
-         group="clip", aliases="old_log_prob", before=False),
+         aliases="icepop mis vllm_importance_sampling_mode"),
+    Knob("recompute_logprobs", "Recompute old log-probs", False, "On: the trainer recomputes the old log-probs, so "
+         "ratios reflect only the updates; the off-policy mask still compares with the sampler. No token is weighted. "
+         "It costs one more pass per batch. Off: the sampler's log-probs are used.", "next batch", advanced=True,
+         group="clip", aliases="old_log_prob"),
     Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
          "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
@@ -229,17 +229,15 @@ PREFERENCE = (
     Knob("second_loss", "Second loss", choices.NO_LOSS, "A preference loss that is added to the first; none: there is "
          "only one. SFT keeps the chosen side from falling.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names),
          advanced=True, group="loss"),
-    Knob("second_weight", "Weight of the second loss", 1.0, "What the second loss is multiplied by. Higher: it counts "
-         "for more; lower: the first does.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
-    Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: there "
-         "is no third one.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss",
-         before=choices.NO_LOSS),
-    Knob("third_weight", "Weight of the third loss", 1.0, "What the third loss is multiplied by. Higher: it counts for "
-         "more; lower: the others do.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss", before=1.0),
-    Knob("first_weight", "Weight of the first loss", 1.0, "What the preference loss is multiplied by. Higher: it "
-         "counts for more; lower: the others do. Alone it only scales the gradient.", "next batch", 0.0, 100.0, (
-             0.05, 2),
-         advanced=True, group="loss", aliases="loss_weights", before=1.0),
+    Knob("second_weight", "Weight of the second loss", 1.0, "Factor of the second loss. Higher: it counts for more. "
+         "Lower: the first loss counts for more.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+    Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: no "
+         "third loss.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss"),
+    Knob("third_weight", "Weight of the third loss", 1.0, "Factor of the third loss. Higher: it counts for more. "
+         "Lower: the other losses count for more.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+    Knob("first_weight", "Weight of the first loss", 1.0, "Factor of the preference loss. Higher: it counts for "
+         "more. Lower: the other losses count for more. Without other losses it only scales the gradient.",
+         "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss", aliases="loss_weights"),
     *MOVING_REFERENCE,
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
     preferences.REWARD_ALPHA,
@@ -260,8 +258,8 @@ PREFERENCE = (
 )
 
 REWARD_MODEL = (
-    Knob("margin", "Margin", 0.0, "How much higher the chosen completion must score, where a pair of your file has no "
-         "margin of its own. Higher: spreads the scores further apart. Lower: fits the labels as they are.", "live",
+    Knob("margin", "Margin", 0.0, "Required lead of the chosen completion's score, for pairs without a margin in your "
+         "file. Higher: scores are further apart. Lower: closer to the plain labels.", "live",
          0.0, 10.0, (0.0, 1.0), "m", "reward", group="loss"),
     Knob("centering", "Centering", 0.01, "Weight of (r_w + r_l)² in the loss. Higher: holds the mean score of a pair "
          "at 0. Lower: lets it drift, which preferences alone do not prevent.", "live", 0.0, 10.0, (0.0, 0.1), "c",

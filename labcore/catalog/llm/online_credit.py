@@ -1,4 +1,4 @@
-"""Online algorithms whose own idea is the advantage: the baseline of a completion, and what it is divided by."""
+"""Online algorithms that change the advantage: its baseline and its divisor."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ _TOKENS, _GROUP = r"L = -\frac1{\sum_i T_i}\sum_{i,t}", r",\quad g = 1\ldots G"
 
 ROWS = (
     row("maxrl", "MaxRL", "online",
-        summary="Divides by the group's mean reward in place of its standard deviation: the gradient comes near to "
-                "that of the log-likelihood of a right completion, so that hard prompts count for more.",
+        summary="Divides by the group's mean reward instead of its standard deviation. The gradient approximates that "
+                "of the log-likelihood of a right completion, so hard prompts count for more.",
         latex=_TOKENS + _CLIPPED + r"\hat A_i = \frac{R_i-\bar R_g}{\bar R_g}" + _GROUP,
-        watch="Entropy and pass@k: hard prompts weigh more than in GRPO, and easy ones hardly at all. A group without "
-              "a right completion still has no signal. Larger groups come nearer to the likelihood.",
+        watch="Entropy and pass@k: hard prompts count for more than in GRPO, and easy ones hardly at all. A group "
+              "without a right completion still has no signal. Larger groups approximate the likelihood better.",
         paper="Tajwar et al. 2026, arXiv:2602.02710",
         defaults={"advantage": "mean_scaled", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "zero_variance", "entropy")),
     row("passk", "Pass@k", "online",
-        summary="Trains the best of a group in place of its mean: only the best completion has an advantage, its lead "
-                "over the second best.",
+        summary="Maximises the best reward of a group instead of its mean: only the best completion has an advantage, "
+                "its lead over the second best.",
         latex=_TOKENS + _CLIPPED + r"\hat A_i = \max_g R - \max_{j\ne i}R_j" + _GROUP,
         watch="Zero-variance groups: with rewards of 0 and 1 a group has signal only if exactly one of its completions "
-              "is right. So the reward of single completions rises slowly once prompts are solved now and then.",
+              "is right. So the mean reward rises slowly once prompts are solved occasionally.",
         paper="Tang et al. 2025, arXiv:2503.19595",
         defaults={"advantage": "best_over_rest", "aggregation": "token_mean", "kl_placement": "off",
                   "group_size": 4, "prompts_per_step": 64},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "zero_variance")),
     row("opo", "OPO", "online",
-        summary="On policy, with the baseline of least variance: the mean of the group's rewards, each weighed by its "
-                "length. No clip, no KL.",
+        summary="On policy, with the baseline of least variance: the mean of the group's rewards weighted by length. "
+                "No clip, no KL.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\big],\quad "
               r"\hat A_i = R_i-\frac{\sum_g T_g R_g}{\sum_g T_g}" + _GROUP,
-        watch="Where all completions have the same length, it is REINFORCE with the group's mean. One update per "
-              "batch: with more of them nothing corrects the gradient.",
+        watch="If all completions have the same length, it equals REINFORCE with the group's mean. It makes one "
+              "update per batch, because nothing would correct the gradient of further ones.",
         paper="Hao et al. 2025, arXiv:2505.23585", without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "length_weighted", "ratio": "none", "surrogate": "score_function",
                   "kl_placement": "off", "aggregation": "token_mean"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "grad_norm")),
     row("gpg", "GPG", "online",
-        summary="The plain policy gradient with the group's mean as its baseline, scaled up for groups without signal: "
-                "no ratio, no clip, no KL.",
+        summary="The plain policy gradient with the group's mean as its baseline, scaled up to compensate for groups "
+                "without signal. No ratio, no clip, no KL.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\big[\hat A_i\log\pi_\theta(y_{i,t}) + "
               r"c_H H_t\big]\\ \hat A_i = \frac{R_i-\bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}"
               + _GROUP + r"\end{gathered}",
         watch="Zero-variance groups: the fewer groups have signal, the more each of them counts, so the gradient "
-              "becomes noisy and not short. The paper samples again below a share of groups with signal; selection "
-              "informative does that.",
+              "becomes noisy instead of small. The paper resamples if too few groups have signal, as the selection "
+              "informative does.",
         paper="Chu et al. 2025, arXiv:2504.02546", without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "group_mean_active", "ratio": "none", "surrogate": "score_function",
                   "kl_placement": "off", "aggregation": "token_mean"},

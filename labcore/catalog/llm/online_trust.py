@@ -1,4 +1,4 @@
-"""Online algorithms whose own idea is how the policy is held near the one that sampled."""
+"""Online algorithms that change how the policy is kept close to the policy that sampled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SIDE = (r"\delta_{\pm} = \delta_{high},\ \pi_\theta>\pi_{old}\ \text{if}\ \hat 
 
 ROWS = (
     row("dppo", "DPPO", "online",
-        summary="Masks a token once its probability, not its ratio, has moved too far: unlikely tokens may grow by "
-                "large factors, likely ones only by little.",
+        summary="Masks a token when its probability, not its ratio, has moved too far: the probability of unlikely "
+                "tokens may grow by large factors, that of likely tokens only slightly.",
         latex=r"\begin{gathered}" + _WEIGHED +
         r"\\ m_t = 1 - 1[|\pi_\theta(y_{i,t})-\pi_{old}(y_{i,t})| > \delta_{\pm}],\quad "
               + _SIDE + r"\\ " + _GRPO + r"\end{gathered}",
@@ -23,7 +23,7 @@ ROWS = (
         defaults={"surrogate": "tv_mask", "ratio_cap": 20.0, "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
     row("dppo_kl", "DPPO, binary KL", "online",
-        summary="DPPO with the KL of a single token in place of its change of probability.",
+        summary="DPPO with the KL of a single token instead of its change of probability.",
         latex=r"\begin{gathered}" + _WEIGHED + r"\\ m_t = 1 - 1[q\log\tfrac qp+(1-q)\log\tfrac{1-q}{1-p} > "
               r"\delta_{\pm}],\quad q = \pi_{old}(y_{i,t}),\quad p = \pi_\theta(y_{i,t})\\ " + _SIDE
               + r",\quad " + _GRPO
@@ -34,36 +34,36 @@ ROWS = (
                   "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "clip", "zero_variance")),
     row("dro", "DRO, by tokens", "online",
-        summary="No clip and no ratio in front of the gradient: a square of the log-ratio pulls each token back to "
-                "where the batch was sampled.",
+        summary="No clip and no ratio as a factor of the gradient: the squared log-ratio pulls each token back to the "
+                "policy that sampled the batch.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\hat A_i\log\pi_\theta(y_{i,t}) - "
               r"\tfrac12\beta_{old}\log^2\rho_t + c_H H_t\Big],\quad \hat A_i = R_i-\bar R_g,\quad g = 1\ldots G",
-        watch="The largest ratio: nothing is cut off, a token stops where its log-ratio is its advantage over the "
-              "pull. The paper learns a value of each prompt; here the group's mean stands for it.",
+        watch="The largest ratio: no token is cut off; it stops at log-ratio = advantage / pull. The paper learns a "
+              "value of each prompt; here the group's mean replaces it.",
         paper="Richemond et al. 2024, arXiv:2405.19107", without=CLIP,
         defaults={"surrogate": "quadratic", "advantage": "group_mean", "aggregation": "token_mean",
                   "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "ratio", "zero_variance")),
     row("fipo", "FIPO", "online",
-        summary="GRPO that weighs each token by how the rest of its completion has changed: tokens before a part that "
+        summary="GRPO that weights each token by the change of the rest of its completion: tokens before a part that "
                 "became likelier count for more.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[f_{i,t}\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
               r"f_{i,t} = \operatorname{sg}\,\operatorname{clip}\big({\textstyle\prod_{s\ge t}}\rho_s^{2^{-(s-t)/h}}, "
               r"1, 1+r\big),\quad " + _GRPO + r"\end{gathered}",
-        watch="The largest ratio and completion length: weights only leave 1 from the second update of a batch on, and "
-              "they matter in completions that are longer than the half-life.",
+        watch="The largest ratio and completion length: weights differ from 1 only from the second update of a batch "
+              "on, and they matter in completions longer than the half-life.",
         paper="arXiv:2603.19835, 2026",
         defaults={"surrogate": "future_kl_clip", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "length", "clip")),
     row("icepop", "IcePop", "online",
-        summary="GRPO for a sampler that computes otherwise than the trainer: tokens are weighed by the ratio of both "
-                "probabilities, and left out where it is below ½ or above 5.",
+        summary="GRPO for a sampler whose probabilities differ from the trainer's: tokens are weighted by the ratio of "
+                "both probabilities, and masked if it is below ½ or above 5.",
         latex=r"\begin{gathered}L = -\frac1B\sum_i\frac1{T_i}\sum_t\Big[m_t\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
               r"m_t = k_t\,1[c\le k_t\le C],\quad k_t = \tfrac{\pi_{old}(y_{i,t})}{\pi_{sampler}(y_{i,t})},\quad "
               + _GRPO + r"\end{gathered}",
-        watch="The token weight, which is 1 where sampler and trainer agree, as they do here in fp32: it matters in "
+        watch="The token weight: it is 1 if sampler and trainer agree, as they do here in fp32, and it matters in "
               "bf16 and with vLLM. Old log-probs are the trainer's, so each batch costs one more pass.",
         paper="Ling Team 2025, arXiv:2510.18855",
         defaults={"importance_cap": 5.0, "importance_floor": 0.5, "importance_mode": "token_mask",

@@ -147,8 +147,8 @@ ROWS = (
              paper="Meng et al. 2024, arXiv:2405.14734",
              defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
     _offline("cpo", "CPO", "cpo", models=("policy",),
-             summary="DPO without a reference, beside SFT on the chosen side: one model in memory, as if the reference "
-                     "were uniform.",
+             summary="DPO without a reference model, plus SFT on the chosen side: one model in memory, as if the "
+                     "reference were uniform.",
              latex=r"L = w_1\big(-\log\sigma\big(\beta[\log\pi_\theta(y_w)-\log\pi_\theta(y_l)]\big)\big) + "
                    r"w_2\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big),\quad \bar T_w = \tfrac1B\textstyle\sum T_w",
              watch="Log-probs are summed, so a longer rejected answer is easier to beat. Without the SFT term both "
@@ -156,11 +156,11 @@ ROWS = (
              paper="Xu et al. 2024, arXiv:2401.08417",
              defaults={"beta": 0.1, "second_loss": "sft"}),
     _offline("alphapo", "AlphaPO", "alphapo", models=("policy",),
-             summary="SimPO with a bent reward: how strongly unlikely completions are pushed is a knob of its own.",
+             summary="SimPO with a nonlinear reward: α sets how strongly unlikely completions are pushed down.",
              latex=r"L = -\log\sigma\big(\beta(\bar r_w-\bar r_l)-\gamma\big),\quad \bar r = \tfrac1\alpha\big(1-"
                    r"\pi_\theta(y)^{-\alpha/T}\big)",
-             watch="The chosen log-prob against SimPO's, which is α = 0. As there, nothing holds the policy near its "
-                   "base, so the second loss sft is on here; the paper has none.",
+             watch="The chosen log-prob compared with SimPO (α = 0). As in SimPO, nothing keeps the policy close to "
+                   "its base, so the second loss sft is on here; the paper has none.",
              paper="Gupta et al. 2025, arXiv:2501.03884",
              defaults={"beta": 2.0, "target_margin": 1.0, "learning_rate": 3e-4, "second_loss": "sft"}),
     _offline("orpo", "ORPO", "orpo", models=("policy",),

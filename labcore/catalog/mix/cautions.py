@@ -84,9 +84,9 @@ ONLINE = (
             lambda v: v["importance_cap"] > 0 and v["dtype"] == "fp32" and v.get("rollouts", "engine") == "engine"),
 )
 PREFERENCE = (
-    Caution("Two losses are the same, which equals one of them with another weight.",
+    Caution("Two losses are the same, which equals a single loss with another weight.",
             lambda v: len(set(choices.losses_of(v))) < len(choices.losses_of(v))),
-    Caution("A loss has weight 0: it adds nothing.",
+    Caution("A loss has weight 0, so it has no effect.",
             lambda v: not all(weight for _, weight in choices.weighted_losses(v))),
     Caution("The rejected sides are not used: this is SFT on the chosen ones.",
             lambda v: all(each.trains == "chosen" for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
