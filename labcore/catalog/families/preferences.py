@@ -30,7 +30,7 @@ TARGET_MARGIN = Knob(
 REWARD_ALPHA = Knob(
     "reward_alpha", "Bend of the reward", 0.25, "Higher: unlikely completions are pushed down more strongly than "
     "likely ones are raised. Below 0: the opposite. 0: SimPO.", "next batch", -4.0, 4.0, (-0.5, 0.5), r"\alpha",
-    advanced=True, group="loss")
+    advanced=True, group="loss", before=0.25)
 SIDE_WEIGHTS = (
     Knob("desirable_weight", "Weight of desired completions", 1.0, "Higher: desired completions are raised more "
          "strongly. Lower: undesired ones count for more.", "next batch", 0.0, 100.0, (0.5, 2.0), r"\lambda_D",

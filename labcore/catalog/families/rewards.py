@@ -67,10 +67,10 @@ REWARD_CLIP = Knob(
 REWARD_RANGE = (
     Knob("reward_low", "Lowest reward", -1.0, "Lower rewards are raised to this in the shaping clipped_between. "
          "Higher: bad completions differ less. Lower: rare very low rewards count.", "next batch", -1e6, 1e6,
-         (-10.0, 0.0), r"c_{low}", "reward", advanced=True, group="reward"),
+         (-10.0, 0.0), r"c_{low}", "reward", advanced=True, group="reward", before=-1.0),
     Knob("reward_high", "Highest reward", 1.0, "Higher rewards are lowered to this in the shaping clipped_between. "
          "Higher: rare very high rewards count. Lower: good completions differ less.", "next batch", -1e6, 1e6,
-         (0.5, 10.0), r"c_{high}", "reward", advanced=True, group="reward"),
+         (0.5, 10.0), r"c_{high}", "reward", advanced=True, group="reward", before=1.0),
 )
 RESAMPLE_ROUNDS = Knob(
     "resample_rounds", "Resampling rounds", 0, "Maximum number of further batches that are sampled to replace the "

@@ -270,8 +270,9 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                             "reshaped sequence ratio as a fixed weight, times advantage and log-probability.",
                             r"L^{VESPO}")),
     Surrogate("tv_mask", "capped weight, masked if the token's probability has moved too far",
-              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[|\pi_\theta-\pi_{old}|\le\delta]\big)\hat A"
-              r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="tv_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[|\pi_\theta-\pi_{old}|\le\delta_{\pm}]\big)"
+              r"\hat A\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="tv_cut",
+              knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
               rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_tv_words, elsewhere=_dppo("dppo_tv", "tv"),
               letters=(Letter(r"\delta_{\pm}", r"\delta_{\pm} = \delta_{high}\ \text{if}\ \hat A > 0\ \text{else}\ "
                               r"\delta_{low},\ \text{on its side}", "Bound, by the sign of the advantage"),),
@@ -279,8 +280,9 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                             "as a fixed weight, times advantage and log-probability; 0 where the probability has moved "
                             "too far.", r"L^{DPPO}")),
     Surrogate("kl_mask", "capped weight, masked if the token's KL to the old policy is too large",
-              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta]\big)\hat A"
-              r"\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut", knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
+              r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\,1[kl(\pi_{old}, \pi_\theta)\le\delta_{\pm}]\big)"
+              r"\hat A\,\log\pi_\theta", needs_ratio=True, weighs=True, cut="kl_cut",
+              knobs=(RATIO_CAP, *DIVERGENCE_BOUNDS),
               rules=at_one(*DIVERGENCE_BOUNDS), cautions=_OF_TOKENS, worked=_kl_words,
               elsewhere=_dppo("dppo_kl", "binary_kl"),
               letters=(Letter("kl(", r"kl(q, p) = q\log\tfrac qp + (1-q)\log\tfrac{1-q}{1-p}"),

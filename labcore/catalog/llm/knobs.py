@@ -85,20 +85,21 @@ SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKENS)
 FILTERS = (
     Knob("min_p", "Min-p", 0.0, "Sample among tokens with at least this share of the likeliest token's probability; 0: "
          "all. Higher: fewer slips, less exploration.", "next batch", 0.0, 1.0, (0.0, 0.2), advanced=True,
-         group="sampling"),
+         group="sampling", before=0.0),
     Knob("repetition_penalty", "Repetition penalty", 1.0, "For tokens that already occur in the prompt or the "
          "completion, positive logits are divided by this and negative ones multiplied. Higher: fewer repetitions. "
-         "Below 1: more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling"),
+         "Below 1: more. 1: off.", "next batch", 0.1, 10.0, (1.0, 1.3), advanced=True, group="sampling", before=1.0),
 )
 
 MOVING_REFERENCE = (
     Knob("reference_every", "Reference follows every", 0, "Updates after which the reference model moves towards the "
          "policy. Lower: the policy may drift further from its start. Higher: it stays close to its start for longer. "
          "0: the reference model never moves.", low=0, high=1_000_000, unit="updates", advanced=True, group="kl",
-         aliases="sync_ref_model ref_model_sync_steps"),
+         aliases="sync_ref_model ref_model_sync_steps", before=0),
     Knob("reference_mixup", "Reference mixup", 0.6, "Share of the policy's weights in the reference model when it "
          "moves. Higher: closer to the policy. Lower: it follows more slowly. 1: it becomes a copy of the policy.",
-         "next batch", 0.0, 1.0, (0.1, 1.0), unit="share", advanced=True, group="kl", aliases="ref_model_mixup_alpha"),
+         "next batch", 0.0, 1.0, (0.1, 1.0), unit="share", advanced=True, group="kl", aliases="ref_model_mixup_alpha",
+         before=0.6),
 )
 
 ONLINE = (
@@ -172,17 +173,17 @@ ONLINE = (
     Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Lower weights are raised to this, or set to 0 "
          "if `importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, "
          "or more of them are masked. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,
-         group="clip", aliases="vllm_importance_sampling_clip_min"),
+         group="clip", aliases="vllm_importance_sampling_clip_min", before=0.0),
     Knob("importance_mode", "Importance sampling mode", "token_truncate", "Ratio of trainer to sampler that is the "
          "weight, and treatment of ratios outside the bounds. token: one ratio per token; sequence: the product over "
          "the completion, so a long completion is seldom within the bounds. truncate: the weight is the bound; mask: "
          "the weight is 0.", "next batch",
          choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"), advanced=True, group="clip",
-         aliases="icepop mis vllm_importance_sampling_mode"),
+         aliases="icepop mis vllm_importance_sampling_mode", before="token_truncate"),
     Knob("recompute_logprobs", "Recompute old log-probs", False, "On: the trainer recomputes the old log-probs, so "
          "ratios reflect only the updates; the off-policy mask still compares with the sampler. No token is weighted. "
          "It costs one more pass per batch. Off: the sampler's log-probs are used.", "next batch", advanced=True,
-         group="clip", aliases="old_log_prob"),
+         group="clip", aliases="old_log_prob", before=False),
     Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
          "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
@@ -232,12 +233,14 @@ PREFERENCE = (
     Knob("second_weight", "Weight of the second loss", 1.0, "Factor of the second loss. Higher: it counts for more. "
          "Lower: the first loss counts for more.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
     Knob("third_loss", "Third loss", choices.NO_LOSS, "A preference loss that is added to the first two; none: no "
-         "third loss.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss"),
+         "third loss.", choices=(choices.NO_LOSS, *choices.PREFERENCE_LOSS.names), advanced=True, group="loss",
+         before=choices.NO_LOSS),
     Knob("third_weight", "Weight of the third loss", 1.0, "Factor of the third loss. Higher: it counts for more. "
-         "Lower: the other losses count for more.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss"),
+         "Lower: the other losses count for more.", "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss",
+         before=1.0),
     Knob("first_weight", "Weight of the first loss", 1.0, "Factor of the preference loss. Higher: it counts for "
          "more. Lower: the other losses count for more. Without other losses it only scales the gradient.",
-         "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss", aliases="loss_weights"),
+         "next batch", 0.0, 100.0, (0.05, 2), advanced=True, group="loss", aliases="loss_weights", before=1.0),
     *MOVING_REFERENCE,
     preferences.LABEL_SMOOTHING, preferences.EXO_EPSILON, preferences.DISCOPOP_TAU, preferences.TARGET_MARGIN,
     preferences.REWARD_ALPHA,
