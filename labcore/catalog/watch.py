@@ -20,6 +20,7 @@ from labcore.catalog.task import Task
 OTHER, CONTROL = "other", "control"  # rows of runs whose algorithm the tool has not named
 TASK = "run"
 SETTINGS = ("algorithm", "trainer", "algo", "algorithm.adv_estimator", "advantage_estimator")  # where tools say it
+TWIN = "twin_of"  # a handed-over script's setting: the run of the lab that it was made of
 LONGEST = 40  # letters of its name
 _UNSAFE = re.compile(r"[^\w .,+()'-]")  # what the name of a mix has not either
 _CONTROL = ("episode_return", "eval_return", "episode_length", "loss", "env_speed")
