@@ -138,5 +138,5 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
 def _who(spec: RunSpec) -> str:
     """Return the kind of a run as HTML; for a watched run, its trainer."""
     if spec.kind_row.elsewhere:
-        return html.escape(" · ".join(filter(None, (spec.tool, spec.row.label))))
+        return html.escape(" · ".join(dict.fromkeys(filter(None, (spec.tool, spec.row.label)))))
     return f"{html.escape(spec.task_row.label)} · {html.escape(naming.model(spec.model))} · seed {spec.seed}"

@@ -16,7 +16,7 @@ from app.status import STATES, duration, name_of, of_steps, volume
 from app.theme import number
 from app.tokens import literal
 from labcore.catalog.knob import shown
-from labcore.catalog.metrics import METRICS
+from labcore.catalog.metrics import METRICS, OWN
 from labcore.runs import places
 from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import Branch, lineage
@@ -28,6 +28,7 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import parent_title, title
 
 INDENT = 22  # pixels of a generation
+LONGEST = 200  # characters of a setting that another program has sent
 
 
 def show(entry: Entry) -> None:
@@ -80,6 +81,9 @@ def _outcome(entry: Entry) -> None:
 def _settings(entry: Entry) -> None:
     """Return its settings: those that were chosen, then those at their defaults."""
     spec = lab().store.run(entry.id).spec
+    if spec.kind_row.elsewhere:
+        _sent(entry, spec)
+        return
     rows = [(knob, spec.knobs[knob.key]) for knob in spec.declared]
     moved = [row for row in rows if row[1] != row[0].default]
     st.markdown("**Settings**")
@@ -90,6 +94,21 @@ def _settings(entry: Entry) -> None:
                     *((knob.title, shown(value)) for knob, value in moved)]))
     with st.expander(f"{len(rows) - len(moved)} settings at their defaults"):
         st.html(_table([(knob.title, shown(value)) for knob, value in rows if (knob, value) not in moved]))
+    _places(entry)
+
+
+def _sent(entry: Entry, spec: RunSpec) -> None:
+    """Show who trains a watched run, and the settings that were sent."""
+    st.markdown("**Settings**")
+    st.html(_table([*([("tool", spec.tool)] if spec.tool else []), ("algorithm", spec.row.label),
+                    ("steps", of_steps(entry.step, spec.steps)),
+                    *((naming.title(key).removeprefix(OWN), naming.written(key, value)[:LONGEST])
+                      for key, value in spec.knobs.items())]))
+    _places(entry)
+
+
+def _places(entry: Entry) -> None:
+    """Show the id and the folder."""
     st.markdown("**For commands**")
     st.code(entry.id, language=None)
     st.markdown("**Files**")

@@ -46,7 +46,8 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "star": ["★" if entry.star else "" for entry in entries],
         "state": [[NAMES[entry.pending or entry.state]] for entry in entries],
         "open": ["" if deleted else ":material/open_in_full:" for _ in entries],
-        "algorithm": [" ".join(filter(None, (entry.tool, entry.algorithm, entry.settings))) for entry in entries],
+        "algorithm": [" ".join(dict.fromkeys(filter(None, (entry.tool, entry.algorithm, entry.settings))))
+                      for entry in entries],
         "task": [entry.task for entry in entries],
         "seed": pd.array([entry.seed for entry in entries], "Int64"),
         "curve": [summary.curve for summary in summaries],

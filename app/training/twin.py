@@ -8,20 +8,20 @@ from app.lab import lab
 from app.session import RECENT
 from app.tokens import literal
 from labcore.catalog.kinds import WATCH
+from labcore.catalog.watch import TWIN
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
-OF = "twin_of"  # the setting of a hand-over script that names the run it was exported from
 TOKENS = "tokens"
 
 
 def twins(run: RunRow) -> list[RunRow]:
     """For a watched run, return the lab's run whose script started it; for a lab's run, its newest watched runs."""
     if run.spec.kind_row.elsewhere:
-        parent = lab().find(str(run.spec.knobs.get(OF, "")))
+        parent = lab().find(str(run.spec.knobs.get(TWIN, "")))
         return [parent] if parent else []
     there = lab().store.runs(limit=RECENT, kind=WATCH.key, begun=True)
-    return [each for each in there if each.spec.knobs.get(OF) == run.id]
+    return [each for each in there if each.spec.knobs.get(TWIN) == run.id]
 
 
 def link(run: RunRow) -> None:

@@ -1,4 +1,4 @@
-"""The page Watched runs: it shows a watched run as the page of language models shows its runs. Without a run it
+"""The page Watch: it shows a watched run as the page of language models shows its runs. Without a run it
 explains how to send one."""
 
 from __future__ import annotations

@@ -6,15 +6,22 @@ shown. The knobs are those of the lab's row, but a watched run has only the knob
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.knob import Value
 from labcore.catalog.llm import algorithms
 from labcore.catalog.panels import PANELS
 from labcore.catalog.task import Task
 
 OTHER, CONTROL = "other", "control"  # rows of runs with an unknown algorithm
 TASK = "run"
+SETTINGS = ("algorithm", "trainer", "algo", "algorithm.adv_estimator", "advantage_estimator")  # where tools say it
+TWIN = "twin_of"  # a handed-over script's setting: the run of the lab that it was made of
+LONGEST = 40  # letters of its name
+_UNSAFE = re.compile(r"[^\w .,+()'-]")  # what the name of a mix has not either
 _CONTROL = ("episode_return", "eval_return", "episode_length", "loss", "env_speed")
 
 
@@ -53,6 +60,25 @@ def row_of(name: str, tool: str = "") -> str:
     return next((key for key, row in ALGORITHMS.items()
                  if plain and plain in (key.replace("_", ""), row.label.lower().replace(" ", ""))),
                 _ALIASES.get(plain, OTHER))
+
+
+def algorithm_of(settings: Mapping[str, Value]) -> str:
+    """The tool's name of its algorithm; empty where it has not said it."""
+    return next((str(settings[name]) for name in SETTINGS if settings.get(name)), "")
+
+
+def named(row: Algorithm, tool: str, settings: Mapping[str, Value]) -> Algorithm:
+    """The row of a run; of an algorithm that the lab does not know under the tool's name of it, or that of the tool.
+
+    >>> named(ALGORITHMS[CONTROL], "Stable-Baselines3", {"algorithm": "SAC"}).label
+    'SAC'
+    >>> named(ALGORITHMS[CONTROL], "Stable-Baselines3", {}).label, named(ALGORITHMS[OTHER], "", {}).label
+    ('Stable-Baselines3', 'Other')
+    """
+    if row.key not in (OTHER, CONTROL):
+        return row
+    said = _UNSAFE.sub("", (algorithm_of(settings) or tool).rpartition("/")[2]).strip()  # of a path its end
+    return replace(row, label=said[:LONGEST]) if said else row
 
 
 _ALIASES = {"reinforceplusplus": "reinforce_pp", "reinforcepp": "reinforce_pp", "reward": "reward_model", "gae": "ppo"}

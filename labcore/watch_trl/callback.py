@@ -57,12 +57,14 @@ class LabCallback:
     `name` is the run's name in the lab. `home` is the folder of a lab on this machine (default: RL_LAB_HOME); `url` and
     `token` belong to a lab on another one. The callback sends one of `every` generations, with the tokens of its first
     `completions` completions. With `stop` the training stops when an alert of the lab asks for it; otherwise the lab
-    cannot change the training. `trainer` is needed only if other code than the trainer calls the callback.
+    cannot change the training. `trainer` is needed only if other code than the trainer calls the callback. `config` are
+    settings beside those of the trainer.
     """
 
     def __init__(self, name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None,
-                 every: int = 1, completions: int = 64, stop: bool = False, trainer: Any = None) -> None:
-        self.name, self.stop, self.trainer = name, stop, trainer
+                 every: int = 1, completions: int = 64, stop: bool = False, trainer: Any = None,
+                 config: Mapping[str, Any] | None = None) -> None:
+        self.name, self.stop, self.trainer, self.config = name, stop, trainer, dict(config or {})
         self.run: Watch | None = None
         self._where = {"home": home, "url": url, "token": token}
         self._rollouts = Rollouts(every, completions, self.failed)
@@ -93,7 +95,7 @@ class LabCallback:
         self._settings = settings(args, self.trainer)
         self.run = Watch(self.name or args.run_name or PurePath(args.output_dir).name, tool="TRL",
                          run_id=before.get("run"), **self._where,
-                         config={**described(self.trainer, given.get("model")), **self._settings,
+                         config={**described(self.trainer, given.get("model")), **self._settings, **self.config,
                                  "max_steps": state.max_steps})
         self._began = time.monotonic() - before.get("seconds", 0.0)
         self._rollouts.tokens = before.get("tokens", 0)

@@ -47,7 +47,7 @@ class Elsewhere:
 
 def goal(spec: RunSpec) -> Goal:
     """Name the trainer, and the algorithm and the model if it sent them."""
-    named = spec.algorithm not in (watch.OTHER, watch.CONTROL)
+    named = spec.algorithm not in (watch.OTHER, watch.CONTROL) or watch.algorithm_of(spec.knobs)
     model = next((str(spec.knobs[key]) for key in _MODELS if spec.knobs.get(key)), "")
     what = [": ", spec.row.label] if named else []
     what += [" of " if named else ": ", Quote(PurePath(model).name if PurePath(model).is_absolute() else model)

@@ -40,7 +40,6 @@ KNOBS: dict[str, tuple[str, ...]] = {
     "gamma": (), "lam": ("gae_lambda", "lambd"),
 }
 STEPS = ("max_steps", "steps", "total_training_steps", "trainer.total_training_steps", "total_steps")
-ALGORITHM = ("algorithm", "trainer", "algo", "algorithm.adv_estimator", "advantage_estimator")
 _KNOB_OF = {name: key for key, names in KNOBS.items() for name in (key, *names)}
 
 
@@ -144,8 +143,3 @@ def steps_of(values: Mapping[str, Value]) -> int:
     """Return the planned number of steps; 0 if the trainer did not send it."""
     found = next((values[name] for name in STEPS if name in values), 0)
     return found if type(found) is int and 0 < found <= 10**9 else 0
-
-
-def algorithm_of(values: Mapping[str, Value]) -> str:
-    """Return the trainer's name of its algorithm; empty if it did not send it."""
-    return next((str(values[name]) for name in ALGORITHM if values.get(name)), "")

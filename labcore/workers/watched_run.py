@@ -375,7 +375,7 @@ def spec_of(about: Mapping[str, Any], name: str) -> RunSpec:
     """Return the spec of a watched run from its first line."""
     tool = str(about.get("tool") or "")[:60]
     settings = names.settings(_mapping(about.get("config")))
-    return RunSpec(WATCH.key, watch.row_of(names.algorithm_of(settings), tool), str(about.get("name") or name)[:100],
+    return RunSpec(WATCH.key, watch.row_of(watch.algorithm_of(settings), tool), str(about.get("name") or name)[:100],
                    WATCH.model, settings, steps=names.steps_of(settings), device="auto", tool=tool)
 
 

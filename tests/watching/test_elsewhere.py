@@ -27,3 +27,14 @@ def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
     assert RunSpec.from_json(found.to_json()) == found and found.row.key == "dpo"
     assert [knob.key for knob in found.declared] == ["beta"] and "TRL" in str(found.goal())
     assert "watch" not in KINDS and kind("watch") is EVERY["watch"] and found.caution() == ""
+
+
+@pytest.mark.parametrize("tool, config, label, words", [
+    ("Stable-Baselines3", {"algorithm": "SAC"}, "SAC", "A run of `Stable-Baselines3`: SAC."),
+    ("Stable-Baselines3", {}, "Stable-Baselines3", "A run of `Stable-Baselines3`."),
+    ("mine", {"trainer": "/home/me/<b>own.py"}, "bown.py", "A run of `mine`: bown.py."),
+    ("", {}, "Other", "A run of another program."),
+    ("TRL", {"trainer": "GRPOTrainer"}, "GRPO", "A run of `TRL`: GRPO.")])
+def test_an_algorithm_that_the_lab_does_not_know_is_called_as_its_tool_calls_it(tool, config, label, words):
+    found = spec(tool=tool, config=config)
+    assert found.row.label == label and str(found.goal()) == words

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from labcore.catalog import watch
 from labcore.catalog.metrics import METRICS, metric
 from labcore.catalog.panels import PANELS, with_switched
 from labcore.watching import names
@@ -66,7 +67,7 @@ def test_settings_have_the_names_of_knobs_where_they_mean_the_same():
     found = names.settings({"lr": 1e-6, "num_generations": 8, "algorithm": {"adv_estimator": "grpo"}, "list": [1, 2],
                             "nan": math.nan, "none": None, "text": "x" * 5000})
     assert found["learning_rate"] == 1e-6 and found["group_size"] == 8 and found["list"] == "[1, 2]"
-    assert names.algorithm_of(found) == "grpo" and "nan" not in found and "none" not in found
+    assert watch.algorithm_of(found) == "grpo" and "nan" not in found and "none" not in found
     assert len(str(found["text"])) == 1000
     assert names.steps_of({"max_steps": 40}) == 40 and names.steps_of({"max_steps": -1}) == 0
 

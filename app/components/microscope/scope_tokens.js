@@ -91,7 +91,7 @@ function entitle(scope, told, sides) {
   scope.entitled = said;
   const [{ text }] = sides, short = !told.parts.length && text.length <= SHORT;
   scope.title.replaceChildren(...(sides.length > 1 ? ["Pair of ", ...asked(told, visible(told.turn))]
-    : short ? [made("code", "", visible(told.turn + text))] : asked(told, visible(told.turn))));
+    : short ? [told.turn, text].map((each) => made("code", "", visible(each))) : asked(told, visible(told.turn))));
 }
 
 function drawSides(scope, sides, view, seen) {

@@ -11,6 +11,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
+from labcore.catalog.watch import TWIN
 from labcore.exports.handover import trl_online, trl_pairs
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
@@ -106,8 +107,8 @@ def script(plan: Plan) -> str:
         peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
         task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "",
                             arguments=plan.loop != "online").strip(),
-        watched=f"{plan.run} with TRL", per_step=_per_step(plan), arguments=arguments, data=_data(plan), **_model(plan),
-        reward=code, given=f"{rewards}, " if rewards else "")
+        watched=f"{plan.run} with TRL", twin={TWIN: plan.run}, per_step=_per_step(plan), arguments=arguments,
+        data=_data(plan), **_model(plan), reward=code, given=f"{rewards}, " if rewards else "")
 
 
 def _extras(plan: Plan) -> list[str]:
@@ -204,7 +205,7 @@ def main() -> None:
     if WATCH:
         from labcore.watch_trl import LabCallback
 
-        trainer.add_callback(LabCallback({watched!r}))
+        trainer.add_callback(LabCallback({watched!r}, config={twin!r}))
     trainer.train()
     trainer.save_model(options.out)
     pandas.DataFrame(trainer.state.log_history).to_csv(f"{{options.out}}/log_history.csv", index=False)

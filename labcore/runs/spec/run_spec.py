@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from labcore.catalog import kinds
+from labcore.catalog import kinds, watch
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.goal import Goal
 from labcore.catalog.kinds import Kind
@@ -76,7 +76,8 @@ class RunSpec:
     def row(self) -> Algorithm:
         if self.mix:
             return mixed.row(self.algorithm, self.mix, self.knobs)
-        return kinds.algorithm(self.algorithm, self.kind)
+        found = kinds.algorithm(self.algorithm, self.kind)
+        return watch.named(found, self.tool, self.knobs) if self.kind_row.elsewhere else found
 
     @property
     def task_row(self) -> Task:

@@ -24,6 +24,7 @@ from labcore.runs.files.paths import home
 from labcore.runs.imports import imported
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
+from labcore.watch_trl import LabCallback
 from tests.exports.handover.conftest import ENGINE, plan, switched
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}
@@ -217,10 +218,20 @@ def test_the_lab_watches_the_training_only_where_that_is_switched_on(algorithm, 
     assert not (home() / "watched").exists()
     trained(each, script.replace("WATCH = False", "WATCH = True"), checkpoint, tmp_path, monkeypatch)
     [about] = (home() / "watched").glob("*/run.json")
-    assert json.loads(about.read_text())["name"] == f"{each.run} with TRL"
+    begun = json.loads(about.read_text())
+    assert begun["name"] == f"{each.run} with TRL" and begun["config"]["twin_of"] == each.run
     sent = [json.loads(line) for path in about.parent.glob("spool/*") for line in path.read_text().splitlines()]
     assert [line["step"] for line in sent if line["kind"] == "numbers"] == [1, 2] and sent[-1]["state"] == "finished"
     assert ("rollouts" in {line["kind"] for line in sent}) == (each.loop == "online")
+
+
+def test_the_callback_of_the_lab_names_the_run_whose_twin_it_sends():
+    each = plan("grpo")
+    [call] = [node for node in ast.walk(ast.parse(trl.script(each))) if isinstance(node, ast.Call)
+              and getattr(node.func, "id", "") == "LabCallback"]
+    callback = LabCallback(*map(ast.literal_eval, call.args),
+                           **{word.arg: ast.literal_eval(word.value) for word in call.keywords})
+    assert callback.config == {"twin_of": each.run}
 
 
 @pytest.mark.parametrize("algorithm, task", [("grpo", "sort"), ("rloo", "sort"), ("dpo", "preferences"),
