@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, NO_LOSS, PREFERENCE_LOSS, SURROGATE
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, LOSSES, NO_LOSS, PREFERENCE_LOSS, SURROGATE
 from labcore.catalog.kinds import KINDS, algorithm, kind, task
 from labcore.catalog.knob import Knob, suggestion
 from labcore.catalog.llm.algorithms import ALGORITHMS
@@ -231,12 +231,17 @@ def wholly_declared(knob: Knob) -> None:
         knob.check(object())
 
 
+def said(words: str, text: str) -> bool:
+    return re.search(rf"(^|\W){re.escape(words)}\b", text, re.IGNORECASE) is not None
+
+
 def explained(knob: Knob) -> bool:
-    if knob.key == "second_loss":  # the same family once more, or none
+    if knob.key in LOSSES and knob.key not in FAMILY:  # the same family once more, or none
         return set(knob.choices) == {NO_LOSS, *PREFERENCE_LOSS.names} and f"{NO_LOSS}: " in knob.help
     if knob.key in FAMILY:
         return knob.choices == FAMILY[knob.key].names and all(choice.label for choice in FAMILY[knob.key].members)
-    return all(re.search(rf"(^|\W){re.escape(choice)}\b", knob.help) for choice in knob.choices)
+    return all(said(choice.replace("_", " "), knob.help) or all(f"{part}: " in knob.help for part in choice.split("_"))
+               for choice in knob.choices)
 
 
 def test_no_knob_is_declared_twice():
