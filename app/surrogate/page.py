@@ -97,7 +97,12 @@ def _of_run(place: Place) -> Tokens | None:
         return None
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium", key="surrogate_top"):
         _run_of(place, known)
-        return _step_of(place, found) if found else None
+        shown = _step_of(place, found) if found else None
+    own = found.spec.knobs.get(choices.SURROGATE.key) if found else None
+    if shown and own is not None and own not in SURROGATES:
+        st.caption(f"The explorer has no curve for the surrogate of this run "
+                   f"({choices.SURROGATE[str(own)].label}), so it draws the run's tokens on the unclipped one.")
+    return shown
 
 
 def _recent() -> list[RunRow]:
@@ -119,10 +124,6 @@ def _step_of(place: Place, run: RunRow) -> Tokens | None:
     except LabError as error:
         st.info(in_words(error), icon=":material/info:")
         return None
-    own = run.spec.knobs.get(choices.SURROGATE.key)
-    if own is not None and own not in SURROGATES:
-        st.caption(f"The surrogate of this run, {choices.SURROGATE[str(own)].label}, cannot be drawn here, so its "
-                   f"tokens are drawn on the unclipped one.")
     if len(steps := tokens.steps_of(run)) > 1:
         at = widget_state("surrogate:at", shown.step, tuple(steps))
         st.select_slider("Step", steps, at.value, key=at.key, width=260,

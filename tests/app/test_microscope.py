@@ -11,6 +11,7 @@ from app.llm.microscope.arithmetic import AFTER, MET
 from app.llm.microscope.lines import Line
 from labcore.catalog import choices
 from labcore.catalog.choice import KL
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.worked import Worked
 from labcore.runs.spec.run_spec import make
 from tests.app.seeding import mounted, samples, seed
@@ -165,6 +166,19 @@ def test_the_other_surrogates_by_hand():
     one["completions"][0] |= {"objective": [4 / 1 / (1 + exp(-(exp(0.4) - 1))) * 0.70701] * 2}
     gate = lines_of(one, surrogate="soft_gate", gate_positive=1.0, gate_negative=1.05)["Surrogate"]
     assert gate.worked == "4/1 × σ(1 × (1.4918 − 1.0000)) × 0.7070"
+
+
+@pytest.mark.parametrize("choice", [choice for choice in choices.SURROGATE if choice.worked],
+                         ids=lambda choice: choice.key)
+@pytest.mark.parametrize("moved", [0.02, 0.4, -0.4])
+def test_the_arithmetic_of_every_surrogate_that_declares_it_is_shown(choice, moved):
+    """So a file has every number that the arithmetic asks for."""
+    one = group(1, 0, moved=moved)
+    row = next(row.key for row in ALGORITHMS.values() if row.loop == "online" and (
+        row.knob("surrogate").default == choice.key))
+    for which in (0, 1):
+        assert lines_of(one, which, **knobs(row, updates_per_batch=2) if choice.needs_ratio else knobs(row))[
+            "Surrogate"].worked
 
 
 def test_a_critic_s_advantage_by_hand():

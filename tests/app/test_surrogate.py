@@ -13,6 +13,7 @@ from app.surrogate.tokens import of_run
 from labcore.catalog import choices
 from labcore.catalog.choice import Surrogate
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.runs.files.paths import run_folder
 from labcore.runs.titles import title
@@ -40,7 +41,6 @@ def test_without_a_run_it_begins_with_the_defaults_of_the_lab(page):
     assert not found["tokens"] and found["now"]["clip_high"] == KNOBS["clip_high"].default == 0.2
     assert found["now"]["focus"] == FIRST and found["now"]["shown"] == [FIRST]
     assert {*LABELS} <= {*found["drawn"]} and found["labels"] == LABELS
-    assert {*SURROGATES} >= {choice.key for choice in choices.SURROGATE.members if choice.needs_ratio}
 
 
 def test_a_link_says_what_was_grabbed(page):
@@ -96,6 +96,20 @@ def test_a_world_brings_its_steps(page, lab, algorithm, focus):
 def test_a_run_whose_surrogate_is_rare_draws_it(page, lab):
     found = given(page("surrogate", run=seed(lab.store, "finished", algorithm="gmpo")))
     assert found["now"]["focus"] == "geometric_clip" and found["now"]["shown"] == ["geometric_clip"]
+
+
+UNDRAWN = [choice for choice in choices.SURROGATE if choice.needs_ratio and choice.key not in SURROGATES]
+
+
+@pytest.mark.parametrize("choice", UNDRAWN, ids=lambda choice: choice.key)
+def test_a_run_whose_surrogate_has_no_twin_says_so_and_draws_its_tokens_on_the_unclipped_one(page, lab, choice):
+    row = next(row for row in ALGORITHMS.values() if row.loop == "online" and (
+        row.knob("surrogate").default == choice.key))
+    test = page("surrogate", run=seed(lab.store, "finished", algorithm=row.key))
+    said, = [each.value for each in test.caption if "no curve for the surrogate of this run" in each.value]
+    assert choice.label in said
+    found = given(test)
+    assert found["tokens"] and found["now"]["focus"] == "cpi" and found["now"]["shown"] == ["cpi"]
 
 
 @pytest.mark.parametrize("algorithm, said", [("reinforce", "has no ratio"), ("dpo", "has no ratio")])
