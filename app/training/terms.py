@@ -86,10 +86,13 @@ def _moved_by(surrogate: Surrogate) -> tuple[str, ...]:
     return ("clip_frac/region",) if surrogate.cut else ("ratio/max", *(metric.key for metric in surrogate.logs))
 
 
-# The letters that only one surrogate has.
-LETTERS = tuple(Term(f"{member.key}_{place}", letter.label, letter.written, (letter.written,),
-                     about=_moved_by(member), view="ratio")
-                for member in SURROGATE for place, letter in enumerate(member.letters) if letter.label)
+def _letters(latex: str) -> list[Term]:
+    """The letters of the surrogate that `latex` is about: by its knobs, because other equations have δ and τ too."""
+    return [Term(f"{member.key}_{place}", letter.label, letter.written, (letter.written,), about=_moved_by(member),
+                 view="ratio")
+            for member in SURROGATE if all(knob.symbol in latex for knob in member.knobs)
+            for place, letter in enumerate(member.letters) if letter.label]
+
 
 # What a knob acts on: metrics, and the number of a token.
 ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
@@ -159,7 +162,7 @@ def _known(row: Algorithm) -> dict[str, Term]:
     knobs = [_of_knob(knob) for knob in row.knobs if knob.symbol and knob.key not in ELSEWHERE]
     keys = {knob.key for knob in row.knobs}
     taken = {spelling for term in knobs for spelling in term.written}
-    others = [term for term in (*LETTERS, *QUANTITIES)
+    others = [term for term in (*_letters(row.latex), *QUANTITIES)
               if not taken & set(term.written) and (term.knob in keys or term.panel(row))]
     return {term.key: term for term in (*knobs, *others)}
 

@@ -71,7 +71,8 @@ def test_the_arithmetic_in_words_is_the_function(family, choice):
             assert shown.worked and "{" not in "".join((shown.formula, shown.worked, shown.note))
 
 
-GROUPED = [choice for choice in choices.ADVANTAGE if choice.worked and choice.key != "batch_standardised"]
+OF_BATCH = ("batch_standardised", "beta_normalised", "group_mean_active")  # divided by a number of the whole batch
+GROUPED = [choice for choice in choices.ADVANTAGE if choice.worked and choice.key not in OF_BATCH]
 
 
 @pytest.mark.parametrize("choice", GROUPED, ids=lambda choice: choice.key)
@@ -86,6 +87,14 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
         for completion in group["completions"]:
             line, = credit.lines(group, completion, 0, {"advantage": choice.key})
             assert line.worked or line.formula == "1", (rewards, line)
+
+
+@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.group and not choice.by_part],
+                         ids=lambda choice: choice.key)
+def test_the_baseline_of_a_group_is_known_unless_it_is_its_best(choice):
+    group = {"completions": [{"reward": reward, "advantage": 0.25, "advantages": [0.25]} for reward in (1.0, 0.5)]}
+    found = credit.baseline(group, group["completions"][0], {"advantage": choice.key})
+    assert (found is None) == (choice.key == "best_over_rest")
 
 
 @pytest.mark.parametrize("loss", [loss for loss in choices.PREFERENCE_LOSS if loss.worked], ids=lambda loss: loss.key)

@@ -63,7 +63,10 @@ ENTROPY = ["knob_entropy_coef", "entropy"]
                "knob_gamma_rate_positive", "knob_gamma_power_negative", "knob_gamma_rate_negative",
                "knob_group_size"]),
     ("sapo", ["loss", "length", "soft_gate_0", "ratio", "advantage", *ENTROPY, "knob_gate_positive",
-              "knob_gate_negative", "knob_group_size"])])
+              "knob_gate_negative", "knob_group_size"]),
+    ("dppo", ["loss", "length", "ratio", "knob_ratio_cap", "advantage", "logprob", *ENTROPY, "tv_mask_0",
+              "knob_divergence_high", "knob_divergence_low", "reward", "group_mean", "group_std",
+              "knob_group_size"])])
 def test_the_terms_of_an_equation(algorithm, found):
     assert [term.key for term in terms.of(KINDS["llm"].algorithms[algorithm])] == found
 

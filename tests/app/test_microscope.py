@@ -197,6 +197,9 @@ def test_a_pair_by_hand():
     found = {line.name: line for line in arithmetic.of_pair(pair, {**knobs("dpo"), "beta": 0.1})}
     assert found["Margin"].worked == "0.1000 × (0.5000 − (−0.2000))" and found["Margin"].result == "0.0700"
     assert found["Loss"].result == "0.6588" and "48 %" in found["Loss"].note
+    found = {line.name: line for line in arithmetic.of_pair(pair, knobs("mpo"))}
+    assert "Loss" not in found and found["First loss"].result == "0.6588"
+    assert "before its weight" in found["First loss"].note
     token = {line.name: line for line in arithmetic.of_side(side, 0)}
     assert token["Log-ratio"].result == "0.5000"
     assert {line.name: line for line in arithmetic.of_example(side, 0, {})}["Token's loss"].result == "1.0000"

@@ -241,7 +241,8 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
         "knob_beta", "chosen", "rejected")))
     usual = choices.DIVERGENCE.names[0]  # of another one the loss is not of this margin
     if knobs.get("divergence", usual) == usual:
-        line = Line("Loss", "ℓ", terms=("loss",), source="preference_loss")
-        for loss in choices.chosen(choices.PREFERENCE_LOSS, knobs)[:1]:
-            found += words.lines(loss, words.numbers(knobs, margin=margin), None, line) if loss.worked else []
+        loss, *added = choices.chosen(choices.PREFERENCE_LOSS, knobs)
+        line = Line("First loss" if added else "Loss", "ℓ", terms=("loss",), source="preference_loss",
+                    note="before its weight, without the losses that are added" if added else "")
+        found += words.lines(loss, words.numbers(knobs, margin=margin), None, line) if loss.worked else []
     return found

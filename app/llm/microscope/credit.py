@@ -50,7 +50,8 @@ def _numbers(group: Mapping[str, Any], completion: Mapping[str, Any], advantage:
     if rewards:
         found |= {"mean": mean(rewards), "std": spread(rewards)}
     if reward is not None and len(rewards) > 1:
-        found["others"] = (sum(rewards) - reward) / (len(rewards) - 1)
+        found |= {"others": (sum(rewards) - reward) / (len(rewards) - 1),
+                  "rest": sorted(rewards)[-2 if reward == max(rewards) else -1]}
     return found
 
 

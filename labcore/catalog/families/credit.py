@@ -88,6 +88,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               name="flash_reinforce"))),
     Advantage("beta_normalised", "reward − group mean, over a Beta density at that mean",
               r"\frac{R - \bar R_g}{f_{Beta}(\bar R_g;\,a', b')}", "sequence", group=True, against="group",
+              worked=lambda of: Worked("(R − mean R) / Beta density", "({reward} − {mean:b}) / {density}"),
               bias="Direction: the density that it divides by depends on the same rewards; a completion's own reward "
                    "is in the group mean as well.", alone=_IN_GROUP,  # the density is then 1
               cautions=(
@@ -132,6 +133,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("OpenRLHF", note="not divided by the group's mean: no equivalent of MaxRL", name="dr_grpo"))),
     Advantage("best_over_rest", "lead of the group's best completion over the second best; 0 for all others",
               r"\max_g R - \max_{j\ne i}R_j", "sequence", group=True, against="group",
+              worked=lambda of: Worked("max(R − max of the others' R, 0)", "max({reward} − {rest:b}, 0)"),
               bias="Direction: it is the gradient of the best reward of G completions (pass@G), not of the mean "
                    "reward.",
               cautions=(
@@ -145,14 +147,19 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               name="dr_grpo"))),
     Advantage("length_weighted", "reward − mean of the group weighted by length",
               r"R - \frac{\sum_g T_g R_g}{\sum_g T_g}", "sequence", group=True, against="group",
-              bias="Direction: the baseline contains the completion's own reward, weighted by its length.", elsewhere=(
+              bias="Direction: the baseline contains the completion's own reward, weighted by its length.",
+              worked=lambda of: Worked("R − mean R of the group, weighted by length", _BASELINE),
+              elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the plain mean of the group"),
         There("verl", {_VERL: "opo"}),
         There("OpenRLHF", note="the plain mean of the group is subtracted", name="dr_grpo"))),
     Advantage("group_mean_active", "reward − group mean, over the share of groups whose rewards differ",
               r"\frac{R - \bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}", "sequence", group=True,
               against="group",
-              bias="Direction: the number of groups with signal depends on the same rewards.", elsewhere=(
+              bias="Direction: the number of groups with signal depends on the same rewards.",
+              worked=lambda of: Worked("(R − mean R) / share of groups with signal",
+                                       "({reward} − {mean:b}) / {active}"),
+              elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "zero-variance groups stay in the mean, so the gradient is "
               "smaller by their share"),
         There("verl", {_VERL: "gpg"}, "verl divides by the share of completions whose reward is not 0, not of groups "

@@ -129,9 +129,9 @@ ROWS = (
     _offline("mpo", "MPO", "sigmoid",
              summary="Three losses at once: DPO for the comparison, BCO for each side's quality, SFT for the chosen "
                      "answer.",
-             latex=r"L = w_1\big(-\log\sigma(\beta\Delta)\big) + w_2\big(-\log\sigma(\beta c)-\log\sigma(-\beta "
-                   r"r)\big) + w_3\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big),\quad " + _SIDES
-                   + r",\quad \Delta = c-r,\quad \bar T_w = \tfrac1B\textstyle\sum T_w",
+             latex=r"\begin{gathered}L = w_1\big(-\log\sigma(\beta\Delta)\big) + w_2\big(-\log\sigma(\beta c)"
+                   r"-\log\sigma(-\beta r)\big) + w_3\big(-\tfrac1{\bar T_w}\log\pi_\theta(y_w)\big)\\ " + _SIDES
+                   + r",\quad \Delta = c-r,\quad \bar T_w = \tfrac1B{\textstyle\sum T_w}\end{gathered}",
              watch="The chosen log-prob: the SFT term keeps it from falling as it does with DPO alone. The weights are "
                    "the paper's: 0.8, 0.2 and 1. The paper's BCO also subtracts a running mean of rewards.",
              paper="Wang et al. 2024, arXiv:2411.10442",
