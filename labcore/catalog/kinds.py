@@ -6,6 +6,7 @@ Each has its tables and what trains it.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
