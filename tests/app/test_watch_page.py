@@ -26,6 +26,7 @@ from labcore.runs.spec.run_spec import every_knob
 from labcore.runs.store.rows import RESUMABLE
 from labcore.watch import Watch
 from labcore.workers.watcher import Watcher
+from tests.app.runs_page import press, select
 from tests.app.seeding import components, html, link, mounted, ran, seed
 
 CONFIG = {"trainer": "GRPOTrainer", "model_name_or_path": "/data/models/Qwen3-4B", "learning_rate": 1e-6,
@@ -68,7 +69,7 @@ def test_the_sentence_names_only_trainer_algorithm_and_model(lab, page):
     goal = mounted(page("watch", run=watched(lab)), "goal")["goal"]
     assert goal["html"] == "A run of <code>TRL</code>: GRPO of <code>Qwen3-4B</code>.", "not the folders of the model"
     plain = mounted(page("watch", run=watched(lab, tool="", config={})), "goal")["goal"]
-    assert plain["html"] == "A run of another program."
+    assert plain["html"] == "A run of another trainer."
 
 
 def test_charts_show_the_sent_metrics_with_the_trainer_s_names(lab, page):
@@ -243,6 +244,15 @@ def test_lists_show_watched_runs_and_never_offer_to_resume_them(lab, page, name)
     test = page(name)
     assert not any(label.startswith("Resume") for label in labels(test))
     assert "qwen grpo" in words(test) or name == "runs"
+
+
+def test_details_of_a_watched_run_are_what_was_sent_and_nothing_that_the_lab_would_have_to_guess(lab, page):
+    run_id = watched(lab, tool="Stable-Baselines3", config={"algorithm": "SAC", "buffer_size": 1000, "seed": 7})
+    test = page("runs")
+    assert list(test.dataframe[0].value["algorithm"]) == ["Stable-Baselines3 SAC"]
+    settings = html(press(select(test, run_id), "act:details")).partition("<tr><th>tool")[2]
+    assert "SAC</td>" in settings and "1000</td>" in settings and "7</td>" in settings
+    assert "<th>task" not in settings and "<th>model" not in settings and ">0</td>" not in settings
 
 
 def test_a_shared_file_of_a_watched_run_holds_no_folders_and_no_texts_of_settings(lab):
