@@ -173,7 +173,8 @@ def test_what_a_lab_that_is_not_there_misses_is_sent_later_by_the_next_run(elsew
         run.log(1, {"loss": 1.0})
     assert not spool.root().exists()
     monkeypatch.setattr(module, "CLOSE_SECONDS", 5.0)
-    monkeypatch.setattr(module, "_lives", lambda about: False)  # the program of the first run has ended
+    ended = time.time()
+    monkeypatch.setattr(module, "_lives", lambda about: about["created"] > ended)  # the first program's thread may live
     with server(port) as url, Watch("second", elsewhere, url, SECRET, run_id="second") as run:
         run.log(1, {"loss": 2.0})
     store = Store()
@@ -202,7 +203,8 @@ def test_what_a_killed_program_left_comes_before_what_its_run_goes_on_with(elsew
     first.log(1, {"loss": 1.0})
     first.close()
     monkeypatch.setattr(module, "CLOSE_SECONDS", 5.0)
-    monkeypatch.setattr(module, "_lives", lambda about: False)
+    ended = time.time()
+    monkeypatch.setattr(module, "_lives", lambda about: about["created"] > ended)
     with server(port) as url, Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
         run.log(2, {"loss": 2.0})
     store = Store()
