@@ -106,7 +106,7 @@ def test_of_many_steps_some_are_judged_and_that_is_said(run):
     ("exakt", {}, "did you mean 'exact'"), ("regex", {}, "needs a pattern"), ("numeric", {}, "whole plain number"),
     ("mine.py:right 0123456789ab", {}, "no file here has this hash"), ("../../etc", {}, "There is no judge"),
     ("judge", {"judge_url": "http://localhost:1/v1"}, "does not allow"),
-    ("exact", {"colour": 1}, "no setting 'colour'"),
+    ("exact", {"colour": 1}, "unknown setting 'colour'"),
 ])
 def test_a_judge_that_cannot_be_used_is_said(run, by, knobs, fault):
     with pytest.raises(LabError, match=fault):
@@ -171,5 +171,5 @@ def test_what_a_judge_leaves_unscored_is_left_out_of_both():
     stored, scores = rows([(0, 0.0, np.nan), (1, 1.0, 0.5)], [(0, 1.0, 0.5), (1, 1.0, np.nan)])
     found = compared(stored, scores, "m")
     assert [each["reward"]["mean"] for each in found["steps"]] == [1.0, 1.0] and found["unscored"] == 2
-    with pytest.raises(LabError, match="scored none"):
+    with pytest.raises(LabError, match="could not score any"):
         compared(stored, [np.nan] * 4, "m")

@@ -18,7 +18,7 @@ def spec(**about: object) -> RunSpec:
 @pytest.mark.parametrize("do", [Elsewhere.start, lambda each: next(Elsewhere(each).run()),
                                 lambda each: Elsewhere(each).fork(each), lambda each: Elsewhere(each).save(None)])
 def test_a_session_of_a_watched_run_is_refused(do):
-    with pytest.raises(LabError, match="TRL trains this run"):
+    with pytest.raises(LabError, match="use TRL instead"):
         do(spec(tool="TRL"))
 
 

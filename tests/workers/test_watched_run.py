@@ -231,7 +231,7 @@ def test_nothing_of_a_watched_run_can_be_steered_forked_or_resumed(store):
     run, = read(store)
     for attempt in (lambda: store.ask(run.id, "pause"), lambda: store.ask(run.id, "set", {"knob": "beta", "value": 1}),
                     lambda: fork_spec(store, run.id), lambda: store.requeue(run.id)):
-        with pytest.raises(LabError, match="TRL trains this run"):
+        with pytest.raises(LabError, match="use TRL instead"):
             attempt()
 
 
