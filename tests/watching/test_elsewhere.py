@@ -22,7 +22,7 @@ def test_a_session_of_a_watched_run_is_refused(do):
         do(spec(tool="TRL"))
 
 
-def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
+def test_the_spec_of_a_watched_run_keeps_the_settings_that_were_sent():
     found = spec(tool="TRL", config={"trainer": "DPOTrainer", "beta": 0.1, "own": "x"})
     assert RunSpec.from_json(found.to_json()) == found and found.row.key == "dpo"
     assert [knob.key for knob in found.declared] == ["beta"] and "TRL" in str(found.goal())
@@ -35,6 +35,6 @@ def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
     ("mine", {"trainer": "/home/me/<b>own.py"}, "bown.py", "A run of `mine`: bown.py."),
     ("", {}, "Other", "A run of another program."),
     ("TRL", {"trainer": "GRPOTrainer"}, "GRPO", "A run of `TRL`: GRPO.")])
-def test_an_algorithm_that_the_lab_does_not_know_is_called_as_its_tool_calls_it(tool, config, label, words):
+def test_an_unknown_algorithm_keeps_the_trainer_s_name(tool, config, label, words):
     found = spec(tool=tool, config=config)
     assert found.row.label == label and str(found.goal()) == words
