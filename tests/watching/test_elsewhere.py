@@ -33,7 +33,7 @@ def test_the_spec_of_a_watched_run_keeps_the_settings_that_were_sent():
     ("Stable-Baselines3", {"algorithm": "SAC"}, "SAC", "A run of `Stable-Baselines3`: SAC."),
     ("Stable-Baselines3", {}, "Stable-Baselines3", "A run of `Stable-Baselines3`."),
     ("mine", {"trainer": "/home/me/<b>own.py"}, "bown.py", "A run of `mine`: bown.py."),
-    ("", {}, "Other", "A run of another program."),
+    ("", {}, "Other", "A run of another trainer."),
     ("TRL", {"trainer": "GRPOTrainer"}, "GRPO", "A run of `TRL`: GRPO.")])
 def test_an_unknown_algorithm_keeps_the_trainer_s_name(tool, config, label, words):
     found = spec(tool=tool, config=config)

@@ -78,7 +78,7 @@ def said(store, run_id):
 
 
 def test_each_receiver_gets_a_finding_once_even_if_the_run_is_resumed(store, monkeypatch, server, program,
-                                                                           tmp_path):
+                                                                      tmp_path):
     words, given = program
     lines = tmp_path / "alerts.jsonl"
     monkeypatch.setenv("RL_LAB_ALERTS", f"{words}; webhook {server.url}; file {lines}; problem webhook {server.url}/2")
