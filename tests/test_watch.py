@@ -85,7 +85,7 @@ def test_one_file_of_the_standard_library():
     assert ast.parse((ROOT / "labcore" / "watch.py").read_text(), feature_version=(3, 9))
 
 
-def test_everything_that_a_trainer_says_is_in_the_store(store):
+def test_everything_that_a_trainer_sends_is_in_the_store(store):
     with Watch("mine", tool="my loop", config={"beta": 0.1, "nested": {"a": [1]}, "object": object()}) as run:
         run.log(1, {"loss": np.float32(0.5), "reward": math.nan}, tokens=10, seconds=3.0)
         run.rollouts(1, prompts=["p", "q"], completions=["a", "b", "c", "d"], rewards={"right": np.array([1, 0, 1, 0])},
@@ -126,7 +126,7 @@ BAD_CALLS = {
 
 
 @pytest.mark.parametrize("case", BAD_CALLS)
-def test_a_bad_call_never_reaches_the_trainer_and_is_said_once(store, said, case):
+def test_an_invalid_call_never_raises_and_is_reported_once(store, said, case):
     run = Watch("mine")
     for _ in range(2):
         BAD_CALLS[case](run)
@@ -137,7 +137,7 @@ def test_a_bad_call_never_reaches_the_trainer_and_is_said_once(store, said, case
     assert 7 in rows(store, row.id)
 
 
-def test_what_is_sent_after_the_end_is_said(store, said):
+def test_calls_after_the_end_are_reported(store, said):
     run = Watch("mine")
     run.finish("exploded")
     run.log(1, {"loss": 1.0})
@@ -185,7 +185,7 @@ def test_a_queue_that_is_full_drops_completions_first_and_says_how_many(store, m
     assert any("dropped" in note for note in notes(store, row.id))
 
 
-def test_a_program_that_waits_loses_nothing_and_may_come_back(store, monkeypatch):
+def test_a_process_that_waits_loses_nothing_and_can_continue_its_run(store, monkeypatch):
     monkeypatch.setattr(module, "QUEUED", 5)
     for start in (1, 151):
         run = Watch("mine", run_id="mine")
@@ -259,7 +259,7 @@ def test_on_a_full_disk_every_line_is_whole_or_counted(store):
     assert row.state == "finished" and any("could not be written" in note for note in notes(store, row.id))
 
 
-def test_a_run_whose_folder_was_deleted_goes_on_in_a_new_one(store, monkeypatch):
+def test_a_run_whose_folder_was_deleted_continues_in_a_new_folder(store, monkeypatch):
     monkeypatch.setattr(module, "LOOK_SECONDS", -1.0)
     run = Watch("mine", tool="loop")
     run.log(1, {"loss": 1.0})
@@ -292,7 +292,7 @@ def test_of_a_distributed_run_one_process_sends(monkeypatch, rank, sends):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_sends_nothing_and_its_end_ends_nothing(store):
+def test_a_forked_child_sends_nothing_and_cannot_end_the_run(store):
     run = Watch("mine")
     run.log(1, {"loss": 1.0})
     pid = os.fork()
@@ -307,7 +307,7 @@ def test_a_forked_child_sends_nothing_and_its_end_ends_nothing(store):
     assert row.state == "finished" and [*rows(store, row.id)] == [1, 3]
 
 
-def test_an_exception_of_the_trainer_is_the_end_of_the_run(store):
+def test_an_exception_in_the_trainer_ends_the_run(store):
     with pytest.raises(ValueError, match="no"), Watch("mine") as run:
         run.log(1, {"loss": 1.0})
         raise ValueError("no")
@@ -315,14 +315,14 @@ def test_an_exception_of_the_trainer_is_the_end_of_the_run(store):
     assert (row.state, row.message) == ("failed", "ValueError: no")
 
 
-def test_a_program_that_ends_without_finish_has_written_all(tmp_path, store):
+def test_a_process_that_exits_without_finish_has_written_everything(tmp_path, store):
     child = program(tmp_path, "if step == 500: sys.exit(0)")
     assert child.wait(20) == 0
     row, = read(store)
     assert len(rows(store, row.id)) == 500
 
 
-def test_a_program_that_is_killed_loses_what_was_queued_and_the_run_says_so(tmp_path, store, monkeypatch):
+def test_a_killed_process_loses_only_its_queue_and_the_run_shows_it(tmp_path, store, monkeypatch):
     from labcore.workers import watcher
 
     child = program(tmp_path)

@@ -1,8 +1,8 @@
-"""Judge the stored completions of a run again, by another verifier or reward, and compare both over the steps.
+"""Score the stored completions of a run with another verifier or reward, and compare both over the steps.
 
-A reward that rises while an independent judge of the same completions does not is the sign of reward hacking. All
-numbers are of completions that both have scored. Completions of one prompt are not independent of each other, so an
-interval is over prompts: each step's by the percentile bootstrap, that of a change by Welch.
+A reward that rises while an independent score of the same completions does not is a sign of reward hacking. All numbers
+refer to completions with both scores. Completions of one prompt are not independent, so intervals are over prompts: the
+percentile bootstrap for each step, Welch's interval for a change.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from labcore.tasks.task import TextTask, make_task
 JOB = "judge_again"
 FOLDER = "judged"  # in the run's folder: a file for each judgement
 PARTS = {"name", "steps", "sentence", "verdict", "apart", "agreement", "unscored", "steps_read", "steps_stored"}
-MOST = 4096  # completions that are judged, unless more are asked for
-MOST_SHOWN = 40  # completions of which a result has the text
+MOST = 4096  # completions that are scored by default
+MOST_SHOWN = 40  # completions whose text a result contains
 LONGEST_TEXT = 4000  # characters
-TASK, JUDGE = "task", "judge"  # what may judge, beside verifiers, functions and reward models
+TASK, JUDGE = "task", "judge"  # further judges besides verifiers, functions and reward models
 KNOBS: Mapping[str, Any] = {"pattern": "", "length_low": 1, "length_high": 40, "judge_url": "", "judge_model": "",
                             "judge_instruction": ""}
 
@@ -48,22 +48,22 @@ def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most:
     name of a reward model; `knobs` are those of `KNOBS` that it needs.
 
     Raises:
-        LabError: the run has stored nothing, or there is no such knob.
+        LabError: the run has no stored completions, or there is no such knob.
     """
     steps = step_files.steps_of(run_id, "samples")
     if not steps:
         raise LabError(f"The run {run_id} has stored no completions: only runs of language models do, with the knob "
                        "probes on, from their first step.")
     if unknown := next((key for key in knobs or {} if key not in KNOBS), ""):
-        raise LabError(f"A judgement has no setting {quoted(unknown)}: the settings are {', '.join(KNOBS)}.")
+        raise LabError(f"The unknown setting {quoted(unknown)} cannot be used: choose among {', '.join(KNOBS)}.")
     return {"job": JOB, "run": run_id, "by": by, "knobs": dict(knobs or {}), "until": steps[-1], "most": most}
 
 
 def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job: the judgement of a run, which is also kept in the run's folder.
+    """Run the job: score a run's completions, and save the result in the run's folder.
 
     Raises:
-        LabError: the judge cannot be used, or there is no completion that both have scored.
+        LabError: the judge cannot be used, or no completion has both scores.
     """
     run_id, by, until = str(spec["run"]), str(spec["by"]), int(spec["until"])
     run = RunSpec.in_folder(storage.fetch(run_folder(run_id) / "spec.json").parent)
@@ -84,7 +84,7 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _task(run: RunSpec) -> TextTask | None:
-    """The task of a run; None where the lab has none, as of another tool's run."""
+    """Return the task of a run; None for a watched run."""
     if not run.task_row.source:
         return None
     return make_task(run.task_row, run.knobs, run.data)
@@ -103,20 +103,20 @@ def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Ma
         return stored.by_function(by, task, run.steps)
     if not is_reward_model(by):
         known = [TASK, *VERIFIERS, JUDGE]
-        raise LabError(f"There is no judge {quoted(by)}: {suggestion(by, known)} A function of your own is FILE.py or "
-                       "FILE.py:function, and a reward model is the run that trained it.")
+        raise LabError(f"There is no judge {quoted(by)}: {suggestion(by, known)} Give your own function as FILE.py or "
+                       "FILE.py:function, and a reward model as the run that trained it.")
     scores: Scores = resolve_name("labcore.llm.probes.reward_model_scores:by_reward_model")(by)  # which imports torch
     return scores
 
 
 def is_reward_model(name: str) -> bool:
-    """True if a reward model may be called so: a run that is here, or a published one."""
+    """True if this can be the name of a reward model: a run in this lab, or a published model."""
     found = model_names.read(name)
     return model_names.is_published(name) or bool(found and storage.has(run_folder(found.run) / "spec.json"))
 
 
 def name_of(by: str) -> str:
-    """What a judge is called in a sentence: of a function without the hash of its file.
+    """Return the name of a judge for a sentence; for a function without the hash of its file.
 
     >>> name_of("mine.py:last_number 0a1b2c3d4e5f"), name_of("task"), name_of("numeric")
     ('last_number', "the task's verifier", 'numeric')
@@ -127,7 +127,7 @@ def name_of(by: str) -> str:
 
 
 def _chosen(run_id: str, there: Sequence[int], task: TextTask | None, most: int) -> tuple[list[int], list[Stored]]:
-    """Steps evenly apart with at most some `most` completions together, the first and the last among them."""
+    """Choose evenly spaced steps with about `most` completions in total, including the first and the last step."""
     last = list(stored.read(run_id, there[-1:], task))
     count = max(2, most // max(len(last), 1))
     places = np.unique(np.linspace(0, len(there) - 1, min(count, len(there))).round().astype(int))
@@ -138,12 +138,12 @@ def _chosen(run_id: str, there: Sequence[int], task: TextTask | None, most: int)
 # ---------------------------------------------------------------- what is kept with the run
 
 def kept_as(spec: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The judgement that a job has made, as it is kept with the run; None where there is none."""
+    """Return the saved result of a job; None if there is none."""
     return dict(kept(str(spec["run"]))).get(jobs.job_id(spec))
 
 
 def kept(run_id: str) -> list[tuple[str, dict[str, Any]]]:
-    """The judgements of a run with their names, the newest first; a file that is damaged is left out."""
+    """Return the saved results of a run with their names, newest first; damaged files are skipped."""
     found: list[tuple[str, dict[str, Any]]] = []
     paths = [*(run_folder(run_id) / FOLDER).glob("*.json")]
     for path in sorted(paths, key=lambda path: -path.stat().st_mtime_ns):
@@ -155,7 +155,7 @@ def kept(run_id: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _keep(run_id: str, name: str, found: Mapping[str, Any]) -> Path:
-    """Write a judgement once: the same question has the same name."""
+    """Save a result once: the same job has the same name."""
     path = named(name, made(run_folder(run_id) / FOLDER)).with_suffix(".json")
     if not path.exists():
         atomic.write_text(path, json.dumps(found, ensure_ascii=False, allow_nan=False))
@@ -166,8 +166,8 @@ def _keep(run_id: str, name: str, found: Mapping[str, Any]) -> Path:
 
 @dataclass(frozen=True)
 class Change:
-    """The mean in the first third of the steps and in the last third, and whether they differ: 1 up, −1 down, 0 not by
-    more than chance, None where there are too few prompts to tell."""
+    """The means of the first and the last third of the steps, and the sign of a significant difference: 1 up, −1 down,
+    0 not significant, None if there are too few prompts."""
 
     first: float
     last: float
@@ -175,14 +175,14 @@ class Change:
 
 
 def compared(rows: Sequence[Stored], scores: Sequence[float], name: str) -> dict[str, Any]:
-    """The rewards of completions and their scores by the judge `name`, by steps; see `judge_again`.
+    """Compare the rewards of completions with the scores of the judge `name`, by step; see `judge_again`.
 
     Raises:
-        LabError: the judge has scored none of them.
+        LabError: the judge scored no completion.
     """
     pairs = [(row, score) for row, score in zip(rows, scores, strict=True) if math.isfinite(score)]
     if not pairs:
-        raise LabError(f"{name} has scored none of the {len(rows):,} completions: choose another judge.")
+        raise LabError(f"{name} could not score any of the {len(rows):,} completions: choose another judge.")
     reward = np.array([row.reward for row, _ in pairs])
     score = np.array([each for _, each in pairs])
     step = np.array([row.step for row, _ in pairs])
@@ -214,7 +214,7 @@ def _by_group(values: np.ndarray, *labels: np.ndarray) -> np.ndarray:
 
 
 def change(values: np.ndarray, step: np.ndarray, group: np.ndarray) -> Change | None:
-    """The change from the first third of the steps to the last; None of a single step. (N,), (N,), (N,)"""
+    """Return the change from the first third of the steps to the last; None for a single step. (N,), (N,), (N,)"""
     steps = np.unique(step)
     if len(steps) < 2:
         return None
@@ -228,8 +228,8 @@ def change(values: np.ndarray, step: np.ndarray, group: np.ndarray) -> Change | 
 
 
 def verdict_of(reward: Change | None, score: Change | None) -> str:
-    """ "exploits": the reward rises and the judge's score does not; "both": both rise; "missed": the score alone does;
-    else "none"."""
+    """ "exploits": the reward rises and the judge's score does not; "both": both rise; "missed": only the score rises;
+    otherwise "none"."""
     if not reward or not score or reward.sign is None or score.sign is None:
         return "none"
     if reward.sign > 0:
@@ -238,19 +238,19 @@ def verdict_of(reward: Change | None, score: Change | None) -> str:
 
 
 _ENDS = {"exploits": ": the completions may exploit the reward",
-         "both": ": both rise, so nothing here points to reward hacking",
-         "missed": ": the completions improve by a measure that the reward does not show", "none": ""}
+         "both": ": both rise, so there is no sign of reward hacking",
+         "missed": ": the completions improve in a way that the reward does not measure", "none": ""}
 
 
 def about(found: Mapping[str, Any]) -> str:
-    """What a judgement is of: how many of the stored steps, and that a step's file holds a part of its batch."""
+    """Describe the data of a result: the number of stored steps, and the part of each batch that is stored."""
     part = "all" if found["steps_read"] == found["steps_stored"] else f"{found['steps_read']:,} of the"
     unscored = f" {found['unscored']:,} more completions could not be scored." if found["unscored"] else ""
     agreement = found["agreement"]
     same = (f" Both agree on {percent(agreement['same'])} of the completions." if "same" in agreement else
             f" Their rank correlation is {agreement['rank_correlation']:.2f}." if agreement else "")
     return (f"From {part} {found['steps_stored']:,} stored steps. A stored step has a part of its batch, groups with "
-            f"signal first, so its mean differs from the chart of the reward.{same}{unscored}")
+            f"signal first, so its mean differs from the reward chart.{same}{unscored}")
 
 
 def sentence(count: int, steps: int, name: str, reward: Change | None, score: Change | None, verdict: str) -> str:
@@ -262,7 +262,7 @@ completions may exploit the reward.
     """
     on = f"On the {count:,} stored completions of {steps:,} step{'s' if steps > 1 else ''}"
     if not reward or not score:
-        return f"{on}, nothing can be said of a change: it needs completions of at least two steps."
+        return f"{on}, no change can be computed: it needs completions of at least two steps."
     return f"{on}, `reward` {_moves(reward)} while {_code(name)} {_moves(score)}{_ENDS[verdict]}."
 
 
@@ -280,8 +280,8 @@ def _moves(found: Change) -> str:
 
 
 def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
-    """The share of completions on which both say the same, where both say 0 or 1; else Spearman's rank correlation,
-    where both vary."""
+    """Return the share of completions with equal scores if both scores are 0 or 1; otherwise Spearman's rank
+    correlation if both vary."""
     if np.isin(reward, (0, 1)).all() and np.isin(score, (0, 1)).all():
         return {"same": float((reward == score).mean())}
     if np.ptp(reward) == 0 or np.ptp(score) == 0:
@@ -290,7 +290,7 @@ def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """The rank of each value as a share of all, from 0 to 1; equal values share the mean of theirs. (N,) -> (N,)"""
+    """Return the rank of each value, scaled to 0 … 1; equal values share their mean rank. (N,) -> (N,)"""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     upto = np.cumsum(counts)
     middle = upto - (counts + 1) / 2
@@ -299,8 +299,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _apart(pairs: Sequence[tuple[Stored, float]], reward: np.ndarray, score: np.ndarray) -> list[dict[str, Any]]:
-    """The completions on which both differ most, those that the reward puts higher first: by their difference where
-    both lie from 0 to 1, else by that of their ranks. Equal ones are one entry, with how many `times` they came."""
+    """Return the completions on which the two scores differ most, those with the higher reward first: by difference if
+    both are within 0 … 1, otherwise by difference of ranks. Equal completions are one entry with a count `times`."""
     alike = all((values >= 0).all() and (values <= 1).all() for values in (reward, score))
     gap = reward - score if alike else _ranks(reward) - _ranks(score)
     order = sorted(np.flatnonzero(gap).tolist(), key=lambda at: (gap[at] < 0, -abs(gap[at]), -pairs[at][0].step, at))

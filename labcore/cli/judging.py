@@ -1,4 +1,4 @@
-"""The command `judge`: score the stored completions of a run by another verifier or reward."""
+"""The command `judge`: score the stored completions of a run with another verifier or reward."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ EXAMPLES = 5  # completions that are printed
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("judge", judged, "score the stored completions of a run by another verifier or reward, to find reward "
-              "hacking after the fact")
+    sub = add("judge", judged, "score the stored completions of a run with another verifier or reward, to detect "
+              "reward hacking")
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--by", required=True, metavar="NAME|FILE.py|RUN", help=f"{TASK} (the verifier of the run's "
-                     f"task), a verifier ({', '.join(VERIFIERS)}), a Python file of yours with a reward function "
+                     f"task), a verifier ({', '.join(VERIFIERS)}), your Python file with a reward function "
                      f"(FILE.py or FILE.py:function), a run that trained a reward model, or {JUDGE}")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="a setting of the verifier or "
                      f"the judge: {', '.join(KNOBS)}")
-    sub.add_argument("--judge", metavar="URL", help="the address of the judge, in the form of OpenAI's API; its key is "
+    sub.add_argument("--judge", metavar="URL", help="the address of the judge, an OpenAI-compatible API; its key is "
                      f"read from {KEY}")
     sub.add_argument("--most", type=int, default=MOST, metavar="N", help="score about N of the stored completions, of "
-                     f"steps evenly apart (default {MOST})")
+                     f"evenly spaced steps (default {MOST})")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 
 def judged(options: argparse.Namespace) -> int:
-    """Print what was found, the means by steps, and completions on which both differ. The result is kept with the
+    """Print the result, the means by step, and completions on which the scores differ. The result is saved with the
     run."""
-    Store().run(options.run)  # a name that is no run's must not become a path
+    Store().run(options.run)  # an unknown name must not become a path
     if options.most < 1:
         raise LabError(f"--most is {options.most}: give a number of completions from 1.")
     knobs = dict(map(_setting, options.set)) | ({"judge_url": judge.allow(options.judge)} if options.judge else {})
@@ -51,7 +51,7 @@ def judged(options: argparse.Namespace) -> int:
 
 
 def _judge(by: str) -> str:
-    """The judge as the job names it: of a file its function, which this process then has, and the lab keeps."""
+    """Return the job's name of a judge. For a file, load its function, which the lab saves."""
     if ".py" in by and by not in VERIFIERS:
         return own_reward.register(by)
     if by in (TASK, JUDGE, *VERIFIERS) or model_names.is_published(by):
@@ -67,7 +67,7 @@ def _setting(word: str) -> tuple[str, Any]:
     if isinstance(KNOBS[key], str):
         return key, value
     if not value.isdecimal():
-        raise LabError(f"--set {quoted(word)} cannot be used: {key} is a whole number.")
+        raise LabError(f"--set {quoted(word)} cannot be used: {key} must be a whole number.")
     return key, int(value)
 
 
@@ -77,7 +77,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
              for each in found["steps"]]
     shown = [[f"{each['step']:,}", f"{each['times']}×", f"{each['reward']:g}", f"{each['score']:g}",
               cut(repr(each["prompt"])), cut(repr(each["text"]))] for each in found["apart"][:EXAMPLES]]
-    head = ["", "Completions on which both differ most"] if shown else []
+    head = ["", "Completions on which the two scores differ most"] if shown else []
     return [found["sentence"], judge_again.about(found), "", *lay_out(rows), *head,
             *(lay_out([["step", "times", "reward", found["name"], "prompt", "completion"], *shown]) if shown else [])]
 

@@ -55,7 +55,7 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
 
     The checkpoint is the newest, or with `best` that which is the best by held-out rows. `tensorboard` adds the metrics
     as an event file of TensorBoard. `merged` adds, where the checkpoint is an adapter, the folder `merged`: the whole
-    model, for which torch is loaded. A run that is trained elsewhere has no checkpoint here.
+    model, for which torch is loaded. A watched run has no checkpoint.
 
     Raises:
         LabError: there is no such run, it has no checkpoint yet or no best one, or the folder cannot be written.
@@ -91,7 +91,7 @@ def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bo
         write(folder, row, rows, events)
     spec = json.loads(row.spec.to_json())
     (folder / "spec.json").write_text(json.dumps(spec, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    if row.spec.kind_row.elsewhere:  # its weights are where it is trained
+    if row.spec.kind_row.elsewhere:  # its weights stay with the trainer
         return
     _copy_checkpoint(row.id, folder / "checkpoint", best)
     if merged and row.spec.knobs.get("lora_rank"):

@@ -1,7 +1,7 @@
-"""Let the reference follow the policy every so many updates.
+"""Move the reference model towards the policy after every few updates.
 
-The loops call it between updates, never inside one: what only looks at a run makes updates too, and shares the
-reference with it. Log-probs of the reference that a batch has already are not computed again.
+The loops call this between updates, never inside one, because probes also make updates and share the reference model.
+Reference log-probs that a batch already has are not recomputed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from labcore.llm.session import LlmSession
 
 @torch.no_grad()
 def follow_policy(session: LlmSession) -> None:
-    """θ_ref ← (1 − α) θ_ref + α θ after every `reference_every` updates; nothing where that is 0.
+    """θ_ref ← (1 − α) θ_ref + α θ after every `reference_every` updates; nothing if that is 0.
 
     α = `reference_mixup`. As TRL's `sync_ref_model`.
 

@@ -1,7 +1,7 @@
-"""The completions that a run has stored, and their scores by a verifier, a function of the user's or a judge.
+"""A run's stored completions, and their scores from a verifier, the user's function or a judge.
 
-Stored are the groups that the files of the run's steps have: a part of each batch, groups with signal first. A reward
-model reads tokens, so it is asked in `labcore.llm.probes.reward_model_scores`.
+The files of the steps store a part of each batch, groups with signal first. Reward models read tokens, so they are in
+`labcore.llm.probes.reward_model_scores`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SCORING = "scoring {} of {} completions"
 
 @dataclass(frozen=True)
 class Stored:
-    """A completion: `reward` is what its run gave it, NaN where it gave none; `group` is its prompt's place in the
-    step's file. `cut`: it was cut at the length limit."""
+    """A completion: `reward` is the run's reward, NaN if there is none; `group` is the index of its prompt in the
+    step's file. `cut`: it was truncated at the length limit."""
 
     step: int
     group: int
@@ -36,14 +36,14 @@ class Stored:
     cut: bool
 
 
-Scores = Callable[[Sequence[Stored]], list[float]]  # one for each completion, NaN where it is not scored
+Scores = Callable[[Sequence[Stored]], list[float]]  # one per completion, NaN if it cannot be scored
 
 
 def read(run_id: str, steps: Sequence[int], task: TextTask | None) -> Iterator[Stored]:
-    """The completions in the files of these steps. Rows of the task's file are found again by prompt and answer.
+    """Read the completions in the files of these steps. Rows of the task's file are identified by prompt and answer.
 
     Raises:
-        Damaged: a file is not what a worker wrote.
+        Damaged: a file was not written by a worker.
     """
     rows = {(row.prompt, row.answer): row for row in getattr(task, "rows", ()) if isinstance(row, Problem)}
     for done, step in enumerate(steps):
@@ -64,13 +64,13 @@ def _number(reward: object) -> float:
 # ---------------------------------------------------------------- scores
 
 def by_task(task: TextTask) -> Scores:
-    """The scores of the task's own verifier."""
+    """Return the scores of the task's verifier."""
     return lambda rows: [task.score(row.problem, row.text).reward for row in _reported(rows)]
 
 
 def by_verifier(knobs: Mapping[str, Value]) -> Scores:
-    """The scores of the verifier that the knobs choose; NaN where there is no answer that it can compare with. Raises
-    LabError where its pattern cannot be used; its scores do where no answer at all can be compared."""
+    """Return the scores of the verifier that the knobs choose; NaN if an answer cannot be compared. Raises LabError if
+    its pattern is invalid; the scores raise it if no answer can be compared."""
     verifier = verifiers.verifier(knobs)
 
     def scores(rows: Sequence[Stored]) -> list[float]:
@@ -84,10 +84,10 @@ def by_verifier(knobs: Mapping[str, Value]) -> Scores:
 
 
 def by_function(key: str, task: TextTask | None, steps: int) -> Scores:
-    """The scores of a reward function of the user's, which is called for the completions of each step at once.
+    """Return the scores of the user's reward function, which is called once per step.
 
     Raises:
-        LabError: this machine does not have it, or it asks for something that is not stored.
+        LabError: this machine does not have it, or it needs a value that is not stored.
     """
     [term] = reward_terms.terms(key)
     columns = reward_call.columns_of(task) if task else []
@@ -107,7 +107,7 @@ def by_function(key: str, task: TextTask | None, steps: int) -> Scores:
 
 
 def by_judge(knobs: Mapping[str, Any]) -> Scores:
-    """The grades of a judge, from 0 to 1. Raises LabError where this machine may not ask it."""
+    """Return the grades of a judge, from 0 to 1. Raises LabError if this machine may not use it."""
     judge = Judge.of(knobs)
     return lambda rows: judge.scores([row.problem for row in rows], [row.text for row in rows])
 

@@ -1,4 +1,4 @@
-"""One run of the store while the lines of its program are read: how far it is, and what stands beside its rows."""
+"""The state of one watched run while its lines are read: its counters, its files and its alerts."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Course:
 
     @property
     def begun(self) -> int:
-        """The step after which it begins: 0, or where a fork left its parent."""
+        """The step after which the run begins: 0, or the step at which a fork left its parent."""
         return self.spec.parent[1] if self.spec.parent else 0
 
     def call(self, names: Mapping[str, str]) -> None:
-        """Keep what the program calls metrics of the lab, for the pages."""
+        """Save the trainer's names of the lab's metrics, for the pages."""
         if self.called is None:
             self.called = called.read(self.id)
         if not names.items() <= self.called.items():
@@ -63,14 +63,14 @@ class Course:
                 thinned.keep(store, self.id)
 
     def changed(self, step: int) -> None:
-        """Note that the row of `step` got more: if it is not the newest, what was thinned of it is of before."""
+        """Delete the thinned rows if the row of `step`, which changed, is not the newest."""
         if step < self.step:
             thinned.forget(self.id)
             self.kept = 0
 
 
 def opened(store: Store, run_id: str) -> tuple[Course, list[Event]]:
-    """A run that was begun before, and its events."""
+    """Load a run that exists already, and its events."""
     row, events = store.run(run_id), store.events_after(run_id)
     examined, _ = doctor.course(row.spec, store.every_step(run_id, row.step), events)
     last = next(iter(store.last_steps(run_id, row.step, 1)), None)

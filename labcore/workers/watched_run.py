@@ -115,14 +115,14 @@ class WatchedRun:
     # ---------------------------------------------------------------- lines
 
     def _take(self, line: Line) -> None:
-        """Take a line. One at which the lab fails is left out and reported, because the later ones would wait for it.
+        """Process a line. A line that causes an error is skipped and reported; otherwise it would block later lines.
         """
         try:
             self._line(line)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             traceback.print_exc()
-            self._say(line, f"a line of {str(line.said.get('kind'))[:40]} cannot be used ({type(error).__name__}), and "
-                      "is left out", f"error {type(error).__name__}")
+            self._say(line, f"a line of {str(line.said.get('kind'))[:40]} cannot be used ({type(error).__name__}) and "
+                      "is skipped", f"error {type(error).__name__}")
 
     def _line(self, line: Line) -> None:
         reads: dict[str, Callable[[Line], None]] = {
@@ -170,7 +170,7 @@ class WatchedRun:
         return run_id
 
     def _opened(self, run_id: str) -> Course:
-        """A run that was begun before. Its alerts may not have been sent before it ended."""
+        """Load a run that exists already. Its alerts may not have been sent before it ended."""
         course, events = watched_course.opened(self._store, run_id)
         self._found += [(course, finding.Change(at, each.rule, each)) for at, each in doctor.holding(events)]
         return course
@@ -293,13 +293,12 @@ class WatchedRun:
         return min(seconds + before[line.writer], LAST_SECOND)
 
     def _counter(self, line: Line, name: str, most: float, *said: object) -> float | None:
-        """The first of these that is a finite number; None where none is. One above `most` is left out, which is said.
-        """
+        """Return the first finite number; None if there is none. A number above `most` is skipped and reported."""
         found = next((value for each in said if (value := names.number(each)) is not None and math.isfinite(value)),
                      None)
         if found is None or found <= most:
             return found
-        self._say(line, f"{name} of {found:g} are above {most:g}, and were left out", f"most {name}")
+        self._say(line, f"{name} of {found:g} are above {most:g} and were skipped", f"most {name}")
         return None
 
     def _fork(self, line: Line, course: Course, step: int) -> None:

@@ -96,8 +96,8 @@ class Watcher:
                 self._failed(name, error)
 
     def _failed(self, name: str, error: Exception) -> None:
-        """Report once why a folder could not be read, and forget what was not written. Where the store failed, say
-        because the disk is full, it is read again at the next look."""
+        """Report once why a folder could not be read, and discard its unsaved state. If the store failed, for example
+        because the disk is full, the folder is read again in the next call."""
         before = self._folders.get(name) or self._new(name)
         fault = "" if isinstance(error, NoSuchRun) else str(error)  # in the trash: its lines wait
         if fault and fault != before.fault:

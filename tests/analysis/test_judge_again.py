@@ -96,7 +96,7 @@ def test_rows_of_a_file_are_found_again_with_their_columns(tmp_path):
     assert [each["score"]["mean"] for each in found["steps"]] == [0.4, 0.4]
 
 
-def test_of_many_steps_some_are_judged_and_that_is_said(run):
+def test_of_many_steps_some_are_judged_which_is_reported(run):
     found = judge_again({**spec_for(run, "exact"), "most": 24})
     assert [each["step"] for each in found["steps"]] == [1, 10, 25], "evenly apart, the ends among them"
     assert again.about(found).startswith("From 3 of the 6 stored steps.")
@@ -106,9 +106,9 @@ def test_of_many_steps_some_are_judged_and_that_is_said(run):
     ("exakt", {}, "did you mean 'exact'"), ("regex", {}, "needs a pattern"), ("numeric", {}, "whole plain number"),
     ("mine.py:right 0123456789ab", {}, "no file here has this hash"), ("../../etc", {}, "There is no judge"),
     ("judge", {"judge_url": "http://localhost:1/v1"}, "does not allow"),
-    ("exact", {"colour": 1}, "no setting 'colour'"),
+    ("exact", {"colour": 1}, "unknown setting 'colour'"),
 ])
-def test_a_judge_that_cannot_be_used_is_said(run, by, knobs, fault):
+def test_an_unusable_judge_is_reported(run, by, knobs, fault):
     with pytest.raises(LabError, match=fault):
         jobs.compute(spec_for(run, by, knobs))
     assert not (run_folder(run) / again.FOLDER).exists()
@@ -167,9 +167,9 @@ def test_of_scores_of_another_unit_the_ranks_are_compared():
         np.corrcoef(ranks, np.array([0.5, 2.5, 4.5, 4.5, 0.5, 2.5]) / 5)[0, 1])
 
 
-def test_what_a_judge_leaves_unscored_is_left_out_of_both():
+def test_unscored_completions_are_excluded_from_both_means():
     stored, scores = rows([(0, 0.0, np.nan), (1, 1.0, 0.5)], [(0, 1.0, 0.5), (1, 1.0, np.nan)])
     found = compared(stored, scores, "m")
     assert [each["reward"]["mean"] for each in found["steps"]] == [1.0, 1.0] and found["unscored"] == 2
-    with pytest.raises(LabError, match="scored none"):
+    with pytest.raises(LabError, match="could not score any"):
         compared(stored, [np.nan] * 4, "m")

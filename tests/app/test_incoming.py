@@ -36,7 +36,7 @@ def client(monkeypatch):
         yield client
 
 
-def test_without_a_token_nothing_comes_in(monkeypatch):
+def test_without_a_token_the_endpoint_does_not_exist(monkeypatch):
     assert incoming.routes() == []
     monkeypatch.setenv(receiving.TOKEN, "short")
     assert incoming.routes() == []
@@ -64,14 +64,14 @@ def test_no_name_becomes_a_path(client, path):
     assert not spool.root().exists() or [*spool.root().rglob("*.jsonl")] == []
 
 
-def test_a_body_is_limited_also_where_nobody_says_its_length(client, monkeypatch):
+def test_a_body_without_a_length_is_limited_too(client, monkeypatch):
     monkeypatch.setattr(incoming, "BODY_BYTES", 100)
     assert client.post(f"/watch/r/{FILE}", content=LINE * 2, headers=BEARER).status_code == 413
     assert client.post(f"/watch/r/{FILE}", content=iter([LINE] * 3), headers=BEARER).status_code == 413
     assert client.post(f"/watch/r/{FILE}", content=LINE, headers=BEARER).status_code == 200
 
 
-def test_bytes_that_are_there_are_not_added_again_and_a_gap_is_told(client):
+def test_existing_bytes_are_not_added_again_and_a_gap_is_reported(client):
     def post(at: int, body: bytes) -> int:
         answer = client.post(f"/watch/r/{FILE}?at={at}", content=body, headers=BEARER)
         return answer.json()["size"]
@@ -85,7 +85,7 @@ def test_bytes_that_are_there_are_not_added_again_and_a_gap_is_told(client):
 
 @pytest.mark.parametrize("limit, status, words", [
     ("FILE_BYTES", 413, "start the next"), ("WAITING_BYTES", 507, "send these later"), ("MOST_RUNS", 507, "delete")])
-def test_what_is_kept_is_bounded(client, monkeypatch, limit, status, words):
+def test_files_and_runs_are_limited(client, monkeypatch, limit, status, words):
     assert client.post(f"/watch/other/{FILE}", content=LINE, headers=BEARER).status_code == 200
     assert client.post(f"/watch/r/{FILE}", content=LINE, headers=BEARER).status_code == 200
     monkeypatch.setattr(receiving, limit, 1)
@@ -153,7 +153,7 @@ def test_a_run_of_another_machine_is_sent_whole_and_leaves_nothing_behind(elsewh
     assert [*(tmp_path / "spool").rglob("*.jsonl")] == []
 
 
-def test_a_program_elsewhere_hears_what_the_lab_asks(elsewhere):
+def test_a_trainer_on_another_machine_receives_requests(elsewhere):
     with server() as url, Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
         run.log(1, {"loss": 1.0})
         until(lambda: spool.folder_of("r").exists())
@@ -165,7 +165,7 @@ def test_a_program_elsewhere_hears_what_the_lab_asks(elsewhere):
         until(lambda: not run.asked())
 
 
-def test_what_a_lab_that_is_not_there_misses_is_sent_later_by_the_next_run(elsewhere, monkeypatch):
+def test_lines_for_an_unreachable_lab_are_sent_later_by_the_next_run(elsewhere, monkeypatch):
     with server() as url:
         port = int(url.rpartition(":")[2])
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.2)
@@ -195,7 +195,7 @@ def test_two_programs_of_one_id_on_one_machine_delete_no_file_of_each_other(else
     assert sorted(step for run in read(store) for step in rows(store, run.id)) == [1, 2, 3]
 
 
-def test_what_a_killed_program_left_comes_before_what_its_run_goes_on_with(elsewhere, monkeypatch):
+def test_lines_of_a_killed_process_are_sent_before_those_of_its_successor(elsewhere, monkeypatch):
     with server() as url:
         port = int(url.rpartition(":")[2])
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.2)
@@ -212,7 +212,7 @@ def test_what_a_killed_program_left_comes_before_what_its_run_goes_on_with(elsew
     assert [*rows(store, row.id)] == [1, 2]
 
 
-def test_a_run_that_the_lab_refuses_keeps_no_other_one(elsewhere, monkeypatch, tmp_path):
+def test_a_refused_run_does_not_block_other_runs(elsewhere, monkeypatch, tmp_path):
     left = tmp_path / "spool" / "watched" / "left~1"
     (left / "spool").mkdir(parents=True)
     (left / "spool" / "no-name-of-a-file.jsonl").write_bytes(LINE)
@@ -226,7 +226,7 @@ def test_a_run_that_the_lab_refuses_keeps_no_other_one(elsewhere, monkeypatch, t
     assert row.spec.task == "mine" and (left / "spool" / "no-name-of-a-file.jsonl").exists()
 
 
-def test_a_wrong_token_is_said_once_and_what_was_logged_is_kept(elsewhere, monkeypatch, tmp_path):
+def test_a_wrong_token_is_reported_once_and_the_lines_are_kept(elsewhere, monkeypatch, tmp_path):
     said: list[str] = []
     monkeypatch.setattr(module._log, "warning", lambda *words: said.append(str(words)))
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.3)
@@ -239,7 +239,7 @@ def test_a_wrong_token_is_said_once_and_what_was_logged_is_kept(elsewhere, monke
     assert kept.count(b'"numbers":') == 5
 
 
-def test_the_token_is_carried_to_no_other_address(elsewhere, monkeypatch):
+def test_the_token_is_never_sent_to_another_address(elsewhere, monkeypatch):
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
@@ -256,7 +256,7 @@ def test_the_token_is_carried_to_no_other_address(elsewhere, monkeypatch):
     assert seen and not any("stolen" in path for path in seen)
 
 
-def test_what_the_lab_asks_of_a_program_is_in_its_answers(client):
+def test_requests_to_a_trainer_are_in_the_responses(client):
     assert client.post(f"/watch/r/{FILE}", content=LINE, headers=BEARER).json() == {"size": len(LINE)}
     asked = {"stop": True, "why": "the reward is hacked"}
     (spool.folder_of("r") / spool.ASKED).write_text(json.dumps(asked))

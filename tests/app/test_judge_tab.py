@@ -29,7 +29,7 @@ def done(spec):
     return judge_again.judge_again({key: value for key, value in spec.items() if key != "job"})
 
 
-def test_a_judge_is_chosen_and_its_scores_stand_beside_the_reward(page, asked, lab, hacked):
+def test_a_judge_is_chosen_and_its_scores_are_compared_with_the_reward(page, asked, lab, hacked):
     asked.reply = done
     test = page("llm", run=hacked, tab=tab.NAME)
     assert asked.asked == [], "nothing is computed that nobody asked for"
@@ -73,7 +73,7 @@ def test_only_code_that_lies_in_the_labs_folder_is_offered(lab, hacked, monkeypa
     assert "Your function last" in labels.values() and "The judge of RL_LAB_JUDGE_URL" in labels.values()
 
 
-def test_completions_of_another_tool_are_judged_on_its_page(page, asked, lab):
+def test_completions_of_a_watched_run_are_judged_on_its_page(page, asked, lab):
     """No task of the lab's, and no answers: verifiers that need none remain."""
     run = lab.store.create(spec_of({"name": "qwen", "tool": "TRL", "config": {"algorithm": "grpo"}}, "qwen"), mine=True)
     step_files.write(run_folder(run) / "samples", 1, '{"step": 1, "groups": []}')

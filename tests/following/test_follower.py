@@ -65,7 +65,7 @@ def test_verl(tmp_path):
     assert [line["step"] for line in found["verl/validation"] if line["kind"] == "rollouts"] == [2, 4]
 
 
-def test_completions_that_verl_balanced_are_put_together_by_their_prompt(tmp_path):
+def test_completions_that_verl_reordered_are_grouped_by_prompt(tmp_path):
     folder = copied("verl", tmp_path)
     for path in folder.glob("rollouts/*"):
         lines = path.read_text().splitlines(keepends=True)
@@ -186,7 +186,7 @@ def test_tensorboard_in_both_forms(tmp_path):
     assert curve(found["tensorboard/new"], "reward") == {0: 0, 1: 0.5, 2: 1}
 
 
-def test_a_follower_that_was_away_loses_nothing_and_repeats_nothing(tmp_path):
+def test_a_restarted_follower_loses_and_repeats_nothing(tmp_path):
     whole = copied("verl", tmp_path)
     once(whole)
     expected = [(line["kind"], line["step"]) for line in sent()["verl/gsm8k/qwen_grpo"] if "step" in line]
@@ -208,7 +208,7 @@ def test_a_follower_that_was_away_loses_nothing_and_repeats_nothing(tmp_path):
     assert sorted(found) == sorted(expected)
 
 
-def test_a_folder_that_is_not_there_yet_is_waited_for_and_that_is_said_once(tmp_path):
+def test_the_follower_waits_for_a_missing_folder_and_reports_it_once(tmp_path):
     session = Session(tmp_path / "later")
     session.look(3)
     assert session.said == [f"{tmp_path / 'later'} does not exist yet: waiting for it."]
@@ -217,7 +217,7 @@ def test_a_folder_that_is_not_there_yet_is_waited_for_and_that_is_said_once(tmp_
     assert "later/gsm8k/qwen_grpo" in sent()
 
 
-def test_a_file_that_is_empty_yet_keeps_its_completions_waiting(tmp_path):
+def test_completions_wait_for_an_empty_log(tmp_path):
     """verl opens its log at the start, and writes the first completions before the first numbers."""
     folder = tmp_path / "verl"
     (folder / "log").mkdir(parents=True)
@@ -231,7 +231,7 @@ def test_a_file_that_is_empty_yet_keeps_its_completions_waiting(tmp_path):
     assert set(sent()) == {"verl/log/qwen"} and "rollouts" in str(sent())
 
 
-def test_of_two_logs_of_a_run_the_better_one_is_followed_though_it_is_empty_yet(tmp_path):
+def test_the_better_of_two_logs_is_followed_even_if_it_is_still_empty(tmp_path):
     """Stable-Baselines3 writes episodes long before the first row of progress.csv."""
     folder = tmp_path / "sb3"
     folder.mkdir()
@@ -256,7 +256,7 @@ def stored() -> dict[str, list[int]]:
     return {row.id: [step.step for step in store.steps_after(row.id)] for row in store.runs()}
 
 
-def test_a_trainer_that_goes_back_to_a_checkpoint_makes_a_fork(tmp_path):
+def test_a_trainer_that_resumes_from_a_checkpoint_makes_a_fork(tmp_path):
     """verl opens its log anew: the file is shorter, and begins with an earlier step."""
     folder = copied("verl", tmp_path)
     shutil.rmtree(folder / "rollouts")
@@ -279,7 +279,7 @@ def test_a_trainer_that_goes_back_to_a_checkpoint_makes_a_fork(tmp_path):
     assert fork.spec.parent[1] == 2
 
 
-def test_a_state_whose_log_went_another_way_makes_a_fork(tmp_path):
+def test_a_trainer_state_with_other_rows_makes_a_fork(tmp_path):
     """A trainer is resumed from checkpoint-2: the next checkpoint has other rows from step 3 on."""
     folder = copied("trl", tmp_path)
     shutil.rmtree(folder / "runs")
@@ -297,7 +297,7 @@ def test_a_state_whose_log_went_another_way_makes_a_fork(tmp_path):
     assert sorted(stored().values()) == [[1, 2, 3, 4], [3, 4]]
 
 
-def test_lines_that_are_sent_twice_are_rows_once(tmp_path):
+def test_lines_that_are_sent_twice_are_stored_once(tmp_path):
     """A follower that is killed has sent rows, and not kept that."""
     folder = copied("verl", tmp_path)
     session = Session(folder)
@@ -324,7 +324,7 @@ def test_two_processes_do_not_follow_one_folder(tmp_path):
     Follower(session.folder, print, {}).close()
 
 
-def test_what_is_kept_may_be_damaged(tmp_path):
+def test_a_damaged_state_of_the_follower_is_reported(tmp_path):
     once(folder := copied("verl", tmp_path))
     for path in (home() / "following").glob("*.json"):
         path.write_text("{")

@@ -22,7 +22,7 @@ def same(found, whole):
 
 
 @pytest.mark.parametrize("pattern", SMALL)
-def test_a_file_that_grows_by_a_byte_says_the_same_as_the_whole_one(pattern, tmp_path):
+def test_a_file_that_grows_by_single_bytes_gives_the_same_data(pattern, tmp_path):
     data = content(pattern)
     whole = Followed(tmp_path / "whole", SMALL[pattern]).append(data)
     file, found = Followed(tmp_path / "grows", SMALL[pattern]), []
@@ -46,7 +46,7 @@ def test_records_of_wandb_cross_blocks_and_wait_for_their_last_chunk(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", [*SMALL, "wandb/wandb/*/*.gz"])
-def test_a_copy_that_goes_on_is_the_same_file_and_another_one_is_not(pattern, tmp_path):
+def test_a_longer_copy_is_the_same_file_and_another_log_is_not(pattern, tmp_path):
     """rsync writes a new file at every turn, under another inode."""
     data, kind = content(pattern), SMALL.get(pattern, WandbLog)
     whole = Followed(tmp_path / "whole", kind).append(data)
@@ -61,14 +61,14 @@ def test_a_copy_that_goes_on_is_the_same_file_and_another_one_is_not(pattern, tm
     assert again and same(again, whole[:len(again)])
 
 
-def test_a_file_that_is_written_again_is_not_read_in_the_middle_of_that(tmp_path):
+def test_a_file_is_not_read_while_it_is_rewritten(tmp_path):
     file = Followed(tmp_path / "log", JsonLines)
     file.append(b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n')
     file.path.write_bytes(b'{"step": 1, "loss": 2}\n')
     assert file.look() == [] and rows(file.look(settled=True)) == [{"step": 1, "loss": 2}]
 
 
-def test_stable_baselines3_writes_its_csv_again_when_a_column_comes(tmp_path):
+def test_stable_baselines3_rewrites_its_csv_for_a_new_column(tmp_path):
     """stable_baselines3.common.logger.CSVOutputFormat: the header grows, and all rows get more commas."""
     file = Followed(tmp_path / "progress.csv", Csv)
     assert rows(file.append(b"time/iterations,loss\n1,0.5\n2,nan\n"))[0] == {"time/iterations": 1, "loss": 0.5}
@@ -104,7 +104,7 @@ def test_a_line_that_never_ends_is_given_up(tmp_path):
         file.look()
 
 
-def test_a_damaged_event_is_left_out_and_one_that_is_being_written_waits(tmp_path):
+def test_a_damaged_event_is_skipped_and_an_incomplete_one_waits(tmp_path):
     data = content("tensorboard/old/*")
     file = Followed(tmp_path / "events", EventFile)
     broken = bytearray(data)
@@ -122,7 +122,7 @@ def test_a_damaged_event_is_left_out_and_one_that_is_being_written_waits(tmp_pat
         length.append(b"\xff" * 40)
 
 
-def test_a_damaged_block_of_wandb_is_left_out(tmp_path):
+def test_a_damaged_block_of_wandb_is_skipped(tmp_path):
     data = bytearray(content("wandb/wandb/*/*.gz"))
     data[600] ^= 1
     file = Followed(tmp_path / "run.wandb", WandbLog)
@@ -132,7 +132,7 @@ def test_a_damaged_block_of_wandb_is_left_out(tmp_path):
         Followed(tmp_path / "other.wandb", WandbLog).append(b"something else")
 
 
-def test_what_readers_know_is_json(tmp_path):
+def test_the_state_of_readers_is_json(tmp_path):
     for number, (pattern, kind) in enumerate(SMALL.items()):
         file = Followed(tmp_path / str(number), kind)
         file.append(content(pattern))

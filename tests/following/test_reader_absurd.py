@@ -86,7 +86,7 @@ def changed_log(data: bytes, luck: random.Random) -> bytes:
     return bytes(found)
 
 
-def test_an_event_whose_time_is_no_double_is_left_out_and_said(tmp_path):
+def test_an_event_with_an_invalid_time_is_skipped_and_reported(tmp_path):
     scalar = b"\x2a\x0d\x0a\x0b\x0a\x04loss\x15" + struct.pack("<f", 1.0)  # field 5, summary
     whole = b"\x09" + struct.pack("<d", 5.0) + b"\x10\x01" + scalar
     file = Followed(tmp_path / "events", EventFile)

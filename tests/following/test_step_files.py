@@ -16,7 +16,7 @@ def picture(file: Followed) -> Pictures:
     return found
 
 
-def test_a_file_is_read_when_it_stands_still_and_again_when_it_was_written_again(tmp_path):
+def test_a_file_is_read_when_it_stops_changing_and_again_when_rewritten(tmp_path):
     file = Followed(tmp_path / "12.jsonl", VerlGenerations)
     line = json.dumps({"input": "a", "output": "b", "score": float("nan")}) + "\n"
     assert file.append(line.encode()) == []
@@ -42,14 +42,14 @@ def test_groups_of_unequal_size_share_a_divisor(tmp_path):
 
 @pytest.mark.parametrize("line, said", [(b"[1]\n", "Line 1 of 1.jsonl is not a JSON object"), (b"{\n", "is not JSON"),
                                         (b"\n", "empty")])
-def test_what_cannot_be_read_is_one_sentence(line, said, tmp_path):
+def test_unreadable_files_are_reported_in_one_sentence(line, said, tmp_path):
     file = Followed(tmp_path / "1.jsonl", VerlGenerations)
     file.append(line)
     with pytest.raises(LabError, match=said):
         picture(file).read()
 
 
-def test_prime_rl_of_before(tmp_path):
+def test_files_of_older_prime_rl(tmp_path):
     folder = tmp_path / "rollouts" / "step_7"
     folder.mkdir(parents=True)
     file = Followed(folder / "train_rollouts.jsonl", PrimeRollouts)

@@ -28,7 +28,7 @@ def log(opened: sqlite3.Connection, step: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("wal", [True, False])
-def test_rows_come_while_they_are_written(wal, tmp_path):
+def test_rows_are_read_while_they_are_written(wal, tmp_path):
     writer = store(tmp_path / "rl.db", wal=wal)
     file = Followed(tmp_path / "rl.db", TrackioStore)
     log(writer, 1, '{"reward": 0.5, "kl": "NaN", "note": "Infinity war", "big": "Infinity"}')
@@ -43,7 +43,7 @@ def test_rows_come_while_they_are_written(wal, tmp_path):
     assert file.look() == [] and sorted(path.name for path in tmp_path.iterdir()) == ["rl.db"]
 
 
-def test_another_file_in_its_place_is_read_from_the_start(tmp_path):
+def test_a_replaced_file_is_read_from_the_start(tmp_path):
     with store(tmp_path / "rl.db", wal=False) as writer:
         log(writer, 1, '{"reward": 1}')
     writer.close()
@@ -56,7 +56,7 @@ def test_another_file_in_its_place_is_read_from_the_start(tmp_path):
     assert [row["step"] for row in rows(file.look())] == [7]
 
 
-def test_settings_are_said_before_the_rows_of_their_run(tmp_path):
+def test_settings_precede_the_rows_of_their_run(tmp_path):
     writer = store(tmp_path / "rl.db")
     writer.execute("create table configs (id integer primary key, run_name text, config text, created_at text)")
     writer.execute("insert into configs values (1, 'grpo', ?, '')", (json.dumps({"beta": 0.04, "_Group": None}),))

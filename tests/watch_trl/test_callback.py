@@ -53,7 +53,7 @@ def test_one_row_for_each_step_with_the_numbers_of_its_evaluation(name):
     ("GRPOTrainer", {"kl": "kl"}, "nats/token"), ("RLOOTrainer", {"kl": "kl/k1"}, "nats/token"),
     ("KTOTrainer", {"kl": "kl/mismatched"}, "nats/sequence"), ("SFTTrainer", {"eval_loss": "held_out/loss"},
                                                                "nats/token")])
-def test_what_differs_in_unit_has_another_name(name, sent, unit):
+def test_metrics_in_another_unit_have_another_name(name, sent, unit):
     trainer, run = played(name)
     [(theirs, ours)] = sent.items()
     [logged] = [event["logs"][theirs] for event in trainer.events if event["event"] == "on_log"
@@ -76,7 +76,7 @@ def test_settings_are_sent_under_trls_names(name, config):
     assert not run.of("config")
 
 
-def test_a_setting_that_changes_is_said_with_the_first_step_that_has_it():
+def test_a_changed_setting_is_sent_with_the_first_step_that_uses_it():
     trainer = fake.GRPOTrainer(LabCallback())
     place = next(at for at, event in enumerate(trainer.events) if event["event"] == "on_log" and event["step"] == 3)
     trainer.before_event[place] = lambda: setattr(trainer, "beta", 0.3)
@@ -94,13 +94,13 @@ def test_completion_tokens_are_counted_without_prompts():
     assert all(given["tokens"] is None for _, given in played("DPOTrainer")[1].of("log"))
 
 
-def test_it_says_whether_completions_are_sent():
+def test_it_reports_whether_completions_are_sent():
     said = {name: [args[1] for args, _ in played(name)[1].of("event")] for name in TRAINERS}
     assert said["DPOTrainer"] == ["Metrics only: DPOTrainer generates no completions."]
     assert {name for name, texts in said.items() if texts[0].startswith("Sent with")} == {"GRPOTrainer", "RLOOTrainer"}
 
 
-def test_a_resumed_training_goes_on_in_its_run():
+def test_a_resumed_training_continues_its_run():
     first = fake.RLOOTrainer(LabCallback())
     first.play()
     kept = first.state.stateful_callbacks[STATE]
@@ -126,7 +126,7 @@ def test_a_second_training_from_the_start_is_another_run():
 @pytest.mark.parametrize("error, state, message", [
     (RuntimeError("CUDA out of memory"), "failed", "RuntimeError: CUDA out of memory"),
     (KeyboardInterrupt(), "stopped", "Interrupted from the keyboard.")])
-def test_an_exception_of_the_training_ends_the_run_and_goes_on_its_way(error, state, message):
+def test_an_exception_in_the_training_ends_the_run_and_is_raised_again(error, state, message):
     trainer = fake.GRPOTrainer(LabCallback())
     original = type(trainer).training_step
 
@@ -143,13 +143,13 @@ def test_an_exception_of_the_training_ends_the_run_and_goes_on_its_way(error, st
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_the_trainer_is_left_as_it_was(name):
+def test_the_trainer_is_restored(name):
     before = {*vars(getattr(fake, name)())} | {"_step"}
     trainer, _ = played(name)
     assert {*vars(trainer)} <= before
 
 
-def test_a_fault_of_its_own_is_said_once_and_stops_nothing(monkeypatch):
+def test_an_error_in_the_callback_is_reported_once_and_stops_nothing(monkeypatch):
     def broken(*args, **given):
         raise ValueError("a shape that nobody expected")
 
@@ -164,7 +164,7 @@ def test_a_fault_of_its_own_is_said_once_and_stops_nothing(monkeypatch):
     assert run.of("rollouts") and run.calls[-1][0] == "finish", "the rest is still sent"
 
 
-def test_every_event_of_a_later_version_is_taken():
+def test_events_of_later_versions_are_ignored():
     callback = LabCallback()
     assert callback.on_an_event_of_transformers_6(None, None, None, model=None) is None
     with pytest.raises(AttributeError):
@@ -179,7 +179,7 @@ def test_only_the_first_process_sends():
 
 
 @pytest.mark.parametrize("stop, steps", [(False, [1, 2, 3, 4]), (True, [1, 2])])
-def test_the_lab_can_stop_a_training_only_where_that_is_switched_on(stop, steps):
+def test_the_lab_can_stop_a_training_only_if_this_is_switched_on(stop, steps):
     trainer = fake.SFTTrainer(LabCallback(stop=stop))
     place = next(at for at, event in enumerate(trainer.events) if event["event"] == "on_step_begin"
                  and event["step"] == 2)
@@ -191,7 +191,7 @@ def test_the_lab_can_stop_a_training_only_where_that_is_switched_on(stop, steps)
                                  else (("finished", ""), {}))]
 
 
-def test_without_its_trainer_it_sends_numbers():
+def test_without_its_trainer_it_sends_metrics():
     callback = LabCallback()
     trainer = fake.GRPOTrainer(callback)
     trainer.callback_handler = None  # so that nothing in the stack is known to call it
@@ -205,7 +205,7 @@ def test_without_its_trainer_it_sends_numbers():
     assert "did not find its trainer" in run.of("event")[0][0][1]
 
 
-def test_numbers_that_are_missing_are_left_out():
+def test_missing_numbers_are_not_sent():
     callback = LabCallback()
     trainer = fake.SFTTrainer(callback)
     with warnings.catch_warnings():
@@ -219,7 +219,7 @@ def test_numbers_that_are_missing_are_left_out():
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_a_real_trainer_gives_what_was_recorded(name, monkeypatch, tmp_path):
+def test_a_real_trainer_sends_the_recorded_data(name, monkeypatch, tmp_path):
     """Where TRL is installed: in the names that the callback reads nothing has changed since the recording."""
     trl = pytest.importorskip("trl")
     if trl.__version__ != recorded()["meta"]["trl"]:

@@ -28,7 +28,7 @@ def generations(trainer: fake.FakeTrainer) -> list[dict]:
 
 
 @pytest.mark.parametrize("name, steps", [("GRPOTrainer", [4]), ("RLOOTrainer", [1, 2, 3, 4])])
-def test_each_generation_is_sent_at_the_last_step_that_learnt_from_it(name, steps):
+def test_each_generation_is_sent_at_the_last_step_that_used_it(name, steps):
     """GRPO's recording has 4 micro-batches per generation, 2 per step, and goes over each generation twice."""
     trainer = getattr(fake, name)(LabCallback())
     found = sent(trainer)
@@ -111,7 +111,7 @@ def test_a_training_that_ends_between_two_generations_sends_the_last_one():
     assert len(given["completions"]) == 8
 
 
-def test_a_completion_that_the_loss_leaves_out_has_tokens():
+def test_a_completion_that_the_loss_ignores_has_tokens():
     """mask_truncated_completions sets the mask of a truncated completion to 0."""
     trainer = fake.RLOOTrainer(LabCallback())
     event = generations(trainer)[0]
@@ -120,7 +120,7 @@ def test_a_completion_that_the_loss_leaves_out_has_tokens():
     assert len(given["tokens"][0]) == len(given["logprobs"][0]) == 4
 
 
-def test_a_fault_in_the_completions_leaves_the_training_and_the_numbers_alone():
+def test_an_error_in_the_completions_affects_neither_training_nor_metrics():
     trainer = fake.RLOOTrainer(LabCallback())
     trainer.num_generations = "two"
     with pytest.warns(UserWarning, match="on_step_end"):
@@ -166,7 +166,7 @@ def test_numbers_are_numbers_or_nothing():
     assert numbers([1, 0.1234567, None, math.nan]) == [1.0, 0.12346, None, None]
 
 
-def test_wrapped_methods_are_given_back_in_order():
+def test_wrapped_methods_are_restored_in_order():
     class Owner:
         def act(self) -> str:
             return "class"

@@ -38,7 +38,7 @@ def test_it_learns_the_best_answers():
         assert sum(chances[answer] * wins[answer] for answer in wins) > 0.85 * max(wins.values())
 
 
-def test_it_is_seen_as_a_run_with_its_answers_and_the_change_of_its_rate(lab_home):
+def test_the_lab_shows_its_answers_and_the_change_of_its_learning_rate(lab_home):
     demo.main(steps=demo.LATE + 2, pause=0)
     store = Store()
     Watcher(store).look()

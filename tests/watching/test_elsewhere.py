@@ -18,11 +18,11 @@ def spec(**about: object) -> RunSpec:
 @pytest.mark.parametrize("do", [Elsewhere.start, lambda each: next(Elsewhere(each).run()),
                                 lambda each: Elsewhere(each).fork(each), lambda each: Elsewhere(each).save(None)])
 def test_a_session_of_a_watched_run_is_refused(do):
-    with pytest.raises(LabError, match="TRL trains this run"):
+    with pytest.raises(LabError, match="use TRL instead"):
         do(spec(tool="TRL"))
 
 
-def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
+def test_the_spec_of_a_watched_run_keeps_the_settings_that_were_sent():
     found = spec(tool="TRL", config={"trainer": "DPOTrainer", "beta": 0.1, "own": "x"})
     assert RunSpec.from_json(found.to_json()) == found and found.row.key == "dpo"
     assert [knob.key for knob in found.declared] == ["beta"] and "TRL" in str(found.goal())
@@ -33,8 +33,8 @@ def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
     ("Stable-Baselines3", {"algorithm": "SAC"}, "SAC", "A run of `Stable-Baselines3`: SAC."),
     ("Stable-Baselines3", {}, "Stable-Baselines3", "A run of `Stable-Baselines3`."),
     ("mine", {"trainer": "/home/me/<b>own.py"}, "bown.py", "A run of `mine`: bown.py."),
-    ("", {}, "Other", "A run of another program."),
+    ("", {}, "Other", "A run of another trainer."),
     ("TRL", {"trainer": "GRPOTrainer"}, "GRPO", "A run of `TRL`: GRPO.")])
-def test_an_algorithm_that_the_lab_does_not_know_is_called_as_its_tool_calls_it(tool, config, label, words):
+def test_an_unknown_algorithm_keeps_the_trainer_s_name(tool, config, label, words):
     found = spec(tool=tool, config=config)
     assert found.row.label == label and str(found.goal()) == words

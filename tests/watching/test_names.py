@@ -29,7 +29,7 @@ TOOLS = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_what_the_lab_knows_has_its_name_and_the_rest_the_tools(tool):
+def test_known_metrics_get_the_lab_s_names_and_others_keep_theirs(tool):
     said, expected = TOOLS[tool]
     found = names.numbers_of(said)
     assert found.metrics.keys() == expected and found.strange == ()
@@ -43,7 +43,7 @@ def test_the_reward_of_verl_is_the_one_before_the_kl_penalty():
     assert names.numbers_of({"critic/rewards/mean": 0.3}).metrics == {"reward": 0.3}
 
 
-def test_of_two_columns_for_one_metric_both_are_there():
+def test_two_columns_for_one_metric_are_both_kept():
     found = names.numbers_of({"reward": 1.0, "rewards/mean": 2.0}).metrics
     assert found == {"reward": 1.0, "own/rewards/mean": 2.0}
 
@@ -63,7 +63,7 @@ def test_a_number_of_the_tool_is_a_metric_with_a_chart_of_its_own():
     assert "own/" not in METRICS and "own/" not in PANELS and "timing_s/gen" not in METRICS
 
 
-def test_settings_have_the_names_of_knobs_where_they_mean_the_same():
+def test_settings_get_the_names_of_knobs_with_the_same_meaning():
     found = names.settings({"lr": 1e-6, "num_generations": 8, "algorithm": {"adv_estimator": "grpo"}, "list": [1, 2],
                             "nan": math.nan, "none": None, "text": "x" * 5000})
     assert found["learning_rate"] == 1e-6 and found["group_size"] == 8 and found["list"] == "[1, 2]"
@@ -82,6 +82,6 @@ def test_a_config_of_thousands_of_settings_is_cut():
     ({"advantage": "mine"}, {"own/advantage": "mine"}), ({"advantage": "gae"}, {"advantage": "gae"}),
     ({"num_generations": True}, {"own/num_generations": True}), ({"probes": 1}, {"own/probes": 1}),
     ({"max_completion_length": 32768}, {"max_new_tokens": 32768}), ({"beta": "\x00"}, {"own/beta": "\x00"})])
-def test_a_setting_that_cannot_be_the_knob_of_its_name_is_the_tool_s_own(said, kept):
+def test_a_setting_with_an_impossible_value_for_its_knob_is_the_trainer_s_own(said, kept):
     """Else pages and lists that read a knob would fail on another program's word for something else."""
     assert names.settings(said) == kept

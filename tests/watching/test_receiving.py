@@ -25,7 +25,7 @@ def test_lines_of_several_senders_at_once_stay_whole():
     assert {len({*line.said["text"]}) for line in lines} == {1}
 
 
-def test_a_disk_that_is_full_is_said_to_the_sender(monkeypatch, tmp_path):
+def test_a_full_disk_is_reported_to_the_sender(monkeypatch, tmp_path):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "file"))
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match="set RL_LAB_HOME"):

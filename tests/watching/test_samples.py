@@ -27,7 +27,7 @@ def test_ratios_and_kl_are_those_of_the_log_probs():
 
 
 @pytest.mark.parametrize("left", [key for key in WHOLE if key != "text"])
-def test_what_was_not_sent_is_left_out(left):
+def test_fields_that_were_not_sent_are_missing(left):
     found = one({key: value for key, value in WHOLE.items() if key != left})
     assert found["text"] == "ab" and left not in found and json.dumps(found, allow_nan=False)
 
@@ -40,11 +40,11 @@ def test_a_prompt_of_messages_is_their_texts():
 
 @pytest.mark.parametrize("line", [{}, {"groups": 3}, {"groups": [3]}, {"groups": [{"completions": [3]}]},
                                   {"groups": [{"prompt": "a"}]}])
-def test_a_line_without_completions_is_none(line):
+def test_a_line_without_completions_has_no_samples(line):
     assert samples_of(line, 1) is None
 
 
-def test_numbers_that_are_none_are_left_empty():
+def test_values_that_are_not_numbers_are_empty():
     found = one({"text": 3, "tokens": ["a"], "logprobs": ["NaN"], "old_logprobs": [1e9], "rewards": {"r": "x"}})
     assert (found["text"], found["reward"], found["logprobs"], found["ratio"]) == ("3", None, [None], [None])
     assert one({"text": "a", "tokens": ["a"], "logprobs": [0.0], "old_logprobs": [-1e9]})["ratio"] == [exp(80.0)]

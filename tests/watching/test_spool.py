@@ -16,7 +16,7 @@ def said(name: str = "r", at: dict[str, int] | None = None) -> list[object]:
                                                                                             at or {})[0]]
 
 
-def test_a_line_counts_when_its_end_is_there():
+def test_only_complete_lines_are_read():
     path = write("r", numbers(1), numbers(2))
     with path.open("ab") as file:
         file.write(b'{"kind": "numbers", "st')
@@ -52,7 +52,7 @@ def test_neither_links_nor_pipes_are_files_of_a_program(tmp_path):
     assert mine.read_text().startswith("{") and len([*path.parent.iterdir()]) == 3
 
 
-def test_a_line_that_is_too_long_is_passed_over(monkeypatch):
+def test_a_line_that_is_too_long_is_skipped(monkeypatch):
     monkeypatch.setattr(spool, "LINE_BYTES", 100)
     write("r", numbers(1), b"x" * 1000, numbers(2))
     found = said()
@@ -87,7 +87,7 @@ def test_files_that_were_read_are_deleted_but_the_newest_of_each_writer():
     assert len(left) == 2
 
 
-def test_what_was_read_takes_no_disk_and_can_be_added_to():
+def test_read_files_take_no_disk_space_and_can_grow():
     path = write("r", *(numbers(step, loss="x" * 5000) for step in range(20)))
     lines, _ = spool.lines(spool.folder_of("r"), {})
     at, size = {lines[-1].file: lines[-1].end}, path.stat().st_size
@@ -99,6 +99,6 @@ def test_what_was_read_takes_no_disk_and_can_be_added_to():
     assert said(at=at) == [21]
 
 
-def test_a_name_that_is_no_id_is_no_folder():
+def test_an_invalid_id_has_no_folder():
     with pytest.raises(LabError, match="cannot be an id"):
         spool.folder_of("../x")

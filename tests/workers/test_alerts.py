@@ -77,8 +77,8 @@ def said(store, run_id):
     return [event.payload for event in store.events_after(run_id) if event.kind == alerts.EVENT]
 
 
-def test_each_receiver_is_told_of_a_finding_once_though_the_run_is_resumed(store, monkeypatch, server, program,
-                                                                           tmp_path):
+def test_each_receiver_gets_a_finding_once_even_if_the_run_is_resumed(store, monkeypatch, server, program,
+                                                                      tmp_path):
     words, given = program
     lines = tmp_path / "alerts.jsonl"
     monkeypatch.setenv("RL_LAB_ALERTS", f"{words}; webhook {server.url}; file {lines}; problem webhook {server.url}/2")
@@ -107,7 +107,7 @@ def test_a_finding_that_was_not_sent_is_sent_when_the_run_is_resumed(store, monk
     assert [posted["step"] for _, posted in server.got] == [15]  # where it began, before there was a receiver
 
 
-def test_a_run_that_diverges_is_told_of_before_its_process_ends(store, monkeypatch, server):
+def test_the_alert_of_a_diverged_run_is_sent_before_its_process_ends(store, monkeypatch, server):
     server.codes = [503, 503, 200]
     monkeypatch.setenv("RL_LAB_ALERTS", f"problem webhook {server.url}")
     run_id = store.create(fake.grpo(30, beta=0.0))
@@ -122,7 +122,7 @@ def test_a_run_that_diverges_is_told_of_before_its_process_ends(store, monkeypat
     (f"command {sys.executable} -c 'import sys; sys.exit(\"no display\")'", "it ended with code 1 no display"),
     ("file /there/is/none", "No such file or directory"),
 ])
-def test_a_receiver_that_fails_is_said_once_and_the_run_goes_on(store, monkeypatch, setting, reason):
+def test_a_failing_receiver_is_reported_once_and_the_run_continues(store, monkeypatch, setting, reason):
     monkeypatch.setenv("RL_LAB_ALERTS", setting)
     run_id = store.create(fake.grpo(30))
     assert drive(store, run_id, start=Ill.start, on_record=stopped_at(store, run_id, 20)) == "stopped"
@@ -155,7 +155,7 @@ def test_a_program_that_hangs_is_killed_with_its_children_and_delays_no_step(sto
     assert not late.exists()
 
 
-def test_a_watched_run_is_asked_to_stop_only_where_the_setting_says_so(store, monkeypatch):
+def test_a_watched_run_is_asked_to_stop_only_if_the_setting_says_so(store, monkeypatch):
     run_id = store.create(fake.grpo(30))
     folder = spool.folder_of("theirs")
     for setting, severity, asked in (("file /dev/null", "problem", False), ("stop", "warning", False),
@@ -170,7 +170,7 @@ def test_a_watched_run_is_asked_to_stop_only_where_the_setting_says_so(store, mo
         "stop": True, "why": "The doctor of the lab found at step 7: Reward hacking: gold fell."}
 
 
-def test_of_a_run_of_the_lab_itself_nothing_is_asked(store, monkeypatch):
+def test_the_lab_s_own_runs_are_never_asked_to_stop(store, monkeypatch):
     monkeypatch.setenv("RL_LAB_ALERTS", "warning stop")
     run_id = store.create(fake.grpo(30))
     alerts.Alerts(store, store.run(run_id), []).take(7, FOUND)
@@ -184,7 +184,7 @@ def test_of_a_run_of_the_lab_itself_nothing_is_asked(store, monkeypatch):
     ("webhook http://a http://b", "one address"), ("file alerts.jsonl", "absolute path"), ("stop now", "no words"),
     ("command 'open", "close every quote"), ("webhook http://host:99999/", "begins with http"),
 ])
-def test_a_setting_that_cannot_be_used_is_said_once_and_harms_no_run(store, monkeypatch, setting, fault):
+def test_an_invalid_setting_is_reported_once_and_affects_no_run(store, monkeypatch, setting, fault):
     with pytest.raises(LabError, match="RL_LAB_ALERTS"):
         alerts.receivers(setting)
     monkeypatch.setenv("RL_LAB_ALERTS", setting)

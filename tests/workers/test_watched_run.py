@@ -30,7 +30,7 @@ def store(monkeypatch):
     return Store()
 
 
-def test_a_program_is_a_run_of_the_store_under_the_labs_names(store):
+def test_a_watched_run_is_stored_under_the_labs_names(store):
     write("r", begin("TRL", "qwen", trainer="GRPOTrainer", learning_rate=1e-6, num_generations=8, max_steps=40),
           numbers(1, 2.5, **{"train/loss": 0.5, "rewards/accuracy_reward/mean": 0.25, "my/own": 3, "num_tokens": 70}),
           {"kind": "end", "state": "finished"})
@@ -42,7 +42,7 @@ def test_a_program_is_a_run_of_the_store_under_the_labs_names(store):
     assert step.metrics == {"loss": 0.5, "exact_match": 0.25, "own/my/own": 3.0, "num_tokens": 70.0}
 
 
-def test_numbers_of_one_step_by_several_calls_are_one_row(store):
+def test_several_calls_for_one_step_make_one_row(store):
     write("r", numbers(1, loss=1.0), numbers(1, reward=2.0), numbers(2, loss=0.5))
     run, = read(store)
     write("r", numbers(2, kl=0.1), numbers(2, loss=0.5), numbers(1, entropy=0.3))  # late, twice, and later still
@@ -50,7 +50,7 @@ def test_numbers_of_one_step_by_several_calls_are_one_row(store):
     assert rows(store, run.id) == {1: {"loss": 1.0, "reward": 2.0, "entropy": 0.3}, 2: {"loss": 0.5, "kl": 0.1}}
 
 
-def test_a_step_that_comes_again_begins_a_fork_and_changes_no_row(store):
+def test_a_repeated_step_starts_a_fork_and_changes_no_row(store):
     write("r", *(numbers(step, loss=float(step)) for step in (1, 2, 3, 4)))
     first, = read(store)
     write("r", *(numbers(step, loss=-float(step)) for step in (3, 4, 5)), writer="bb")
@@ -61,7 +61,7 @@ def test_a_step_that_comes_again_begins_a_fork_and_changes_no_row(store):
     assert fork.id in notes(store, parent.id)[0] and [each.depth for each in lineage(store, fork.id)] == [0, 1]
 
 
-def test_a_step_before_a_forks_beginning_forks_its_parent(store):
+def test_a_step_before_the_start_of_a_fork_forks_its_parent(store):
     write("r", *(numbers(step, loss=1.0) for step in (1, 2, 3, 4, 5, 6)), *(numbers(step, loss=2.0) for step in (5, 6)),
           *(numbers(step, loss=3.0) for step in (2, 3)))
     first, _, last = read(store)
@@ -85,7 +85,7 @@ def test_whatever_the_order_of_steps_no_number_is_lost_or_changed(store):
     assert {*sent[:until]} <= {*there} <= {*sent} and len(there) == len({*there})
 
 
-def test_two_programs_on_one_run_get_a_run_each_and_it_is_said_once(store):
+def test_two_processes_on_one_run_get_a_run_each_which_is_reported_once(store):
     for step in range(1, 6):
         write("r", numbers(step, loss=1.0))
         read(store)
@@ -115,7 +115,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_line_is_said_once_and_costs_nothing_else(store, case):
+def test_an_invalid_line_is_reported_once_and_affects_no_other_line(store, case):
     lines, words = BAD[case]
     write("r", *lines, *lines[1:], numbers(9, reward=2.0))
     run, = read(store)
@@ -134,7 +134,7 @@ def test_names_of_any_letters_are_metrics_of_their_own(store):
     assert column in odd.values()
 
 
-def test_a_run_has_so_many_metrics_and_no_more(store, monkeypatch):
+def test_the_number_of_metrics_of_a_run_is_limited(store, monkeypatch):
     monkeypatch.setattr(watched_run, "MOST_NAMES", 10)
     write("r", numbers(1, **{f"m{place}": 1.0 for place in range(12)}), numbers(2, m0=2.0, m11=3.0))
     run, = read(store)
@@ -142,7 +142,7 @@ def test_a_run_has_so_many_metrics_and_no_more(store, monkeypatch):
     assert len([note for note in notes(store, run.id) if "more than 10 metrics" in note]) == 1
 
 
-def test_clocks_and_counts_never_go_back(store):
+def test_clocks_and_counters_never_decrease(store):
     write("r", *(numbers(step, seconds, loss=1.0, num_tokens=tokens) for step, seconds, tokens in (
         (1, 5.0, 100), (2, -3.0, 50), (3, "NaN", 200), (4, 4.0, "x"), (5, 9.0, 300))))
     run, = read(store)
@@ -150,7 +150,7 @@ def test_clocks_and_counts_never_go_back(store):
     assert [step.tokens for step in store.steps_after(run.id)] == [100, 100, 200, 200, 300]
 
 
-def test_a_program_that_is_started_again_goes_on_in_time(store):
+def test_the_seconds_of_a_restarted_trainer_continue(store):
     write("r", *(numbers(step, 10.0 * step, loss=1.0) for step in (1, 2)))
     write("r", *(numbers(step, float(step), loss=1.0) for step in (3, 4)), writer="bb")
     write("r", *(numbers(step, 10.0 * step, loss=1.0) for step in (5, 6)), writer="cc")  # it has gone on by itself
@@ -175,7 +175,7 @@ def test_settings_that_change_are_changes_of_knobs(store):
     assert history.changes[0].text == "η 0.001 → 0.0001"
 
 
-def test_completions_are_samples_and_the_doctor_speaks(store):
+def test_completions_become_samples_and_the_doctor_judges_them(store):
     line = {"kind": "rollouts", "step": 3, "of": 4, "groups": [{"prompt": "2+2", "completions": [
         {"text": "4", "rewards": {"right": 1, "form": 0.5}, "advantages": 1.0, "tokens": ["4"], "logprobs": [-0.5],
          "old_logprobs": [-0.5], "ref_logprobs": ["NaN"]}, {"text": "5", "rewards": {"right": 0, "form": 0.5}}]}]}
@@ -188,7 +188,7 @@ def test_completions_are_samples_and_the_doctor_speaks(store):
     assert any(event.kind == "doctor" for event in store.events_after(run.id))
 
 
-def test_a_finding_is_an_alert_and_may_ask_the_program_to_stop(store, monkeypatch, tmp_path):
+def test_a_finding_is_an_alert_and_can_ask_the_trainer_to_stop(store, monkeypatch, tmp_path):
     monkeypatch.setenv("RL_LAB_ALERTS", f"note file {tmp_path / 'alerts'}; note stop")
     lines = [numbers(step, reward=0.0, frac_reward_zero_std=1.0, reward_std=0.0) for step in range(1, 60)]
     with Watch("r", run_id="r") as client:
@@ -204,7 +204,7 @@ def test_a_finding_is_an_alert_and_may_ask_the_program_to_stop(store, monkeypatc
     assert len(sent) == len({each["rule"] for each in sent}) > 0
 
 
-def test_lines_are_taken_once_whatever_dies_in_between(store, monkeypatch):
+def test_lines_are_stored_once_even_if_a_process_is_killed(store, monkeypatch):
     """The store fails at every possible place of a transaction; nothing is lost, and nothing is there twice."""
     write("r", begin(), *(numbers(step, loss=1.0) for step in (1, 2)), {"kind": "event", "text": "a"},
           numbers(3, loss=1.0))
@@ -226,12 +226,12 @@ def test_lines_are_taken_once_whatever_dies_in_between(store, monkeypatch):
     assert [*rows(store, run.id)] == [1, 2, 3] and notes(store, run.id) == ["a"]
 
 
-def test_nothing_of_a_watched_run_can_be_steered_forked_or_resumed(store):
+def test_a_watched_run_cannot_be_changed_forked_or_resumed(store):
     write("r", begin("TRL"), numbers(1, loss=1.0))
     run, = read(store)
     for attempt in (lambda: store.ask(run.id, "pause"), lambda: store.ask(run.id, "set", {"knob": "beta", "value": 1}),
                     lambda: fork_spec(store, run.id), lambda: store.requeue(run.id)):
-        with pytest.raises(LabError, match="TRL trains this run"):
+        with pytest.raises(LabError, match="use TRL instead"):
             attempt()
 
 
@@ -245,7 +245,7 @@ def test_a_watched_run_is_exported_without_weights(store, tmp_path):
     assert RunSpec.from_json((folder / "spec.json").read_text()) == run.spec
 
 
-def test_a_run_in_the_trash_waits_and_a_deleted_one_is_told(store):
+def test_a_run_in_the_trash_waits_and_the_client_of_a_deleted_run_is_told(store):
     write("r", numbers(1, loss=1.0), {"kind": "end"})
     run, = read(store)
     store.trash([run.id])

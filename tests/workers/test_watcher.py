@@ -40,7 +40,7 @@ def newest(store: Store) -> int:
     return max((run.step for run in store.runs(kind="watch")), default=0)
 
 
-def test_a_lab_reads_what_comes_through_a_kill_and_an_end_of_its_own(store, monkeypatch):
+def test_a_lab_reads_all_lines_although_it_is_killed_and_closed(store, monkeypatch):
     """Every step is there once, in one run: through a watcher that is killed and a lab that closes and opens again."""
     monkeypatch.setattr(watcher, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(watcher, "LOOK_SECONDS", 0.2)
@@ -83,7 +83,7 @@ def test_one_watcher_reads_a_home(store):
     assert store.runs() == []
 
 
-def test_a_silent_program_interrupts_its_run_which_continues_when_it_sends_again(store, monkeypatch):
+def test_a_run_without_heartbeats_is_interrupted_and_continues_later(store, monkeypatch):
     monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
     monkeypatch.setattr(watcher, "SILENT_SECONDS", 0.05)
     path = write("r", begin(), numbers(1, loss=1.0))
@@ -105,7 +105,7 @@ def test_a_silent_program_interrupts_its_run_which_continues_when_it_sends_again
     assert "not JSON" in notes(store, row.id)[0]
 
 
-def test_a_store_that_fails_costs_nothing_but_time(store, monkeypatch, capsys):
+def test_a_store_that_fails_only_delays_reading(store, monkeypatch, capsys):
     monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
     write("r", *(numbers(step, loss=1.0) for step in (1, 2)))
     watched, real, full = Watcher(store), store.taking, [True]
@@ -142,7 +142,7 @@ def test_a_run_whose_folder_was_deleted_ends(store, monkeypatch):
     assert [*rows(store, row.id)] == [1, 2]
 
 
-def test_what_is_no_folder_of_a_run_keeps_no_run_from_being_read(store, monkeypatch, capsys):
+def test_stray_files_do_not_keep_runs_from_being_read(store, monkeypatch, capsys):
     monkeypatch.setattr(watcher, "SETTLED_SECONDS", -1.0)
     write("r", numbers(1, loss=1.0), numbers(2, loss=1.0))
     Watcher(store).look()
@@ -155,7 +155,7 @@ def test_what_is_no_folder_of_a_run_keeps_no_run_from_being_read(store, monkeypa
     assert len(store.runs()) == 2 and capsys.readouterr().err == ""
 
 
-def test_a_home_that_another_labs_watcher_reads_starts_no_process(store, monkeypatch):
+def test_no_watcher_starts_in_a_home_that_another_lab_watches(store, monkeypatch):
     monkeypatch.setattr(watcher, "POLL_SECONDS", 0.02)
     started = []
     monkeypatch.setattr(watcher.subprocess, "Popen", lambda *_, **__: started.append(1))
@@ -170,7 +170,7 @@ def test_a_home_that_another_labs_watcher_reads_starts_no_process(store, monkeyp
     assert started == []
 
 
-def test_a_watcher_that_fails_at_once_is_not_started_at_every_line(store, monkeypatch):
+def test_a_watcher_that_fails_at_once_is_not_restarted_for_every_line(store, monkeypatch):
     monkeypatch.setattr(watcher, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(watcher, "COMMAND", (sys.executable, "-c", "raise SystemExit(1)"))
     real, started = watcher.subprocess.Popen, []
@@ -184,7 +184,7 @@ def test_a_watcher_that_fails_at_once_is_not_started_at_every_line(store, monkey
     assert len(started) == 1
 
 
-def test_the_newest_step_waits_a_moment_for_more_numbers(store):
+def test_the_newest_step_waits_briefly_for_more_metrics(store):
     write("r", numbers(1, loss=1.0), numbers(2, loss=1.0))
     watched = Watcher(store)
     watched.look()

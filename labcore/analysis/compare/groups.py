@@ -17,7 +17,7 @@ from labcore.runs.traces import WHERE, Trace, setting
 
 _NOT_CONFIG = ("knobs", "seed")
 _UNSAID = {"twin": True}  # what a label need not say of a fork
-_OF_ONE = {"seed", "data_seed", "run_name", "output_dir", "logging_dir"}  # settings of a program of a single run
+_OF_ONE = {"seed", "data_seed", "run_name", "output_dir", "logging_dir"}  # settings that differ between repetitions
 _PARENT, CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
 Changes = Sequence[tuple[str, Any, int]]  # a setting's value of CHANGED: knob, value, the step after which
 
@@ -105,7 +105,7 @@ def _setting(trace: Trace) -> str:
 
 
 def _named_knobs(spec: RunSpec) -> dict[str, Any]:
-    """What another program has said of a run's settings, but which of its repetitions it is and where it is kept."""
+    """Return a watched run's settings, without its seed and its folders."""
     return {key: value for key, value in spec.knobs.items() if key not in _OF_ONE}
 
 
@@ -179,7 +179,7 @@ def _labels(firsts: Sequence[Trace], configs: Sequence[Mapping[str, Any]], words
 
 
 def _watched(trace: Trace, firsts: Sequence[Trace]) -> str:
-    """The label of a run that another program trains: its name, and its title where others have that name."""
+    """Return the label of a watched run: its name, or its title if other runs have the same name."""
     assert trace.spec is not None, "a run of the store"
     several = sum(each.spec is not None and each.spec.task == trace.spec.task for each in firsts) > 1
     tool = f"({trace.spec.tool})" if trace.spec.tool else ""

@@ -23,8 +23,7 @@ EVENT = "doctor"  # kind of event
 
 
 class Doctor:
-    """The findings of one run, step after step. Without a spec, or where it was trained elsewhere, the run is one of
-    another tool, whose knobs are not known."""
+    """The findings of one run, step after step. Without a spec, and for watched runs, the knobs are unknown."""
 
     def __init__(self, spec: RunSpec | None = None):
         spec = ours(spec)
@@ -109,7 +108,7 @@ def _easing(rule: Rule, view: RunView) -> dict[str, float]:
 
 
 def ours(spec: RunSpec | None) -> RunSpec | None:
-    """The spec of a run that the lab trains; None of any other."""
+    """Return the spec of a run that the lab trains, otherwise None."""
     return None if spec is None or spec.kind_row.elsewhere else spec
 
 

@@ -57,7 +57,7 @@ class Series:
         return found[0][0], found[-1][0]
 
     def span(self, count: int) -> int:
-        """The steps from the row that is so many rows back to the newest: many programs log every tenth step."""
+        """The number of steps in the last `count` rows, because many trainers log only every tenth step."""
         found = list(self.recent)
         return found[-1][0] - found[max(0, len(found) - 1 - count)][0]
 

@@ -78,7 +78,7 @@ def reward_fell(view: RunView) -> Finding | None:
     if view.supervised or "rewards/accuracies" in view:
         return None
     (_, best), now = reward.peak(), reward.mean(FELL_BY)
-    # Rewards of any size: without their spread by how far they have come.
+    # Rewards may have any scale: without a spread, compare with the total change.
     scale = max(1.0, 2 * view["reward_std"].mean(RECENT) if "reward_std" in view else best - reward.low)
     if not view.above(best - now, max(FELL * scale, FELL_NOISE * reward.jitter)):
         return None

@@ -70,7 +70,7 @@ def _optimizer(*prefixes: str) -> Rules:
 
 
 _CORRECTION = "--algo.advantage.is_correction"
-_NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF samples among all tokens that top_p leaves")
+_NO_TOP_K = choice({0: ({}, "")}, "OpenRLHF has no min-p")
 
 _ESTIMATOR = "--algo.advantage.estimator"
 _OF_GROUP = ("rloo", "reinforce_baseline", "group_norm", "dr_grpo")  # they refuse groups of one completion
@@ -141,8 +141,8 @@ _ONLINE: Rules = {
     "updates_per_batch": to("--train.max_epochs"),
     "mini_batches": given(lambda plan, value: {"--train.batch_size": _per_update(plan)}),
     "temperature": to("--rollout.temperature"), "top_p": to("--rollout.top_p"), "top_k": _NO_TOP_K,
-    "min_p": switch(missing("OpenRLHF samples among all tokens that top_p leaves"), 0.0),
-    "repetition_penalty": switch(missing("OpenRLHF penalises no repetitions"), 1.0),
+    "min_p": switch(missing("OpenRLHF has no min-p"), 0.0),
+    "repetition_penalty": switch(missing("OpenRLHF has no repetition penalty"), 1.0),
     "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
     **bounds("--actor.dual_clip", "dual_clip", "ε_high"),
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),

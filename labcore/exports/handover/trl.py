@@ -176,7 +176,7 @@ _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the 
 
 import argparse
 
-WATCH = False  # True: the lab shows this training while it runs; its package and RL_LAB_HOME have to be here
+WATCH = False  # True: the lab shows this training live; needs the package labcore and RL_LAB_HOME
 {task_code}
 {reward}
 

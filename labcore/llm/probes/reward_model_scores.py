@@ -1,4 +1,4 @@
-"""The scores that a reward model gives to stored completions: one that a run of the lab trained, or a published one."""
+"""Score stored completions with a reward model: a run of the lab, or a published model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ AT_ONCE = 64  # completions
 
 
 def by_reward_model(name: str) -> Scores:
-    """The scores of the reward model `name`: RUN, RUN@STEP, or the folder or hub id of a sequence classifier.
+    """Return the scores of the reward model `name`: RUN, RUN@STEP, or the folder or hub id of a sequence classifier.
 
-    A run's model reads prompts and completions as its own tokenizer and chat template write them.
+    A run's model uses its own tokenizer and chat template.
 
     Raises:
-        LabError: it is no reward model, or cannot be read.
+        LabError: it is not a reward model, or cannot be read.
     """
     if is_published(name):
         scorer = load_text_scorer(name)

@@ -1,4 +1,4 @@
-"""What the program that trains a watched run calls the metrics that have other names in the lab: `RUN/called.json`."""
+"""The trainer's names of a watched run's metrics that have other names in the lab: `RUN/called.json`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FILE = "called.json"
 
 
 def write(folder: Path, names: Mapping[str, str]) -> None:
-    """Keep the names, our metric -> its name there, in a run's folder."""
+    """Save the names (our metric -> the trainer's name) in a run's folder."""
     atomic.write_text(folder / FILE, json.dumps(dict(names), ensure_ascii=False))
 
 
 def read(run_id: str) -> dict[str, str]:
-    """The names that were kept of a run; none where there is no such file, or it is damaged: they are only shown."""
+    """Return the saved names of a run; empty if the file is missing or damaged, because they are only for display."""
     try:
         found = json_of((run_folder(run_id) / FILE).read_bytes())
     except (FileNotFoundError, NotJSON):

@@ -1,5 +1,5 @@
-"""The files of a run's steps in its folders `samples` and `lines`: `step-000005.json`, or where it is large
-`step-000005.json.gz`. A large one has mostly numbers as text, and takes a quarter of the disk when compressed."""
+"""The files of a run's steps in its folders `samples` and `lines`: `step-000005.json`, or `step-000005.json.gz` if it
+is large. Large files contain mostly numbers as text, and compression saves three quarters of the disk space."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from labcore.runs.files.untrusted import NotJSON, json_of
 from labcore.runs.files.written import Damaged
 
 LARGE = 2**19  # bytes of JSON from which a file is compressed
-LONGEST = 2**29  # bytes of JSON that are read: no step has as many
+LONGEST = 2**29  # bytes of JSON that are read; no step is larger
 _LEVEL = 3  # of gzip: level 6 takes twice as long for a tenth less
 _NAME = re.compile(r"step-([0-9]{6,})\.json(\.gz)?")
 
 
 def found(folder: Path) -> list[Path]:
-    """The files in a folder, by step."""
+    """Return the files in a folder, sorted by step."""
     there = {path: step for path in folder.glob("step-*") if (step := step_of(path.name)) is not None}
     return sorted(there, key=there.__getitem__)
 
 
 def step_of(name: str) -> int | None:
-    """The step of a file by its name; None of another file.
+    """Return the step of a file from its name; None for other files.
 
     >>> step_of("step-000005.json"), step_of("step-1000000.json.gz"), step_of(".5.part")
     (5, 1000000, None)
@@ -43,14 +43,14 @@ def steps_of(run_id: str, kind: str) -> list[int]:
 
 
 def path_of(run_id: str, kind: str, step: int) -> Path:
-    """The path of a file; fetched, where another machine has written it. A missing path where there is none."""
+    """Return the path of a file, downloaded if another machine wrote it. The path may not exist."""
     plain = run_folder(run_id) / kind / f"step-{step:06d}.json"
     packed = _packed(plain)
     return storage.fetch(packed if not plain.exists() and storage.has(packed) else plain)
 
 
 def write(folder: Path, step: int, text: str) -> Path:
-    """Write the JSON of a step; return its path. One that is there is replaced."""
+    """Write the JSON of a step, replacing an existing file. Returns its path."""
     plain = folder / f"step-{step:06d}.json"
     if len(text) < LARGE:
         atomic.write_text(plain, text)
@@ -62,11 +62,11 @@ def write(folder: Path, step: int, text: str) -> Path:
 
 
 def content(path: Path) -> bytes:
-    """The JSON in a file.
+    """Return the JSON in a file.
 
     Raises:
-        FileNotFoundError: it is not there.
-        Damaged: it is not a whole compressed file.
+        FileNotFoundError: it does not exist.
+        Damaged: the compressed file is incomplete.
     """
     try:
         return untrusted.unzipped(path.name, path.read_bytes(), LONGEST)
@@ -75,18 +75,18 @@ def content(path: Path) -> bytes:
 
 
 def read(path: Path, then: str) -> dict[str, Any]:
-    """What a worker wrote into a file; `then` ends the sentence where it is damaged.
+    """Read the file of a worker; `then` is the advice in the error if it is damaged.
 
     Raises:
-        FileNotFoundError: it is not there.
-        Damaged: it is none that a worker wrote.
+        FileNotFoundError: it does not exist.
+        Damaged: it was not written by a worker.
     """
     try:
         value = json_of(content(path), constants=True)
     except NotJSON as error:
         raise Damaged(f"{path} is damaged ({error}): {then}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("step"), int):
-        raise Damaged(f"{path} is damaged (it names no step): {then}.")
+        raise Damaged(f"{path} is damaged (it has no step): {then}.")
     return value
 
 

@@ -59,7 +59,7 @@ class Entry:
     imported: Imported | None = None
     pending: str = ""  # as of a `RunRow`
     project: str = ""
-    tool: str = ""  # the program that trains it elsewhere
+    tool: str = ""  # the trainer of a watched run
 
     @property
     def active(self) -> bool:

@@ -48,9 +48,9 @@ class RunSpec:
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
     whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
     of the user's own, which began from the row `algorithm`, and empty where that row itself is run;
-    `threads` are torch's, part of the spec so that a result does not depend on what else runs. Of a run that is trained
-    elsewhere `tool` is the program, `task` the run's name, `knobs` what the program has said of its settings, and
-    `steps` is 0 where it has not said how many there will be.
+    `threads` are torch's, part of the spec so that a result does not depend on what else runs. For a watched run,
+    `tool` is the trainer, `task` the run's name, `knobs` the settings that the trainer sent, and `steps` is 0 if the
+    total is unknown.
     """
 
     kind: str
@@ -159,10 +159,10 @@ class RunSpec:
 
 
 def check_ours(spec: RunSpec) -> None:
-    """Raise LabError where another program trains the run: it cannot be started, changed or forked here."""
+    """Raise LabError for a watched run: the lab cannot start, change or fork it."""
     if spec.kind_row.elsewhere:
-        raise LabError(f"{spec.tool or 'Another program'} trains this run and the lab only shows it, so it cannot be "
-                       f"started, changed or forked here: do that in {spec.tool or 'that program'}.")
+        raise LabError(f"The lab only shows this run, so it cannot be started, changed or forked here: use "
+                       f"{spec.tool or 'its trainer'} instead.")
 
 
 def _parent(said: object) -> tuple[str, int] | None:
@@ -188,7 +188,7 @@ def _as_named(spec: RunSpec) -> RunSpec:
 
 def _filled(spec: RunSpec) -> RunSpec:
     """`spec` with the knobs that came after it was written, so that a run does what it did without them."""
-    if spec.kind == kinds.WATCH.key:  # it has what its program has named
+    if spec.kind == kinds.WATCH.key:  # it has the settings that its trainer sent
         return spec
     before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
     if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default

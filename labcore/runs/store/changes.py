@@ -143,7 +143,7 @@ def check_not_in_trash(connection: sa.Connection, name: str) -> None:
 
 
 def check_ours(connection: sa.Connection, run_id: str) -> None:
-    """Raise LabError where another program trains the run."""
+    """Raise LabError for a watched run."""
     text = connection.scalar(sa.select(runs.c.spec).where(runs.c.id == run_id))
     if text:
         run_spec.check_ours(RunSpec.from_json(text))

@@ -2,7 +2,7 @@
 
 Seven tables: runs, steps (one row per step, never changed), events (append-only), controls (what was asked of a run and
 what became of it), marks (stars, tags, projects, notes and the trash, of runs and of imported metrics), sweeps
-(those with a name or with early stopping) and watched (how far the files of runs that other programs train were read).
+(those with a name or with early stopping) and watched (the read positions in the files of watched runs).
 A change of them raises the version and is a script in `revisions`; `migrations` brings a store of an earlier version
 up to this one.
 """
@@ -92,6 +92,6 @@ controls = sa.Table(
 
 watched = sa.Table(  # since version 11
     "lab_watched", metadata,
-    sa.Column("id", Name(MOST_NAME), primary_key=True),  # of the folder that the program writes
-    sa.Column("place", Words, nullable=False),  # how far it was read, and into which runs
+    sa.Column("id", Name(MOST_NAME), primary_key=True),  # name of the watched folder
+    sa.Column("place", Words, nullable=False),  # the read positions, and the runs that hold the rows
 )

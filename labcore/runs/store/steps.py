@@ -33,13 +33,13 @@ def _steps(rows: Sequence[Row]) -> list[Step]:
 
 
 def place_of(step: int, length: int) -> int:
-    """The place of the stretch of `length` steps that a step is in. The first step, what a run was before it learnt
-    much, is one of its own."""
+    """Return the index of the interval of `length` steps that contains a step. The first step, before most learning,
+    has an interval of its own."""
     return -1 if step == 1 else (step - 1) // length
 
 
 def _merged(rows: Sequence[Row]) -> Step:
-    """The last of these rows, with the metrics that only earlier ones have, the later the better."""
+    """Return the last of these rows, plus the latest value of metrics that only earlier rows have."""
     last, early = _steps(rows[-1:])[0], dict[str, float]()
     for row in rows[:-1]:
         if not isinstance(row[4], str):
@@ -50,7 +50,7 @@ def _merged(rows: Sequence[Row]) -> Step:
 
 
 class Thinned(NamedTuple):
-    """Thinned rows, and how many rows of the store they stand for."""
+    """Thinned rows, and the number of the store's rows that they represent."""
 
     rows: list[Step]
     read: int
@@ -106,8 +106,8 @@ class Steps(Database):
             return read
 
     def thinned_after(self, run_id: str, step: int, length: int) -> Thinned:
-        """The steps of a run beyond `step`, a row for each stretch of `length` steps: its last, with the metrics that
-        only earlier rows of it have. Of most rows the names alone are read."""
+        """Return the steps of a run after `step`, one row per interval of `length` steps: its last row, plus metrics
+        that only earlier rows have. Of most rows only the metric names are read."""
         found: list[Step] = []
         count, steps_read = 0, list[int]()
         with self._reading() as connection:
@@ -121,30 +121,30 @@ class Steps(Database):
         return Thinned(found, count)
 
     def last_steps(self, run_id: str, at: int, count: int) -> list[Step]:
-        """The last `count` steps of a run up to step `at`, the newest first, exactly as logged."""
+        """Return the last `count` steps of a run up to step `at`, newest first, exactly as logged."""
         query = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
             steps.c.run_id == run_id, steps.c.step <= at).order_by(steps.c.step.desc()).limit(count)
         with self._reading() as connection:
             return _steps(connection.execute(query).all())
 
     def every_step(self, run_id: str, count: int) -> Collection[Step]:
-        """All steps of a run, which has made `count`; of many a part is in memory at a time, and read at each pass."""
+        """Return all `count` steps of a run. Many steps are read in parts at each pass, to save memory."""
         if not count:
             return ()
         return self.steps_after(run_id) if count < MANY else EveryStep(self, run_id)
 
     def some_steps(self, run_id: str, after: int) -> list[Step]:
-        """The next `CHUNK` steps of a run beyond `after`."""
+        """Return the next `CHUNK` steps of a run after `after`."""
         with self._reading() as connection:
             return _steps(connection.execute(_STEPS.limit(CHUNK), {"run": run_id, "after": after}).all())
 
     def check_whole(self, run_id: str, steps: Sequence[int]) -> None:
-        """Raise LabError where a run lacks steps because the file is damaged; `steps` are all that it has."""
+        """Raise LabError if a run lacks steps because the file is damaged; `steps` are all that it has."""
         with self._reading() as connection:
             self._check_whole(connection, {run_id: steps})
 
     def count_steps(self, run_id: str) -> int:
-        """The number of steps of a run that are in the store."""
+        """Return the number of a run's steps in the store."""
         with self._reading() as connection:
             query = sa.select(sa.func.count()).select_from(steps).where(steps.c.run_id == run_id)
             return int(connection.execute(query).scalar_one())

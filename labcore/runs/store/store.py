@@ -324,7 +324,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
             if row is None or row.state not in GOING or row.pid != pid:
                 return False  # it ended, or was taken over, in the meantime
             elsewhere = RunSpec.from_json(row.spec).kind_row.elsewhere
-            then = "it continues here when its program sends again" if elsewhere else "resume it"
+            then = "it continues here when its trainer sends again" if elsewhere else "resume it"
             message = f"The run was interrupted at step {row.step} ({why}): {then}."
             changes.move(connection, run_id, "interrupted", message)
             changes.log(connection, run_id, "interrupted", {"text": message}, row.step)

@@ -1,10 +1,10 @@
-"""The rows of a long run, thinned: for each stretch of steps one row, which has the last value of every metric in it.
+"""Thinned rows of a long run: one row per interval of steps, with the last value of every metric in the interval.
 
-A page draws a curve from some thousand rows, however long the run is. A hundred thousand rows of two hundred metrics
-are half a gigabyte of JSON, so most of it must not be read again each time. A file in the run's folder keeps the
-thinned rows. Whoever reads adds what the run has made since, and a worker does so every `KEEP_EVERY` steps. The lengths
-of stretches are powers of two, so that two neighbours make one of the next length: thinning a thinned run gives the
-same as thinning all of it. Exact rows stay in the store.
+A page draws a curve from a few thousand rows, however long the run is. A hundred thousand rows of two hundred metrics
+are half a gigabyte of JSON, which must not be read each time. A file in the run's folder stores the thinned rows; every
+reader adds the newer rows, and a worker updates the file every `KEEP_EVERY` steps. The lengths of intervals are powers
+of two, so two neighbours form one interval of the next length, and thinning thinned rows gives the same result as
+thinning all rows. Exact rows stay in the store.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from labcore.runs.store.steps import place_of
 from labcore.runs.store.store import Store
 
 FILE = "thinned.safetensors"
-MOST = 2000  # rows of a run that are kept thinned
+MOST = 2000  # thinned rows of a run
 LONG = 2 * MOST  # steps from which a run is thinned
-KEEP_EVERY = 2000  # rows that are read again at most, where a worker keeps the file
+KEEP_EVERY = 2000  # rows that are read again at most, if a worker updates the file
 _COUNTERS = len(COUNTERS)
 
 
 def stretch(last: int, most: int = MOST) -> int:
-    """The length in steps of the stretches of a run up to step `last`: the least power of two with at most `most`.
+    """Return the interval length for a run up to step `last`: the least power of two with at most `most` intervals.
 
     >>> stretch(1999), stretch(2001), stretch(100_000)
     (1, 2, 64)
@@ -46,7 +46,7 @@ def stretch(last: int, most: int = MOST) -> int:
 
 
 def thin(rows: Iterable[Step], length: int) -> list[Step]:
-    """One row for each stretch of `length` steps: the last of its rows, with the metrics that only earlier ones have.
+    """Return one row per interval of `length` steps: its last row, plus metrics that only earlier rows have.
 
     >>> rows = [Step(3, 5, 0, 0.1, {"loss": 1.0, "eval": 0.5}), Step(4, 9, 0, 0.2, {"loss": 0.8})]
     >>> thin(rows, 2)
@@ -67,9 +67,9 @@ def _merged(part: Sequence[Step]) -> Step:
 
 
 def read(store: Store, run: RunRow) -> list[Step]:
-    """The rows of a run: thinned where it is long, its newest as they are.
+    """Return the rows of a run; those of a long run are thinned, except the newest.
 
-    The file is brought up to date where much is new and the lab may write.
+    The file is updated if it lacks many rows and the lab may write.
     """
     if run.step < LONG:
         return store.steps_after(run.id)
@@ -81,26 +81,26 @@ def read(store: Store, run: RunRow) -> list[Step]:
 
 
 def keep(store: Store, run_id: str) -> None:
-    """Bring the file of a long run up to date. Raises OSError where the disk is full or read-only."""
+    """Update the file of a long run. Raises OSError if the disk is full or read-only."""
     run = store.run(run_id)
     if run.step >= LONG:
         _write(run_id, _rows(store, run)[0])
 
 
 def forget(run_id: str) -> None:
-    """Delete the file of a run that is resumed: it may be of another state of the store."""
+    """Delete the file of a resumed run, because it may not match the store."""
     (run_folder(run_id) / FILE).unlink(missing_ok=True)
 
 
 def _rows(store: Store, run: RunRow) -> tuple[list[Step], int]:
-    """The thinned rows, and how many of the store's rows were read for them."""
+    """Return the thinned rows, and the number of rows read from the store."""
     kept = _kept(run)
     found = store.thinned_after(run.id, kept[-1].step if kept else 0, stretch(run.step))
     return thin([*kept, *found.rows], stretch(run.step)) if kept else found.rows, found.read
 
 
 def _write(run_id: str, rows: Sequence[Step]) -> None:
-    """Write the rows but the last, whose stretch may get more."""
+    """Write all rows except the last, whose interval may be incomplete."""
     whole = rows[:-1]
     names = sorted({key for row in whole for key in row.metrics})
     columns = [[getattr(row, key) for row in whole] for key in COUNTERS] + [
@@ -111,7 +111,7 @@ def _write(run_id: str, rows: Sequence[Step]) -> None:
 
 
 def _kept(run: RunRow) -> list[Step]:
-    """The rows in the file; none where it does not serve."""
+    """Return the rows in the file; empty if it cannot be used."""
     try:
         with safe_open(storage.fetch(run_folder(run.id) / FILE), framework="numpy") as file:
             names = json.loads((file.metadata() or {})["metrics"])

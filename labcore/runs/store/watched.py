@@ -1,6 +1,6 @@
-"""Watched runs in the store: what their files say, and how far these were read, in one transaction. Part of the store.
+"""Watched runs in the store: rows and the read positions in their files, in one transaction. Part of the store.
 
-So a line is taken once, whatever is killed in between: rows and place are both there, or neither.
+So each line is stored exactly once, even if a process is killed: rows and read position are written together.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from labcore.runs.store.schema import runs, steps, watched
 
 
 class Taking:
-    """An open transaction about one watched folder. `place` is how far it was read, as its reader keeps it; it is
-    written at the end. Runs are this process's while it reads."""
+    """An open transaction for one watched folder. `place` is its read position, written at the end. This process owns
+    the runs while it reads."""
 
     def __init__(self, connection: sa.Connection, place: dict[str, Any]):
         self._connection, self.place = connection, place
@@ -32,7 +32,7 @@ class Taking:
         self._reached: dict[str, dict[str, Any]] = {}  # run -> its newest step and seconds
 
     def create(self, spec: RunSpec, project: str = "") -> str:
-        """Add a run that is going. Returns its id."""
+        """Add a running run. Returns its id."""
         run_id, = changes.create(self._connection, [spec], None, {}, project)
         changes.claim(self._connection, run_id, Owner.this())
         changes.move(self._connection, run_id, "running", "")
@@ -41,8 +41,8 @@ class Taking:
         return run_id
 
     def mine(self, run_id: str) -> bool:
-        """Take up a run, after it ended or from a process that read it before: one process at a time reads a home.
-        False where it was deleted for good.
+        """Continue a run that ended or that another process owned; only one process reads a home at a time. Returns
+        False if the run was deleted permanently.
 
         Raises:
             NoSuchRun: it is in the trash.
@@ -61,7 +61,7 @@ class Taking:
         return True
 
     def append(self, run_id: str, record: Record, seconds: float, newest: bool = True) -> None:
-        """Add a step that is not there; not the `newest` where it is an earlier one."""
+        """Add a missing step; `newest` is False for a step before the last one."""
         self._rows.append({"run_id": run_id, "step": record.step, "tokens": record.tokens,
                            "env_steps": record.env_steps, "seconds": seconds,
                            "metrics": json.dumps(record.metrics, allow_nan=False)})
@@ -69,20 +69,20 @@ class Taking:
             self._reached[run_id] = {"step": record.step, "seconds": seconds}
 
     def metrics(self, run_id: str, step: int) -> dict[str, float] | None:
-        """The metrics of a step; None where it is not there."""
+        """Return the metrics of a step; None if it does not exist."""
         self.flush()
         text = self._connection.scalar(sa.select(steps.c.metrics).where(
             steps.c.run_id == run_id, steps.c.step == step))
         return None if text is None else cells.metrics_of([text])[0]
 
     def amend(self, run_id: str, step: int, more: Mapping[str, float]) -> None:
-        """Add metrics that a step lacks. What it has stays."""
+        """Add metrics that a step lacks; existing ones stay unchanged."""
         there = self.metrics(run_id, step) or {}
         self._connection.execute(steps.update().where(steps.c.run_id == run_id, steps.c.step == step), {
             "metrics": json.dumps({**more, **there}, allow_nan=False)})
 
     def before(self, run_id: str, step: int) -> int:
-        """The last step of a run before `step`; 0 where there is none."""
+        """Return the last step of a run before `step`; 0 if there is none."""
         self.flush()
         return self._connection.scalar(sa.select(sa.func.max(steps.c.step)).where(
             steps.c.run_id == run_id, steps.c.step < step)) or 0
@@ -99,7 +99,7 @@ class Taking:
             self.log(run_id, state, {"text": text}, changes.step(self._connection, run_id))
 
     def flush(self) -> None:
-        """Write the rows that were collected."""
+        """Write the collected rows."""
         if self._rows:
             self._connection.execute(steps.insert(), self._rows)
             self._rows = []
@@ -113,10 +113,10 @@ class Watched(Database):
 
     @contextmanager
     def taking(self, name: str) -> Iterator[Taking]:
-        """One transaction about the watched folder `name`.
+        """Open a transaction for the watched folder `name`.
 
         Raises:
-            LabError: the disk is full, say.
+            LabError: for example, the disk is full.
         """
         with self._writing() as connection:
             text = connection.scalar(sa.select(watched.c.place).where(watched.c.id == name))
@@ -130,7 +130,7 @@ class Watched(Database):
                 connection.execute(watched.update().where(watched.c.id == name), {"place": value})
 
     def watched(self) -> dict[str, dict[str, Any]]:
-        """The places of all watched folders, by their names."""
+        """Return the read positions of all watched folders, by name."""
         with self._reading() as connection:
             return {row.id: _place(row.place) for row in connection.execute(sa.select(watched))}
 
@@ -138,5 +138,5 @@ class Watched(Database):
 def _place(text: str | None) -> dict[str, Any]:
     found: Any = json.loads(text) if text else {}
     if not isinstance(found, dict):
-        raise Garbled("how far a watched run was read cannot be read")
+        raise Garbled("the read position of a watched run cannot be read")
     return found

@@ -1,4 +1,4 @@
-"""Since version 11 the store knows how far the files of watched runs were read."""
+"""Version 11 adds the read positions in the files of watched runs."""
 
 import sqlalchemy as sa
 from alembic import op
