@@ -39,7 +39,7 @@ def until_none(run):
 def test_every_number_of_its_charts_is_logged(algorithm):
     selection = choices.SELECTION[ALGORITHMS[algorithm].knob("selection").default]
     # Without a signal nothing is measured, and a critic has nothing to explain.
-    got = records(session(algorithm, letters=selection.refills or algorithm == "ppo"))
+    got = records(session(algorithm, letters=selection.refills or algorithm == "ppo"), pictures=True)
     assert [record.step for record in got] == [1, 2]
     for record in got:
         drawn = {key for panel in ALGORITHMS[algorithm].panels for key in PANELS[panel].metrics} & TRAINING
