@@ -102,7 +102,7 @@ WATCH = Kind("watch", "Watched runs", "labcore.watching.elsewhere:Elsewhere", wa
              "labcore.watching.elsewhere:goal", any_task=True, elsewhere=True)
 
 KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}  # kinds that the lab trains
-EVERY: dict[str, Kind] = {**KINDS, WATCH.key: WATCH}  # kinds that the lab shows
+EVERY: Mapping[str, Kind] = ChainMap({WATCH.key: WATCH}, KINDS)  # kinds that the lab shows
 
 
 def built_in() -> frozenset[str]:
