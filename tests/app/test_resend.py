@@ -1,10 +1,12 @@
 """A browser that skips drawings gets all rows of a chart in the end."""
 
+import streamlit
+
 from app import resend
 
 
 def test_a_browser_that_sees_one_drawing_of_many_soon_gets_all_rows(monkeypatch):
-    monkeypatch.setattr(resend.st, "session_state", {})
+    monkeypatch.setattr(streamlit, "session_state", {})
     resend.mounted("chart")
     sent = 0
     for drawing in range(1, 200):
@@ -19,7 +21,7 @@ def test_a_browser_that_sees_one_drawing_of_many_soon_gets_all_rows(monkeypatch)
 
 
 def test_a_chart_that_misses_nothing_gets_all_rows_once(monkeypatch):
-    monkeypatch.setattr(resend.st, "session_state", {})
+    monkeypatch.setattr(streamlit, "session_state", {})
     resend.mounted("chart")
     assert [resend.full("chart") for _ in range(3)] == [True, False, False]
     assert not resend.full("another")
