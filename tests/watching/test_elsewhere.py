@@ -33,7 +33,7 @@ def test_the_spec_of_a_watched_run_keeps_what_its_program_said():
     ("Stable-Baselines3", {"algorithm": "SAC"}, "SAC", "A run of `Stable-Baselines3`: SAC."),
     ("Stable-Baselines3", {}, "Stable-Baselines3", "A run of `Stable-Baselines3`."),
     ("mine", {"trainer": "/home/me/<b>own.py"}, "bown.py", "A run of `mine`: bown.py."),
-    ("", {}, "Other", "A run of another program."),
+    ("", {}, "Other", "A run of another trainer."),
     ("TRL", {"trainer": "GRPOTrainer"}, "GRPO", "A run of `TRL`: GRPO.")])
 def test_an_algorithm_that_the_lab_does_not_know_is_called_as_its_tool_calls_it(tool, config, label, words):
     found = spec(tool=tool, config=config)
