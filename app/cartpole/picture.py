@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from app import resend
 from app.components.world_player import episodes, world_player
-from app.training import files
+from app.training import files, live
 from app.training.feed import OVERLAP, Feed
 from labcore.classic.envs.gym_env import make_environments
 from labcore.errors import LabError
@@ -89,4 +90,4 @@ def take_episodes(run: RunRow, feed: Feed) -> None:
         if samples := files.load(run.id, "samples", step):
             feed.dots[step] = [[each["env_step"], each["return"]] for each in samples["episodes"]]
             if step <= feed.sent - OVERLAP * feed.stride:  # its row is in the browser, without its dots
-                st.session_state["send_all"] = True
+                resend.mounted(live.CHART)

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import theme
+from app import resend, theme
 from app.compare.data import Chosen, basis, judged, look_of, small_panels
 from app.compare.lines import Lines, Look, gap_of, lines_of, marks_of
 from app.compare.place import change
@@ -22,6 +22,7 @@ from labcore.runs.traces import AXES
 
 BIG, SMALL = 1000, 240  # points of a line
 SENT = "compare:sent"
+CHARTS = "compare"  # all of the page, for `resend`
 
 
 class Sent:
@@ -93,7 +94,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
 
 
 def resync() -> None:
-    st.session_state["compare:all"] = True
+    resend.missed(CHARTS)
 
 
 def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> dict[str, Any]:

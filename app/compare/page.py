@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import link, listing, session
+from app import link, listing, resend, session
 from app.compare import answers, controls, curves, data, plane, run_picker, table, verdict
 from app.compare.data import MOST_RUNS, MOST_SETTINGS, Chosen, Source
 from app.compare.launch.form import form
@@ -100,7 +100,7 @@ def page() -> None:
 
 def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
     st.session_state["compare:new"] = True  # the runs were just read
-    st.session_state["compare:all"] = True  # a full run of the script may have mounted the charts anew
+    resend.mounted(curves.CHARTS)  # a full run of the script may have mounted the charts anew
     st.fragment(_tick, run_every=view.every if chosen.active else None, key="compare")(
         chosen, view, sources, link.query())
     view.below(chosen)
@@ -108,7 +108,7 @@ def _draw(chosen: Chosen, view: View, sources: list[Source]) -> None:
 
 @errors_shown()
 def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str]) -> None:
-    full = st.session_state.pop("compare:all", False)
+    full = resend.full(curves.CHARTS)
     try:
         if not st.session_state.pop("compare:new", False):
             chosen = _again(chosen, seen, query)

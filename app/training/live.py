@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import link, question_link
+from app import link, question_link, resend
 from app.components.live_chart import live_chart
 from app.components.projector import projector
 from app.components.run_head import run_head
@@ -28,6 +28,7 @@ from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
+CHART = "live_chart"
 ENDED_ELSEWHERE = 5.0  # the same of a run that has ended, but whose program may be started again and go on with it
 
 
@@ -41,7 +42,7 @@ def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | 
     `picture` stands above its curves, or returns the place beside it where they go; `own_tabs` come before those that
     every kind has; `top` stands above all of it.
     """
-    st.session_state["send_all"] = True  # a full run of the script may have mounted the charts anew
+    resend.mounted(CHART)  # a full run of the script may have mounted the charts anew
     ghost.look(run)
     every = _every(run)
     st.fragment(_tick, run_every=every, key="live")(run.id, run.state, every, picture, own_tabs, top)
@@ -113,7 +114,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     data = _charts(shown, above, grey, at, view.researcher() and not stage)
     data |= _head(replace(shown, asked=run.asked), feed, stage)
     with curves or st.container():
-        live_chart(data, key="live_chart", on_resync=_resync, on_marker=forking.open_at_marker)
+        live_chart(data, key=CHART, on_resync=_resync, on_marker=forking.open_at_marker)
         if feed.stride > 1:
             st.caption(f"Each point stands for {feed.stride} steps; the CSV has every step.")
         own_metrics.show(shown, feed, at)
@@ -131,7 +132,7 @@ def _charts(run: RunRow, above: list[RunRow], grey: tuple[RunRow, Feed] | None, 
     feeds = {each.id: feed_of(each) for each in (run, *above)}
     ghosts = {grey[0].id: grey[1]} if grey else {}
     drawn = [*feeds, *ghosts]
-    full = st.session_state.pop("send_all", False) or st.session_state.get("charted") != drawn
+    full = resend.full(CHART) or st.session_state.get("charted") != drawn
     st.session_state["charted"] = drawn
     named = {each.id: each for each in (run, *above, *([grey[0]] if grey else []))}
     data = payload(feeds, full=full, x=axis(feeds[run.id].axes()), smooth=link.get(SMOOTH), ended=not active(run),
@@ -148,7 +149,7 @@ def _head(run: RunRow, feed: Feed, stage: str) -> dict[str, Any]:
 
 
 def _resync() -> None:
-    st.session_state["send_all"] = True
+    resend.missed(CHART)
 
 
 def _steered_elsewhere(run: RunRow) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import streamlit as st
 
-from app import link
+from app import link, resend
 from app.components.live_chart import live_chart
 from app.lab import active
 from app.link import Param
@@ -19,7 +19,7 @@ from labcore.runs.store.rows import RunRow
 
 FIND = Param("metric", "")
 SHOWN = 12  # charts that are drawn at once
-_ALL = "own:send_all"
+_CHART = "own_chart"
 
 
 def names(logged: Iterable[str]) -> list[str]:
@@ -69,15 +69,16 @@ def _draw(run: RunRow, feed: Feed, chosen: tuple[str, ...], at: int | None) -> N
     kept = st.session_state.get("own:feed")
     if not isinstance(kept, Feed) or kept.steps is not feed.steps or kept.chosen != chosen:
         kept = Feed(feed.spec, feed.steps, feed.events, logged=feed.logged, own=feed.own, chosen=chosen)
-        st.session_state["own:feed"], st.session_state[_ALL] = kept, True
-    data = payload({run.id: kept}, full=st.session_state.pop(_ALL, False), x=axis(feed.axes()), smooth=link.get(SMOOTH),
+        st.session_state["own:feed"] = kept
+        resend.mounted(_CHART)
+    data = payload({run.id: kept}, full=resend.full(_CHART), x=axis(feed.axes()), smooth=link.get(SMOOTH),
                    ended=not active(run), at=at, named={run.id: run})
     data["panels"] = [panel | {"large": True, "height": HEIGHTS[1], "called": ""} for panel in data["panels"]]
-    live_chart(data | {"key": f"{run.id}:{hash(chosen)}"}, key="own_chart", on_resync=_resync, on_marker=_no_fork)
+    live_chart(data | {"key": f"{run.id}:{hash(chosen)}"}, key=_CHART, on_resync=_resync, on_marker=_no_fork)
 
 
 def _resync() -> None:
-    st.session_state[_ALL] = True
+    resend.missed(_CHART)
 
 
 def _no_fork(run_id: str, event: int) -> None:

@@ -79,7 +79,7 @@ function draw(chart, panel) {
   panel.plot.style.height = `${layout.height}px`; // on a narrow screen it is lower
   if (!more) Plotly.react(panel.plot, traces, layout, panel.config);
   else if (more.indices.length) Plotly.extendTraces(panel.plot, more.update, more.indices);
-  Object.assign(panel, { looks, changed: false, width: layout.width });
+  Object.assign(panel, { looks, changed: false, width: layout.width, drawn: performance.now() });
   panel.plot.setAttribute("aria-label", panel.alt);
   if (!panel.listening) listen(chart, panel);
   chart.drawn?.(panel);
@@ -124,8 +124,9 @@ function whole(scene) {
   redraw(scene);
 }
 
+// The one that was drawn longest ago comes first: a slow browser is told to draw again before it has drawn all of them.
 const stale = (chart) => [...chart.panels.values()].filter(({ box, waits, changed }) =>
-  box && !box.hidden && !waits && changed);
+  box && !box.hidden && !waits && changed).sort((a, b) => (a.drawn ?? 0) - (b.drawn ?? 0));
 
 // One chart after the other, so that the page is painted in between: the first is there long before the last.
 async function render(chart, all = false) {
