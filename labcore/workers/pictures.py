@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from labcore.catalog.amounts import size
 from labcore.errors import LabError, quoted
 from labcore.runs.files import step_files, storage
 
@@ -70,7 +71,7 @@ class Pictures:
         full = self._bytes() > most
         while self._bytes() > most and self._thin(best, 2):
             pass
-        return full * (f"The {self._folder.name} of this run took more than {most / 1e9:g} GB, so every second file "
+        return full * (f"The {self._folder.name} of this run took more than {size(most)}, so every second file "
                        f"was deleted, except the newest. {SETTING} sets the limit.")
 
     def _bytes(self) -> int:

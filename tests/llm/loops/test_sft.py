@@ -114,7 +114,7 @@ def test_a_file_without_answers_is_refused(tmp_path):
     path = tmp_path / "asks.jsonl"
     path.write_text("".join(f'{{"prompt": "Say {n}."}}\n' for n in range(9)))
     started = session("sft", letters=False, task="prompts", data=str(path), verifier="length")
-    with pytest.raises(LabError, match=r"No row of asks\.jsonl has an answer.*add answers, or .* sft_steps 0"):
+    with pytest.raises(LabError, match=r"No row of asks\.jsonl has an answer.*add answers, or .*`sft_steps` 0"):
         records(started)
 
 

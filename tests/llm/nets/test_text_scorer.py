@@ -92,7 +92,7 @@ def test_a_tokenizer_without_padding_is_read_row_by_row(kept):
 
 
 def test_what_is_too_long_for_it_is_said_in_words(kept):
-    with pytest.raises(LabError, match=r"have 104 tokens for the reward model .*, which reads 64: lower max"):
+    with pytest.raises(LabError, match=r"have 104 tokens for the reward model .*, which reads 64: lower `max"):
         load_text_scorer(str(kept())).scores(PROBLEMS[:1], ["d" * 100], False, "fp32")
 
 
