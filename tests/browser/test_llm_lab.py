@@ -318,7 +318,7 @@ def test_a_mix_is_named_saved_and_changed(page: Page, server: Server) -> None:
     aggregation = page.get_by_role("combobox", name="Aggregation")
     aggregation.scroll_into_view_if_needed()
     aggregation.click()
-    page.get_by_role("option", name="constant_length", exact=True).click()
+    page.get_by_role("option", name="sum over tokens, divided by B × the length limit").click()
     expect(card).to_contain_text("Nearest: Dr. GRPO. Differs in:KL placement", timeout=SLOW)
     card.get_by_role("button", name="Save the changes").click()
     expect(card.get_by_role("button", name="Save the changes")).to_have_count(0, timeout=SLOW)

@@ -24,9 +24,9 @@ def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server:
     expect(rail.locator("[data-stage=sft]")).to_contain_text("trained first, at most 6 steps", timeout=SLOW)
     expect(rail.locator("[data-stage=rl]")).to_contain_text("after the reward model")
     page.get_by_role("button", name=re.compile("^Run")).click()
-    model = rail.locator("[data-stage=reward_model]")
-    expect(rail).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
+    model = rail.locator("[data-stage=reward_model]").first
     expect(model).to_have_attribute("aria-current", "step", timeout=SLOW)
+    expect(rail).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
     expect(model).to_contain_text(re.compile(r"finished.*held-out accuracy 0\.\d\d"), timeout=SLOW)
     expect(rail.locator("[data-stage=sft]")).to_contain_text("fluent", timeout=SLOW)
     expect(page.get_by_text(re.compile("On 32 held-out pairs the chosen side"))).to_be_visible(timeout=SLOW)

@@ -70,8 +70,8 @@ def test_a_counter_that_no_run_reaches_is_said_and_the_step_is_kept(store):
     write("r", numbers(1, 5.0, loss=1.0) | {"tokens": 7}, numbers(2, 1.8e12, loss=0.5) | {"tokens": 1e300})
     run, = read(store)
     assert [(step.tokens, step.seconds) for step in store.steps_after(run.id)] == [(7, 5.0), (7, 5.0)]
-    assert sorted(notes(store, run.id)) == ["Seconds of 1.8e+12 are above 2.53402e+11, and were left out.",
-                                            "Tokens of 1e+300 are above 9.0072e+15, and were left out."]
+    seconds, tokens = sorted(notes(store, run.id))
+    assert "Seconds of 1.8e+12 are above 2.53402e+11" in seconds and "Tokens of 1e+300 are above 9.0072e+15" in tokens
 
 
 def test_a_line_without_seconds_stands_still_after_a_restart_whose_clock_began_at_0(store):
@@ -86,7 +86,8 @@ def test_a_line_at_which_the_lab_fails_is_said_and_no_later_one_waits_for_it(sto
     write("r", numbers(1, loss=1.0), {"kind": "rollouts", "step": 1, "groups": []}, numbers(2, loss=0.5))
     run, = read(store)
     assert [*rows(store, run.id)] == [1, 2]
-    assert notes(store, run.id) == ["A line of rollouts cannot be used (TypeError), and is left out."]
+    note, = notes(store, run.id)
+    assert "line of rollouts cannot be used (TypeError)" in note
     assert "list indices" in capsys.readouterr().err
 
 
