@@ -350,7 +350,7 @@ def _ghost(run_id: str, feed: Feed, named: Mapping[str, RunRow], after: int) -> 
     """Another run of the task, to be drawn behind the one that is looked at."""
     row = named.get(run_id)
     return {"colour": list(GHOST), "label": title(row) if row else run_id,
-            "short": f"run {number_of(row)}" if row else run_id, "total": feed.spec.steps, "muted": False,
+            "short": number_of(row) if row else run_id, "total": feed.spec.steps, "muted": False,
             "ghost": True, "root": None, "parent": None, "after": after, "rows": feed.rows(after)}
 
 

@@ -104,7 +104,7 @@ def test_of_many_steps_some_are_judged_which_is_reported(run):
 
 @pytest.mark.parametrize(("by", "knobs", "fault"), [
     ("exakt", {}, "did you mean 'exact'"), ("regex", {}, "needs a pattern"), ("numeric", {}, "whole plain number"),
-    ("mine.py:right 0123456789ab", {}, "no file here has this hash"), ("../../etc", {}, "There is no judge"),
+    ("mine.py:right 0123456789ab", {}, "no file here has this hash"), ("../../nowhere", {}, "There is no judge"),
     ("judge", {"judge_url": "http://localhost:1/v1"}, "does not allow"),
     ("exact", {"colour": 1}, "unknown setting 'colour'"),
 ])

@@ -125,7 +125,7 @@ def test_a_spike_and_the_run_before_leave_room_for_the_lines(
     low, high = chart.locator(".rl-plot").evaluate("plot => plot._fullLayout.yaxis.range")
     assert -0.01 < low < 0 < high < 0.2, "without the spike of k2"
     expect(chart.locator(".annotation-text-g", has_text="▲ 4.000")).to_be_visible()
-    grey = chart.locator(".rl-line-names > *", has_text=re.compile(r"^run #"))
+    grey = chart.locator(".rl-line-names > *", has_text=re.compile(r"^#"))
     expect(grey).to_be_visible()
     assert chart.locator(".rl-plot").evaluate(
         "plot => plot.data.filter(line => ['#98A1AB', '#77828D'].includes(line.line.color)).length") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +50,9 @@ def of_torch(key: str, knobs: dict[str, float]) -> tuple[torch.Tensor, torch.Ten
     ratio = (logprobs - old).exp()
     given = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, **knobs,
              "completion_mask": torch.ones_like(advantages, dtype=torch.bool), "kl": k3(old, logprobs)}
-    function = getattr(surrogates, key)
-    names = function.__code__.co_varnames[:function.__code__.co_argcount]
+    function = getattr(surrogates, {"kl_penalised": "kl_penalty"}.get(key, key))
+    names = [name for name, each in signature(function).parameters.items()
+             if name in given or each.default is each.empty]
     found = function(**{name: given[name] for name in names})
     gradient, = torch.autograd.grad(found.sum(), logprobs)
     if "logprobs" in names:  # a weight of log π: the explorer draws the weight times A

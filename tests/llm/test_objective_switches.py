@@ -151,9 +151,9 @@ def test_what_a_surrogate_takes_in_itself_does_not_multiply_it(algorithm, knobs,
 
 
 @pytest.mark.parametrize("algorithm, knobs, said", [
-    ("grpo", {"importance_cap": 0.5, "importance_floor": 0.8}, "importance_floor 0.8 is above importance_cap 0.5"),
+    ("grpo", {"importance_cap": 0.5, "importance_floor": 0.8}, "`importance_floor` 0.8 is above `importance_cap` 0.5"),
     ("rloo", {"shaping": "clipped_between", "reward_low": 1.0}, "`reward_low` 1 is not below `reward_high` 1"),
-    ("vespo", {"importance_cap": 2.0, "importance_mode": "sequence_mask"}, "set importance_mode to token_truncate")])
+    ("vespo", {"importance_cap": 2.0, "importance_mode": "sequence_mask"}, "set `importance_mode=token_truncate`")])
 def test_bounds_that_do_not_go_together_are_refused(algorithm, knobs, said):
     with pytest.raises(LabError, match=said):
         session(algorithm, **knobs)

@@ -243,7 +243,7 @@ def test_a_function_knows_how_far_the_run_is(own):
 
 
 @pytest.mark.parametrize("wrong, match", [
-    ({"reward_function": ""}, "choose them in reward_function"), ({"reward_function": "os.system"}, "cannot be used"),
+    ({"reward_function": ""}, "choose them in `reward_function`"), ({"reward_function": "os.system"}, "cannot be used"),
     ({"reward_function": "verifier + verifier"}, "is named twice"), ({"reward_weights": "1 2"}, "has 2 numbers for 1"),
     ({"reward_weights": "much"}, "write a number for each"), ({"reward_weights": "inf"}, "write a number for each")])
 def test_a_sum_that_cannot_be_is_said_in_words(wrong, match):

@@ -119,10 +119,10 @@ def test_each_measure_takes_its_number(store):
     assert measures.of_run(Measure("step_seconds"), row, columns) == 0.25
     completions = [{"exact": False, "tokens": ["a"] * 3}, {"exact": True, "tokens": ["a"] * 9}]
     write_text(run_folder(run_id) / "samples" / "step-000004.json", json.dumps(
-        {"groups": [{"completions": completions}]}))
+        {"step": 4, "groups": [{"completions": completions}]}))
     assert measures.of_run(Measure("wrong_length", rows=2), row, columns) == 3.0
     write_text(run_folder(run_id) / "samples" / "step-000003.json", json.dumps(
-        {"groups": [{"completions": completions}], "wrong_lengths": [3, 9]}))
+        {"step": 3, "groups": [{"completions": completions}], "wrong_lengths": [3, 9]}))
     assert measures.of_run(Measure("wrong_length", rows=2), row, columns) == 5.0, "of the whole batch where it is there"
     with pytest.raises(LabError, match="has no data for"):
         measures.of_run(Measure(metric="kl"), row, columns)

@@ -97,6 +97,8 @@ def test_a_store_without_one_of_its_tables_says_which(store, table):
     with pytest.raises(LabError, match=DAMAGED):  # while it is open; between them these use every table
         store.create(grpo())
         store.delete(run_id)
+        with store.taking("a-watched-run"):
+            pass
     with pytest.raises(LabError, match=DAMAGED) as error:
         Store()
     assert table in sentence(error)
