@@ -1,5 +1,7 @@
 """`watch`: folders of other trainers, once or until Ctrl+C."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from labcore.cli import watching
@@ -25,7 +27,7 @@ def test_it_follows_until_ctrl_c_and_then_the_runs_have_not_ended(tmp_path, monk
         looks.append(seconds)
         if len(looks) == 3:
             raise KeyboardInterrupt
-    monkeypatch.setattr(watching.time, "sleep", sleep)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(sleep=sleep))  # the threads of others sleep as ever
     assert main(["watch", str(copied("verl", tmp_path))]) == 0
     assert looks == [1.0] * 3 and len(sent("numbers")["verl/gsm8k/qwen_grpo"]) == 4
     assert sent("end")["verl/gsm8k/qwen_grpo"] == []
