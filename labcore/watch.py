@@ -577,6 +577,6 @@ def _lives(about: Mapping[str, Any]) -> bool:
         os.kill(about["pid"], 0)
     except ProcessLookupError:
         return False
-    except OSError:  # the process of another user
-        pass
+    except PermissionError:  # it is alive and belongs to another user
+        return True
     return True

@@ -81,7 +81,7 @@ def needs_scorer(knobs: Mapping[str, Any]) -> bool:
 
 
 def built(spec: RunSpec, knobs: Mapping[str, Any], kept: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-    """The networks that a run needs: those of `kept` go on, and what is missing is built from its policy."""
+    """The networks that a run needs: those in `kept`, and each missing one built from the policy in `kept`."""
     policy = cast(PreTrainedModel, kept[POLICY])
     if Lora.of(knobs, spec.seed) and not lora.adapted(policy):
         policy.requires_grad_(False)  # so that all networks share its weights

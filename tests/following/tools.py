@@ -1,4 +1,4 @@
-"""Recorded files, readers of files that grow, and what was sent to the lab."""
+"""Helpers: copies of recorded files, readers of growing files, a follower of one folder, and the lines that it sent."""
 
 import gzip
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.following.calls import Call, Row
+from labcore.following.follower import Follower
 from labcore.following.reader import Reader
 from labcore.runs.files.paths import home
 
@@ -76,3 +77,34 @@ def curve(lines: list[dict[str, Any]], key: str) -> dict[int, Any]:
     """The numbers called `key` by step."""
     numbers = [line for line in lines if line["kind"] == "numbers"]
     return {line["step"]: line["numbers"][key] for line in numbers if key in line["numbers"]}
+
+
+class Session:
+    """A follower of one folder, its sentences, and its looks."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.said = folder, list[str]()
+        self.begin()
+
+    def begin(self) -> None:
+        self.follower = Follower(self.folder, self.said.append, {})
+
+    def restart(self) -> None:
+        self.follower.close()
+        self.begin()
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.follower.look()
+
+
+def once(folder: Path) -> list[str]:
+    """Read what is in a folder, then end. Returns what was said."""
+    session = Session(folder)
+    session.follower.look(last=True)
+    session.follower.finish()
+    return session.said
+
+
+def tool_of(name: str) -> str:
+    return sent("run")[name][0]["tool"]

@@ -72,7 +72,7 @@ def trainers(folder: str, out: str) -> dict[str, Any]:
 
 
 class Recorder:
-    """A callback that takes down events, and of a trainer that samples what its methods return."""
+    """A callback that records its events and, for a trainer that samples, the return values of its methods."""
 
     def __init__(self, trainer: Any):
         self.trainer, self.events, self.scores = trainer, [], []

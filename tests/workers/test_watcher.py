@@ -98,7 +98,7 @@ def test_a_run_without_heartbeats_is_interrupted_and_continues_later(store, monk
     row = store.run(row.id)
     assert row.state == "interrupted" and "sent nothing for" in row.message and "line was incomplete" in row.message
     monkeypatch.setattr(watcher, "SILENT_SECONDS", 60.0)
-    write("r", b"", numbers(2, loss=1.0), end="\n")  # what was cut is a bad line
+    write("r", b"", numbers(2, loss=1.0), end="\n")  # the end of the cut line makes it a bad line
     for _ in range(watcher.LOOKS):
         watched.look()
     assert store.run(row.id).state == "running" and [*rows(store, row.id)] == [1, 2]

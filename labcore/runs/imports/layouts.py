@@ -47,7 +47,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "eval_return": ("eval/mean_reward",),
     "eval_length": ("eval/mean_ep_length",),
     "epsilon": ("rollout/exploration_rate",),
-    # Evaluations of TRL's trainers, under the names that transformers logs and those that W&B makes of them.
+    # Evaluations of TRL's trainers: transformers logs eval_NAME, and W&B renames it to eval/NAME.
     "held_out/reward": ("eval_reward", "eval/reward"),
     "held_out/accuracy": ("eval_rewards/accuracy_reward/mean", "eval/rewards/accuracy_reward/mean"),
     "held_out/mean_length": ("eval_completions/mean_length", "eval/completions/mean_length"),

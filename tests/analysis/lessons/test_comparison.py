@@ -1,4 +1,4 @@
-"""A check as rows of a form: what is read is written again as it was, and other checks stay texts."""
+"""Simple checks are read as comparisons and written back unchanged; all other checks stay text."""
 
 import pytest
 
