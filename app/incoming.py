@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
-from labcore.watching.receiving import BODY_BYTES, TOKEN, Refused, receive, token
-from labcore.watching.spool import asked, folder_of
+from labcore.watch.converting.receiving import BODY_BYTES, TOKEN, Refused, receive, token
+from labcore.watch.converting.spool import asked, folder_of
 
 WRONG_SECONDS = 1.0  # delay of the response to a wrong token
 

@@ -24,7 +24,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import lab
 from labcore.errors import LabError, quoted
-from labcore.watching.receiving import token
+from labcore.watch.converting.receiving import token
 
 FORGET_SECONDS = 30  # between two looks for tabs that are closed for good
 CLOSE_SECONDS = 2  # how long Ctrl-C waits for open tabs

@@ -17,7 +17,7 @@ from labcore.runs.files.paths import home, read_only
 from labcore.workers import process
 
 NEWEST = "watch:newest"  # the newest run when the page started to wait
-DEMO = "labcore.watching.demo"
+DEMO = "labcore.watch.demo"
 CSS = """<style>
 .rl-teach{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1.15fr);gap:8px 40px;align-items:center}
 .rl-teach h1{font-size:clamp(1.7rem,2.8vw,2.3rem);line-height:1.15;font-weight:700;margin:0 0 .5rem;padding:0;
@@ -52,7 +52,7 @@ def show() -> None:
 # The ways to send a run: (title, description, code, language).
 WAYS = (
     ("TRL: one line", "The callback sends metrics, completions, rewards, advantages and log-probs.",
-     "from labcore.watch_trl import LabCallback\n\ntrainer = GRPOTrainer(...,\n    callbacks=[LabCallback()])\n"
+     "from labcore.watch.trl import LabCallback\n\ntrainer = GRPOTrainer(...,\n    callbacks=[LabCallback()])\n"
      "trainer.train()", "python"),
     ("Your own loop: two calls", "Everything but the step is optional. The client is a single file without "
      "dependencies, so you can copy it.",

@@ -96,10 +96,10 @@ _ROWS = (
          replay="labcore.classic.deep.evaluation:replay",
          any_task=True),
 )
-WATCH = Kind("watch", "Watched runs", "labcore.watching.elsewhere:Elsewhere", watch.ALGORITHMS, watch.TASKS,
+WATCH = Kind("watch", "Watched runs", "labcore.watch.converting.elsewhere:Elsewhere", watch.ALGORITHMS, watch.TASKS,
              watch.OTHER, watch.TASK, ("elsewhere",), "Name",
              {"step": "Steps", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
-             "labcore.watching.elsewhere:goal", any_task=True, elsewhere=True)
+             "labcore.watch.converting.elsewhere:goal", any_task=True, elsewhere=True)
 
 KINDS: dict[str, Kind] = {row.key: row for row in _ROWS}  # kinds that the lab trains
 EVERY: Mapping[str, Kind] = ChainMap({WATCH.key: WATCH}, KINDS)  # kinds that the lab shows

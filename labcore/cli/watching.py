@@ -10,10 +10,10 @@ from labcore.catalog.kinds import WATCH
 from labcore.cli.adding import Add
 from labcore.cli.keeping import lines
 from labcore.errors import LabError
-from labcore.following.follower import Follower
 from labcore.runs.files.paths import check_writable, path_of
 from labcore.runs.lists.all_runs import Shelf
 from labcore.runs.store.store import Store
+from labcore.watch.following.follower import Follower
 
 LOOK_SECONDS = 1.0
 
@@ -66,6 +66,6 @@ def list_watched() -> int:
         print("\n".join(lines(store, entries)))
     else:
         print("No watched runs yet.")
-    print("To watch a trainer, run rl-lab watch DIR with its output folder, or use labcore/watch.py in its script: "
-          "see docs/watch.md.")
+    print("To watch a trainer, run rl-lab watch DIR with its output folder, or use labcore/watch/client.py in its "
+          "script: see docs/watch.md.")
     return 0

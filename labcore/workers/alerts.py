@@ -33,7 +33,7 @@ from labcore.runs.files import atomic
 from labcore.runs.store.rows import Event, RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.watching import spool
+from labcore.watch.converting import spool
 
 SETTING = "RL_LAB_ALERTS"
 EVENT = "alert"  # kind of event

@@ -11,7 +11,7 @@ from labcore.runs.files import storage
 from labcore.runs.files.paths import home, read_only
 from labcore.runs.spec import judge_address
 from labcore.runs.store import dialects
-from labcore.watching import receiving
+from labcore.watch.converting import receiving
 from labcore.workers import alerts, pictures, sinks
 from labcore.workers.executors import choice
 

@@ -27,9 +27,9 @@ from labcore.runs.spec.session import Record
 from labcore.runs.store.cells import EXACT, LAST_SECOND
 from labcore.runs.store.store import Store
 from labcore.runs.store.watched import Taking
-from labcore.watching import names
-from labcore.watching.samples import samples_of
-from labcore.watching.spool import Line
+from labcore.watch.converting import names
+from labcore.watch.converting.samples import samples_of
+from labcore.watch.converting.spool import Line
 from labcore.workers import watched_course
 from labcore.workers.alerts import Alerts
 from labcore.workers.pictures import Pictures

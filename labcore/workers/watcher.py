@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from labcore.errors import LabError, NoSuchRun
 from labcore.runs.files.paths import is_id
 from labcore.runs.store.store import Store
-from labcore.watching import spool
+from labcore.watch.converting import spool
 from labcore.workers import alerts, process
 from labcore.workers.lifeline import Lifeline
 from labcore.workers.watched_run import WatchedRun

@@ -13,13 +13,13 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app import incoming, serving
-from labcore import watch as module
 from labcore.errors import LabError
 from labcore.runs.files.paths import home
 from labcore.runs.store.store import Store
 from labcore.watch import Watch
-from labcore.watching import receiving, spool
-from tests.watching.tools import read, rows
+from labcore.watch import client as module
+from labcore.watch.converting import receiving, spool
+from tests.watch.tools import read, rows
 from tests.workers.tools import until
 
 SECRET = "0123456789abcdef"

@@ -7,7 +7,7 @@ import pytest
 from labcore.cli import watching
 from labcore.cli.main import main
 from labcore.watch import Watch
-from tests.following.tools import copied, sent
+from tests.watch.following.tools import copied, sent
 
 
 def test_what_is_there_is_read_once_and_then_nothing_is_new(tmp_path, capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labcore.cli.main import main
 from labcore.runs.store.store import Store
-from tests.watching.tools import begin, numbers, read, write
+from tests.watch.tools import begin, numbers, read, write
 
 
 def test_watched_runs_are_listed_and_the_way_to_send_one_is_said(capsys):

@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 def recorded(trainer: Any) -> dict[str, Any]:
     """What a trainer gives in its four steps."""
-    from labcore.watch_trl import SETTINGS
+    from labcore.watch.trl import SETTINGS
 
     recorder = Recorder(trainer)
     trainer.add_callback(recorder)

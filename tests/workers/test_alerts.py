@@ -12,7 +12,7 @@ import pytest
 
 from labcore.analysis.doctor.finding import Finding
 from labcore.errors import LabError
-from labcore.watching import spool
+from labcore.watch.converting import spool
 from labcore.workers import alerts
 from labcore.workers.worker import drive
 from tests.runs import fake

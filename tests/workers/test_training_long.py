@@ -10,7 +10,7 @@ from labcore.runs.store import thinned
 from labcore.workers import watcher
 from labcore.workers.worker import drive
 from tests.runs import fake
-from tests.watching.tools import begin, numbers, read, write
+from tests.watch.tools import begin, numbers, read, write
 from tests.workers.test_alerts import stopped_at
 
 

@@ -18,10 +18,10 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
 from labcore.watch import Watch
-from labcore.watching import spool
+from labcore.watch.converting import spool
 from labcore.workers import alerts, watched_run, watcher
 from labcore.workers.watcher import Watcher
-from tests.watching.tools import begin, notes, numbers, read, rows, write
+from tests.watch.tools import begin, notes, numbers, read, rows, write
 
 
 @pytest.fixture

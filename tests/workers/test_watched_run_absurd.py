@@ -12,9 +12,9 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.runs.store import thinned
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
-from labcore.watching import names
+from labcore.watch.converting import names
 from labcore.workers import watched_run, watcher
-from tests.watching.tools import begin, notes, numbers, read, rows, write
+from tests.watch.tools import begin, notes, numbers, read, rows, write
 
 HUGE = "n" * 10**6
 NESTED = b'{"kind":"numbers","step":1,"numbers":' + b"[" * 10**4 + b"]" * 10**4 + b"}"

@@ -15,10 +15,10 @@ import pytest
 from labcore.errors import LabError
 from labcore.runs.store.store import Store
 from labcore.watch import Watch
-from labcore.watching import spool
+from labcore.watch.converting import spool
 from labcore.workers import watcher
 from labcore.workers.watcher import Watcher, Watching
-from tests.watching.tools import begin, notes, numbers, rows, write
+from tests.watch.tools import begin, notes, numbers, rows, write
 from tests.workers.tools import until
 
 

@@ -203,7 +203,7 @@ def main() -> None:
     data = Dataset.from_list({data})
     trainer = {trainer}(model, {given}args=config, train_dataset=data, processing_class=tokenizer{peft})
     if WATCH:
-        from labcore.watch_trl import LabCallback
+        from labcore.watch.trl import LabCallback
 
         trainer.add_callback(LabCallback({watched!r}, config={twin!r}))
     trainer.train()

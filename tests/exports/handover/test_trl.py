@@ -24,7 +24,7 @@ from labcore.runs.files.paths import home
 from labcore.runs.imports import imported
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
-from labcore.watch_trl import LabCallback
+from labcore.watch.trl import LabCallback
 from tests.exports.handover.conftest import ENGINE, plan, switched
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}
