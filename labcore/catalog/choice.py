@@ -170,7 +170,7 @@ class Advantage(Choice):
     reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it asks for.
     `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group"; where
     advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a batch,
-    where that is another one."""
+    where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
 
     level: Literal["sequence", "token"] = "token"
     _: KW_ONLY
@@ -183,6 +183,7 @@ class Advantage(Choice):
     against: Literal["batch", "group", ""] = ""
     exact: bool = False
     alone: str = ""
+    teacher: bool = False
 
     @property
     def brings(self) -> tuple[Knob, ...]:
@@ -288,6 +289,13 @@ class PreferenceLoss(Choice):
     trains: Literal["margin", "sides", "margin and chosen", "chosen"] = "margin"
     any_divergence: bool = False
     term: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class SftLoss(Choice):
+    """A loss of the tokens of answers. `teacher`: it compares the policy's distribution with a teacher's."""
+
+    teacher: bool = False
 
 
 @dataclass(frozen=True, eq=False)

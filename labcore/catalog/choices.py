@@ -25,8 +25,8 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING",
-           "SURROGATE", "chosen", "losses_of", "needs_reward_model", "own_knobs", "ratio_of", "sources_of",
-           "weighted_losses"]
+           "SURROGATE", "chosen", "losses_of", "needs_reward_model", "needs_teacher", "own_knobs", "ratio_of",
+           "sources_of", "weighted_losses", "written_share"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
@@ -48,6 +48,17 @@ def sources_of(knobs: Mapping[str, Any]) -> list[str]:
 def needs_reward_model(knobs: Mapping[str, Any]) -> bool:
     """True if the rewards of a run come from trained reward models, if only in part."""
     return any(REWARD[source].scorer for source in sources_of(knobs))
+
+
+def needs_teacher(knobs: Mapping[str, Any]) -> bool:
+    """True if a run learns from a teacher: from its distribution, its log-probs, or answers that it writes."""
+    asked = any(each.teacher for family in (ADVANTAGE, SFT_LOSS) for each in chosen(family, knobs))
+    return asked or (knobs.get("answers") == "teacher" and float(knobs["on_policy_share"]) < 1)
+
+
+def written_share(knobs: Mapping[str, Any]) -> float:
+    """The share of a supervised run's batches whose answers a network of the run writes, and which are not given."""
+    return 1.0 if knobs.get("answers") == "teacher" else float(knobs.get("on_policy_share", 0))
 
 
 def ratio_of(knobs: Mapping[str, Any]) -> Ratio:

@@ -99,6 +99,16 @@ _ALL = (
            scale="symlog", better="lower"),
     Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
            scale="symlog", better="lower"),
+    Metric("teacher/reverse_kl", "Reverse KL to the teacher", "nats/token", "KL(policy ‖ teacher): large where the "
+           "policy writes what the teacher finds unlikely. Over the whole vocabulary in GKD; online the mean of log π − log "
+           "π_T of the sampled tokens, which can be negative by chance.", r"KL(\pi,\pi_T)", "Falls towards 0.",
+           scale="symlog", better="lower", short="reverse"),
+    Metric("teacher/forward_kl", "Forward KL to the teacher", "nats/token", "KL(teacher ‖ policy): large where the "
+           "policy finds unlikely what the teacher may write.", r"KL(\pi_T,\pi)", "Falls towards 0.", scale="symlog",
+           better="lower", short="forward"),
+    Metric("teacher/agreement", "Agreement with the teacher", "share of tokens", "Share of the batch's tokens where "
+           "policy and teacher have the same likeliest token.", healthy="Rises towards 1.", scale="rate",
+           better="higher"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
            short="exact", kind="exact"),

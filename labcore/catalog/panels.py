@@ -52,6 +52,8 @@ _PANELS = (
     Panel("pass_at_k", "Held-out pass@k", tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), "reward"),
     Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
+    Panel("teacher_kl", "KL to the teacher", ("teacher/reverse_kl", "teacher/forward_kl"), "divergence"),
+    Panel("teacher_agreement", "Agreement with the teacher", ("teacher/agreement",), "reward"),
     Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),
     Panel("exact_objective", "Objective, exact", ("exact/objective", "exact/best"), "reward"),
     Panel("exact_gradient", "Cosine to the exact gradient", ("exact/gradient_cosine",), "gradient"),

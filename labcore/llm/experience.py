@@ -21,9 +21,11 @@ from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import kl_metrics, score_metrics, zero_variance
 from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
 from labcore.llm.nets.tape import Tape
+from labcore.llm.networks import TEACHER
 from labcore.llm.rewards import Rewards, reward, say_unscored, silent
 from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.llm.teacher import asked, sampled_measures
 from labcore.maths.call import call, member
 from labcore.tasks.task import Problem
 
@@ -75,6 +77,8 @@ class Batch:
         rollout, shaped = self.rollout, whole.shaped.view(-1, whole.group_size)
         metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
             rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask)
+        if rollout.teacher_logprobs is not None:
+            metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
         if whole.group_size > 1:
             metrics["frac_reward_zero_std"] = zero_variance(shaped)
         metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()
@@ -128,6 +132,7 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
     corrected = bool(session.knobs["importance_cap"] or session.knobs["recompute_logprobs"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.sampled_logprobs
     reference = reference_logprobs(session, prompts, completions, old)
+    taught = asked(session, prompts, completions) if TEACHER in session.models else (None, None)
     parts = sampled.rewards.weights
     rollout = Rollout(
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
@@ -138,7 +143,8 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
-        sampler_logprobs=completions.logprobs if corrected else None, at_reference=reference is None)
+        sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
+        teacher_likeliest=taught[1], at_reference=reference is None)
     return _selected(session, sampled, rollout)
 
 

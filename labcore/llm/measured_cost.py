@@ -32,12 +32,12 @@ from labcore.llm.nets.model import build
 from labcore.llm.nets.scorer import CONFIG
 from labcore.llm.nets.text_scorer import empty_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import NETWORKS, POLICY, SCORER, learning, learnt, needed, needs_scorer
+from labcore.llm.networks import NETWORKS, POLICY, SCORER, TEACHER, learning, learnt, needed, needs_scorer
 from labcore.llm.optimizers import tensors_of
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing.pace import base_folder
 from labcore.runs.files.adapters import base_of, is_adapter
-from labcore.runs.spec.model_names import is_published, members, reward_model_of
+from labcore.runs.spec.model_names import is_published, members, model_of_name, reward_model_of
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, make_task
 
@@ -109,6 +109,8 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
         models[SCORER] = nn.ModuleList(
             empty_text_scorer(name) if is_published(name) else Critic(_empty(str(reward_model_of(name) / CONFIG)))
             for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
+    if choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] and not spec.row.knob("teacher").choices:
+        models[TEACHER] = _empty(model_of_name(str(spec.knobs["teacher"]))).requires_grad_(False)
     return models
 
 

@@ -24,6 +24,8 @@ from labcore.runs.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
 REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and those that give the rewards
+TEACHER = "teacher"
+BROUGHT = (SCORER, TEACHER)  # to a run, not built from its policy
 
 
 @dataclass(frozen=True)

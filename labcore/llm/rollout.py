@@ -42,6 +42,8 @@ class Rollout:
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
     part_weights: Tensor | None = None  # (B, K) their weights, the same in each row
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
+    teacher_logprobs: Tensor | None = None  # (B, T) a teacher's
+    teacher_likeliest: Tensor | None = None  # (B, T) the token that the teacher finds likeliest
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
     at_reference: bool = False  # the policy that sampled is the reference: its log-probs are the old ones
@@ -105,7 +107,8 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
         return replace(rollout, advantages=_of_sequences(knobs, rollout, _token_rewards(knobs, rollout)) * counted)
     token_rewards = rewards_of_tokens(knobs, rollout)
     advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
-                                         "completion_mask": counted})
+                                         "completion_mask": counted, "old_logprobs": rollout.old_logprobs,
+                                         "teacher_logprobs": rollout.teacher_logprobs})
     returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
         advantages = masked_whiten(advantages, counted)

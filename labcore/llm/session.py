@@ -38,8 +38,9 @@ from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.micro_batches import Cut, Room
 from labcore.llm.nets.model import build, load, save
+from labcore.llm.nets.teacher import load_teacher
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, needs_scorer
+from labcore.llm.networks import BROUGHT, CRITIC, NETWORKS, POLICY, REFERENCE, SCORER, TEACHER, needs_scorer
 from labcore.llm.probes.budget import Budget
 from labcore.llm.rendering import Rendering
 from labcore.llm.reward_models import check_rewards, reward_models
@@ -160,9 +161,10 @@ class LlmSession:
 
     @property
     def context(self) -> int:
-        """Tokens that a prompt and its completion may take together."""
-        config = self.policy.config.get_text_config()
-        return int(getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length)
+        """Tokens that a prompt and its completion may take together, in the teacher too."""
+        read = [self.policy, *([self.models[TEACHER]] if TEACHER in self.models else [])]
+        found = (getattr(model.config.get_text_config(), "max_position_embeddings", None) for model in read)
+        return min(int(each or self.tokenizer.model_max_length) for each in found)
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
@@ -217,6 +219,8 @@ class LlmSession:
         self.models = networks.built(self.spec, self.knobs, kept)
         if needs_scorer(self.knobs):
             self.models[SCORER] = kept.get(SCORER) or reward_models(self.knobs, self.tokenizer, resume).to(self.device)
+        if choices.needs_teacher(self.knobs):
+            self.models[TEACHER] = kept.get(TEACHER) or self._teacher().to(self.device)
         networks.prepare(self.spec, self.knobs, self.models)
         self.optimizers = networks.optimizers_for(self.spec, self.knobs, self.models, self.optimizers)
         if self.knobs.get("compile"):
@@ -224,6 +228,10 @@ class LlmSession:
             if not layers_of(self.policy).plain_head:
                 self.say_once(f"Only the computations on the logits are compiled: a {self.policy.config.model_type} "
                               "model's own passes are not.")
+
+    def _teacher(self) -> PreTrainedModel:
+        """The teacher that the knobs name."""
+        return load_teacher(self.knobs, self.tokenizer)
 
     def fork(self, spec: RunSpec) -> LlmSession:
         """This session as that of its fork `spec`: the networks that both algorithms have continue, others are built.
@@ -241,6 +249,8 @@ class LlmSession:
         if before.get("reward_model") != self.knobs.get("reward_model"):
             self.models.pop(SCORER, None)
             self.recent_gold, self.best_gold = [], 0.0
+        if before.get("teacher") != self.knobs.get("teacher"):
+            self.models.pop(TEACHER, None)
         if before.get("optimizer") != self.knobs.get("optimizer"):
             self.optimizers = {}  # of other moments: they begin anew
         self._equip()
@@ -370,9 +380,9 @@ class LlmSession:
         return copied_checkpoint(self)
 
     def saved_networks(self) -> dict[str, nn.Module]:
-        """The networks beside the policy and the reward models that a checkpoint holds."""
+        """The networks beside the policy, the reward models and the teacher that a checkpoint holds."""
         return {name: model for name, model in self.models.items()
-                if name not in (POLICY, SCORER) and NETWORKS[name].saved(self.spec)}
+                if name not in (POLICY, *BROUGHT) and NETWORKS[name].saved(self.spec)}
 
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:

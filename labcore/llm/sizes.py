@@ -87,7 +87,8 @@ def _rows(spec: RunSpec, task: TextTask) -> Iterator[tuple[Asked, tuple[str, ...
             yield from ((each, (each.chosen, each.rejected)) for each in task.pairs(SAMPLE, rng))
         return
     for problem in task.problems(SAMPLE, rng):
-        yield problem, (problem.answer,) if spec.row.loop == "sft" else ()
+        given = spec.row.loop == "sft" and choices.written_share(knobs) < 1
+        yield problem, (problem.answer,) if given else ()
 
 
 def _tokenizer(spec: RunSpec, task: TextTask) -> PreTrainedTokenizerBase:

@@ -198,6 +198,35 @@ def group_mean_active(rewards: Tensor) -> Tensor:
     return centre / share.clamp(min=torch.finfo(rewards.dtype).tiny)
 
 
+def teacher_log_ratio(teacher_logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tensor,
+                      teacher_discount: float) -> Tensor:
+    """A_t = Σ_{s≥t} γ^{s−t} (log π_T(y_s) − log π_old(y_s)). (B, T), (B, T), bool (B, T) -> (B, T)
+
+    In nats; 0 where the mask is False. Times ∇log π(y_t) and summed, its mean on policy is −∇KL(π ‖ π_T): at γ = 0 of
+    each token's distribution with its prefix held fixed, at γ = 1 of whole completions.
+
+    Source: Lu and Thinking Machines Lab 2025, "On-Policy Distillation" (γ = 0); γ as `kl_discount_factor` of their
+    tinker-cookbook, distillation/train_on_policy.py.
+    """
+    ratios = teacher_logprobs - old_logprobs
+    return gae(ratios, torch.zeros_like(ratios), completion_mask, teacher_discount, gae_lambda=1.0)
+
+
+def teacher_mean_log_ratio(teacher_logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tensor,
+                           teacher_discount: float) -> Tensor:
+    """A_t = Σ_{s≥t} γ^{s−t} (log π_T(y_s) − log π_old(y_s)) / Σ_{s≥t} γ^{s−t}. (B, T), (B, T), bool (B, T) -> (B, T)
+
+    In nats; 0 where the mask is False. Divided by what is left of the completion, so that long ones have no larger
+    advantages. The paper's single-step term over the whole vocabulary is left out: it has less noise.
+
+    Source: Gu et al. 2023, arXiv:2306.08543, section 2.2 (length normalisation).
+    """
+    summed = teacher_log_ratio(teacher_logprobs, old_logprobs, completion_mask, teacher_discount)
+    nothing = torch.zeros_like(summed)
+    left = gae(torch.ones_like(summed), nothing, completion_mask, teacher_discount, gae_lambda=1.0)
+    return torch.where(completion_mask, summed / left.clamp(min=1), 0)
+
+
 def one(rewards: Tensor) -> Tensor:
     """A = 1. (P, G) -> (P, G)
 

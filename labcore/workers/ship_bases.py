@@ -20,13 +20,19 @@ from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 
 TASKS = ("sort", "add")  # what a first visit trains on: together they stay under a megabyte
+TEACHER = "sort"  # the task that a first visit has a teacher of
 
 
 def specs() -> dict[str, RunSpec]:
     """The SFT specs of the bases that come with the lab, by their names: of the kind's usual model and algorithm."""
     kind = kinds.kind("llm")
     found = (base_spec(make(algorithm_key=kind.algorithm, task_key=task)) for task in TASKS)
-    return {spec.hash(): spec for spec in found if spec}
+    return {spec.hash(): spec for spec in (*found, teacher_spec()) if spec}
+
+
+def teacher_spec() -> RunSpec:
+    """The SFT of the teacher that comes with the lab: of the usual model, until nearly all its answers are right."""
+    return make(algorithm_key="sft", task_key=TEACHER, knobs={"sft_target": 0.98, "learning_rate": 3e-3})
 
 
 def trained(store: Store, spec: RunSpec) -> Path:

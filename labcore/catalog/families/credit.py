@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from labcore.catalog.choice import Advantage, Caution, Family, Normalisation, There
 from labcore.catalog.conditions import kl_in
+from labcore.catalog.families.distillation import TEACHER, TEACHER_DISCOUNT
 from labcore.catalog.families.rewards import REWARD
 from labcore.catalog.knob import Knob
-from labcore.catalog.worked import Worked
+from labcore.catalog.worked import Numbers, Worked
 
 GAMMA = Knob(
     "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
@@ -22,9 +23,22 @@ _WHITENED = ("advantages are whitened over the batch's tokens, not divided by th
 _IN_GROUP = "Scale: a completion's own reward is in the group mean, so the gradient is (1 − 1/G) as long."
 _BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a file
 
+_NOT_THE_REWARD = "Direction: it follows the teacher, whatever the reward is."
+_NO_TEACHER = (There("GRPOTrainer", note="GRPOTrainer has no teacher, and TRL's DistillationTrainer takes the reverse "
+                     "KL over the whole vocabulary (beta=1.0): the same mean gradient as a discount of 0"),)
+
+
+def _of_teacher(of: Numbers) -> Worked:
+    """The log-ratio of the token alone; with a discount those of later tokens are added, which one token does not
+    know."""
+    if of["teacher_discount"]:
+        return Worked("log π_T − log π_old, and those of later tokens", "{advantage}")
+    return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
+
+
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
-                    "token_rewards", "values", "completion_mask"), (
+                    "token_rewards", "values", "completion_mask", "teacher_logprobs", "old_logprobs"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
               bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
@@ -185,6 +199,13 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
     Advantage("gae", "generalised advantage estimate with a critic",
               r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
+    Advantage("teacher_log_ratio", "log-ratio of teacher to policy, with those of later tokens discounted",
+              r"\textstyle\sum_{s\ge t}\gamma_T^{s-t}\log\tfrac{\pi_T(y_s)}{\pi_{old}(y_s)}", teacher=True,
+              knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, bias=_NOT_THE_REWARD, elsewhere=_NO_TEACHER),
+    Advantage("teacher_mean_log_ratio", "mean log-ratio of teacher to policy from this token on",
+              r"\frac{\sum_{s\ge t}\gamma_T^{s-t}\log\frac{\pi_T(y_s)}{\pi_{old}(y_s)}}{\sum_{s\ge t}\gamma_T^{s-t}}",
+              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, bias=_NOT_THE_REWARD + " The mean "
+              "over the rest of the completion weighs its end more.", elsewhere=_NO_TEACHER),
 ))
 
 _OVER_TOKENS = "by the spread of the batch's rewards, not of its "

@@ -47,10 +47,10 @@ def _beta(value: float, source: str) -> Defaults:
 
 
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
-_CONFIGS = {"rloo": "RLOOConfig", "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
+_CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig", "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
             **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig", "online": "GRPOConfig",
             "preference": "DPOConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
-_RATES = {"OnlineDPOConfig": 5e-7, "RewardConfig": 1e-4, "SFTConfig": 2e-5}  # of the others: 1e-6
+_RATES = {"OnlineDPOConfig": 5e-7, "RewardConfig": 1e-4, "SFTConfig": 2e-5, "GKDConfig": 2e-5}  # of the others: 1e-6
 _RATE = 1e-6
 
 _OF_ALL: Defaults = {

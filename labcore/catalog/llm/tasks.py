@@ -85,6 +85,9 @@ _LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, 
 _LINES_SFT = {"sequences_per_step": 8, "eval_every": 25, "held_out_every": 50, "held_out_samples": 1}
 
 
+SORT_TEACHER = "SFT base b1482f67ad01"  # comes with the lab: 98 % of its answers are right
+
+
 TASKS: dict[str, Task] = {
     task.key: task
     for task in (
@@ -92,7 +95,7 @@ TASKS: dict[str, Task] = {
              _ALL, (
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
                       low=2, high=20, safe=(4, 8), group="task"),
-             ), defaults={"max_new_tokens": 8}, example="dbcaef= → abcdef"),
+             ), defaults={"max_new_tokens": 8, "teacher": SORT_TEACHER}, example="dbcaef= → abcdef"),
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _ALL, (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss gets some reward.", choices=("exact", "shaped"), group="task"),

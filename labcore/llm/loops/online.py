@@ -31,6 +31,7 @@ from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes.token_records import Met
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.llm.teacher import with_agreement
 from labcore.llm.vllm_sampler import sampler_of
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
@@ -145,16 +146,20 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         rollout = rollout.met_by_sampler(met.logprobs)
     measured = objective.measures(knobs, rollout, met.logprobs, torch.cat(ratios), met.entropy, totals.entropy_floor)
     measured["loss"] = sum(torch.stack(losses).tolist())  # read only now: each look would wait for a GPU
+    measured |= met.of_teacher(rollout.counted)
     return measured if session.critic is None else measured | _of_critic(rollout, value_losses)
 
 
 def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
     """The policy's log-prob of each token of `part`, and its entropy there. `met` records both. (B, T) nats"""
-    knobs = session.knobs
-    measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
+    knobs, theirs = session.knobs, part.teacher_likeliest
+    measure = partial(logprobs_and_entropy if theirs is None else with_agreement, temperature=knobs["temperature"],
+                      entropy_grad=knobs["entropy_coef"] > 0)
     with precision(session.policy, knobs["dtype"]):
-        logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape)
+        logprobs, entropy, *same = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids),
+                                             tape, () if theirs is None else (theirs,))
     met.see(logprobs, entropy)
+    met.agree(*same)
     return logprobs, entropy
 
 

@@ -1,8 +1,12 @@
-"""The supervised loop: raise the log-probability of given answers, stop when the model is good enough for RL."""
+"""The supervised loop: learn from answers, stop when the model is good enough for RL.
+
+The answers are given ones. Where there is a teacher, it or the policy itself may write them, and the loss may compare
+the two at each of their tokens: distillation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.catalog.choices import SFT_LOSS
+from labcore.catalog.choices import SFT_LOSS, written_share
 from labcore.catalog.right import check
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
@@ -24,6 +28,8 @@ from labcore.llm.probes import view, watched
 from labcore.llm.probes.token_records import Met, given
 from labcore.llm.rendering import Examples, encode_examples
 from labcore.llm.session import LlmSession
+from labcore.llm.teacher import Distributions, measures
+from labcore.llm.written import next_writer, written
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.runs.spec.activity import part_of
@@ -43,7 +49,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
         LabError: the rows of the user's file have no answers.
     """
     rows = getattr(session.task, "rows", ())
-    if rows and not any(answer_of(row).strip() for row in rows):
+    if rows and written_share(session.knobs) < 1 and not any(answer_of(row).strip() for row in rows):
         raise LabError(f"No row of {Path(session.spec.data or '').name} has an answer, so SFT has nothing to learn: "
                        "add answers, or run an algorithm that learns from rewards, such as grpo, with "
                        "`sft_steps` 0.")
@@ -85,6 +91,8 @@ def _samples(session: LlmSession, problems: list[Problem], answers: Completions,
 def next_examples(session: LlmSession) -> tuple[list[Problem], Examples]:
     """The problems of the next update, and their prompts and answers as tokens."""
     problems = next_rows(session, session.task.problems, int(session.knobs["sequences_per_step"]))
+    if writer := next_writer(session):
+        return written(session, writer, problems)
     examples = encode_examples(session.rendering, problems, session.context, session.device)
     if examples.last_only:
         session.say_once(LAST_ONLY)
@@ -114,21 +122,27 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
     knobs = session.knobs
     if met:
         met.clear()
-    token_loss = member(SFT_LOSS, knobs.get("sft_loss", "nll"))
+    choice = SFT_LOSS[str(knobs.get("sft_loss", "nll"))]
     total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
+    taught: list[Sequence[Tensor]] = []
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
+        theirs = Distributions.of(session, prompts[some], ids) if choice.teacher else None
         with precision(session.policy, knobs["dtype"]):
-            logprobs, entropy, likeliest = at_tokens(session.policy, prompts[some], ids, _measure,
-                                                     met.norms_of(ids) if met else None)
+            logprobs, entropy, likeliest, *more = at_tokens(
+                session.policy, prompts[some], ids, theirs.measure(knobs) if theirs else _measure,
+                met.norms_of(ids) if met else None, beside=(theirs.states,) if theirs else ())
         if met:
             met.see(logprobs, entropy)
-        part = (call(token_loss, knobs, {"logprobs": logprobs}) * mask).sum() / total
+        losses = more[0] if theirs else call(member(SFT_LOSS, choice.key), knobs, {"logprobs": logprobs})
+        part = (losses * mask).sum() / total
         part.backward()
         loss += part.item()
         right += int(((likeliest == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
-    return {"loss": loss, "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
+        taught += [more[1:]] if theirs else []
+    measured = {"loss": loss, "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
+    return measured | measures(taught, answers.mask)
 
 
 @retried

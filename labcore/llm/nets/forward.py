@@ -150,10 +150,10 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
             return paths[path_of(model, prompts, ids)](model, prompts, ids)
 
 
-def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure,
-              norms: Tensor | None = None, tape: Tape | None = None) -> tuple[Tensor, ...]:
+def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure, norms: Tensor | None = None,
+              tape: Tape | None = None, beside: tuple[Tensor, ...] = ()) -> tuple[Tensor, ...]:
     """What `measure` says of the logits that predict each completion token, (B, T) each; they are never held whole
-    where they are many.
+    where they are many. It is given the tensors `beside` (B, T, ...) too, at the same tokens.
 
     The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
     """
@@ -164,12 +164,12 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
         with head.headless(model) as last:
             hidden = completion_outputs(model, prompts, ids, tape)
         if many:
-            return head.in_chunks(last, hidden, ids, measure, norms)
+            return head.in_chunks(last, hidden, ids, measure, norms, beside)
         logits = last(hidden)
     else:
         logits = completion_outputs(model, prompts, ids, tape)
     head.watch(logits, norms)
-    measured: tuple[Tensor, ...] = measure(logits, ids)
+    measured: tuple[Tensor, ...] = measure(logits, ids, *beside)
     return measured
 
 

@@ -23,7 +23,7 @@ from labcore.llm.nets.packed import KINDS
 from labcore.runs.spec.activity import report
 
 MAX_ELEMENTS = 2**26  # numbers of logits that are held at once: in float32 256 MiB
-Measure = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # logits (…, V) and tokens (…) -> of each token (…)
+Measure = Callable[..., tuple[Tensor, ...]]  # logits (…, V), tokens (…) and what is beside them -> of each token (…)
 
 
 def has_plain_head(model: nn.Module) -> bool:
@@ -54,19 +54,21 @@ def watch(logits: Tensor, norms: Tensor | None) -> None:
 
 
 def in_chunks(head: nn.Linear, hidden: Tensor, ids: Tensor, measure: Measure,
-              norms: Tensor | None = None) -> tuple[Tensor, ...]:
-    """`measure` of the logits of every token, at most MAX_ELEMENTS of them at a time. hidden (B, T, H) -> (B, T, …)
-    each"""
+              norms: Tensor | None = None, beside: tuple[Tensor, ...] = ()) -> tuple[Tensor, ...]:
+    """`measure` of the logits of every token, at most MAX_ELEMENTS of them at a time, with what is `beside` them.
+    hidden (B, T, H) -> (B, T, …) each"""
     size = max(1, MAX_ELEMENTS // head.out_features)
     weight, bias = head.weight, head.bias  # as they are now: in a pass in bf16 they are others than after it
 
-    def measured(place: int, pulled: Tensor | None, states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+    def measured(place: int, pulled: Tensor | None, states: Tensor, tokens: Tensor,
+                 *more: Tensor) -> tuple[Tensor, ...]:
         report("logits, part {} of {}", place, len(parts))
         logits = F.linear(states, weight, bias)
         watch(logits, pulled)
-        return measure(logits, tokens)
+        return measure(logits, tokens, *more)
     states, parts = hidden.flatten(0, 1).split(size), ids.flatten().split(size)
     pulled = [None] * len(parts) if norms is None else norms.view(-1).split(size)
+    cut = [each.flatten(0, 1).split(size) for each in beside]
     found = [checkpoint(partial(measured, place, own), *each, use_reentrant=False, preserve_rng_state=False)
-             for place, (own, *each) in enumerate(zip(pulled, states, parts, strict=True), 1)]
+             for place, (own, *each) in enumerate(zip(pulled, states, parts, *cut, strict=True), 1)]
     return tuple(torch.cat(column).unflatten(0, ids.shape) for column in zip(*found, strict=True))

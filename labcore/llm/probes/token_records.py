@@ -31,6 +31,7 @@ class Met:
     _entropy: list[Tensor] = field(default_factory=list)
     _norms: list[Tensor] = field(default_factory=list)
     _references: list[Tensor] = field(default_factory=list)
+    _agreements: list[Tensor] = field(default_factory=list)
 
     def clear(self) -> None:
         """Forget all parts: the batch is run again."""
@@ -47,6 +48,17 @@ class Met:
         self._references += [] if ref_logprobs is None else [ref_logprobs]
         self._logprobs.append(logprobs.detach())
         self._entropy.append(entropy.detach())
+
+    def agree(self, *same: Tensor) -> None:
+        """Take down where the likeliest token of a part is the teacher's too, bool (b, T); nothing without a
+        teacher."""
+        self._agreements += same
+
+    def of_teacher(self, mask: Tensor) -> dict[str, float]:
+        """The share of the tokens of `mask` (B, T) where policy and teacher have the same likeliest token."""
+        if not self._agreements or not mask.any():
+            return {}
+        return {"teacher/agreement": float(masked_mean(torch.cat(self._agreements).float(), mask))}
 
     @property
     def logprobs(self) -> Tensor:

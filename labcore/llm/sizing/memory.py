@@ -97,7 +97,9 @@ def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
         prompts, group = int(knobs["prompts_per_step"]), int(knobs["group_size"])
         return Batch(prompts // int(knobs.get("mini_batches", 1)), group, prompts * group, sizes.prompt, length)
     if loop == "sft":
-        return Batch(int(knobs["sequences_per_step"]), 1, measured, sizes.prompt, length)
+        rows, written = int(knobs["sequences_per_step"]), choices.written_share(knobs) > 0
+        return Batch(rows, 1, max(rows, measured) if written else measured, sizes.prompt,
+                     max(length, limit) if written else length)
     prompts = int(knobs["pairs_per_step"])
     source = choices.PAIRS[str(knobs["pairs"])]
     drawn = prompts if source.each_step else sizes.sampled_at_once if source.once else 0
@@ -140,6 +142,13 @@ def drawn(sizes: Sizes, loop: str) -> int:
     return WEIGHT * policy if loop == "online" else 0
 
 
+def teacher_logits(sizes: Sizes, spec: RunSpec, done: Batch) -> int:
+    """Bytes of the tables of a loss over the whole vocabulary, in float32: both log-distributions, the teacher's
+    logits, and what their difference takes; of a chunk where they are many."""
+    loss = [each for each in choices.chosen(choices.SFT_LOSS, spec.knobs) if each.teacher]
+    return 5 * FULL * min(done.rows * done.length * sizes.vocabulary, sizes.most_logits) if loss else 0
+
+
 # ---------------------------------------------------------------- the table
 
 
@@ -162,6 +171,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Reference", ALWAYS, held.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
         Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),
         Part("Reward model", ALWAYS, held.weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
+        Part("Teacher", ALWAYS, held.weights(sizes.parameters("teacher")), "4 bytes a parameter"),
         Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
              f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
         Part("Weights before the step", ALWAYS, looks * before_step(sizes, loop),
@@ -177,7 +187,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),
              "of each token for each other, where no fused kernel computes them"),
-        Part("Logits", LEARNS, 0 if loop == "reward_model" else passes.logits(
+        Part("Logits", LEARNS, 0 if loop == "reward_model" else teacher_logits(sizes, spec, done) + passes.logits(
             sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
         Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]

@@ -80,6 +80,9 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
     total = updates * learnt * (trunk + head)
     total += (trunk + head) * (names & {"reference"} != set()) + trunk * (1 + learnt * updates) * ("critic" in names)
     total += trunk * ("scorer" in names)
+    total += (trunk + head) * sizes.parameters("teacher") / sizes.parameters("policy") * ("teacher" in names)
+    if share := choices.written_share(knobs):
+        total += sampling(sizes, whole, speed) * share
     if loop == "online" or any(source.each_step for source in choices.chosen(choices.PAIRS, knobs)):
         total += sampling(sizes, whole, speed)
     elif evaluated := int(knobs.get("eval_prompts", 0)):

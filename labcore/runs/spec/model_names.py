@@ -215,6 +215,31 @@ def _pinned_reward_model(name: str) -> str:
     return parse(name).pinned.name
 
 
+def pinned_teacher(name: str) -> str:
+    """The name of a teacher as a spec keeps it: a run's with its step, a folder's as a whole path. One of a run that
+    has its step and is not here stays as it is.
+
+    Raises:
+        LabError: there is no such model, or it has learnt nothing.
+    """
+    folder, found = path_of(os.path.expanduser(name)), read(name)
+    if name in built_in():
+        raise LabError(f"The teacher {quoted(name)} has random weights, from which nothing can be learnt: set "
+                       "`teacher` to an earlier run, a Hugging Face folder, or a hub id.")
+    if folder.is_dir():
+        return str(folder.resolve())
+    if may_be_hub_id(name) or (found and found.sft and bases.there(found.sft)):
+        return name
+    here = found is not None and bool(found.run) and _left_anything(found.run)
+    if found and found.step is not None and not here:
+        return name
+    if found is None or found.stage or not here:
+        raise LabError(f"There is no teacher {quoted(name)} here: set `teacher` to an earlier run (RUN, RUN@STEP or "
+                       "RUN@best), a Hugging Face folder, or a hub id.")
+    check(name)
+    return found.pinned.name
+
+
 def missing(model: str) -> LabError:
     """The sentence for an unknown model."""
     return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN, RUN@STEP or "

@@ -33,7 +33,13 @@ from labcore.runs.files.paths import is_run_id, path_of, run_folder
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec import checks
 from labcore.runs.spec.model_names import kind_of
-from labcore.runs.spec.together import check_pairs, check_together, check_uploads, pinned_reward_model
+from labcore.runs.spec.together import (
+    check_pairs,
+    check_together,
+    check_uploads,
+    pinned_reward_model,
+    pinned_teacher,
+)
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 VLLM_CAP = 2.0  # importance_cap where vLLM samples and nothing else is said: its log-probs are not the trainer's
@@ -292,10 +298,11 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 
 
 def _checked(row: Algorithm, task: Task, knobs: dict[str, Value]) -> dict[str, Value]:
-    """The knobs of a run, which fit each other, with the reward model that they name at its checkpoint."""
+    """The knobs of a run, which fit each other, with the reward model and the teacher that they name at their
+    checkpoints."""
     check_together(row, knobs)
     check_pairs(task, knobs)
-    knobs |= pinned_reward_model(knobs)
+    knobs |= pinned_reward_model(knobs) | pinned_teacher(row, knobs)
     check_uploads(knobs)
     return knobs
 

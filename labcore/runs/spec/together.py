@@ -164,6 +164,14 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
                            f"file {advice}.")
 
 
+def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Value]:
+    """The teacher with its step, where the run learns from one that is named. Raises LabError where it is no model."""
+    name = str(knobs.get("teacher", ""))
+    if not name or row.knob("teacher").choices or not choices.needs_teacher(knobs):
+        return {}
+    return {"teacher": model_names.pinned_teacher(name)}
+
+
 def pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:
     """The reward model with its step, where the rewards come from one. Raises LabError where it is none."""
     if not choices.needs_reward_model(knobs):

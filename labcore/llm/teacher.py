@@ -1,0 +1,123 @@
+"""Ask a run's teacher about completions: its log-probs of their tokens, and its whole distributions.
+
+It is asked about the very tokens of a completion, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labcore.catalog import choices
+from labcore.llm.batch import Completions, Prompts
+from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
+from labcore.llm.nets.head import has_plain_head, headless
+from labcore.llm.nets.micro_batches import micro_batches, retried
+from labcore.llm.networks import TEACHER
+from labcore.llm.session import LlmSession
+from labcore.maths.call import call, member
+from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
+from labcore.maths.masked import masked_mean
+from labcore.maths.supervised import forward_kl, reverse_kl
+from labcore.runs.spec.activity import part_of
+
+# ---------------------------------------------------------------- log-probs of tokens
+
+
+@retried
+@torch.no_grad()
+@part_of("log-probs of the teacher")
+def asked(session: LlmSession, prompts: Prompts, completions: Completions) -> tuple[Tensor, Tensor]:
+    """The teacher's log-prob of each token at the sampling temperature, 0 where not counted, and the token that it
+    finds likeliest there. (B, T) nats, int (B, T)"""
+    teacher, parts = session.models[TEACHER], []
+    measure = partial(_with_likeliest, temperature=session.knobs["temperature"])
+    for some, rows in micro_batches(teacher, prompts, completions.ids, session.room):
+        with precision(teacher, session.knobs["dtype"]):
+            parts.append(at_tokens(teacher, prompts[some], completions.ids[rows], measure))
+    logprobs, likeliest = (torch.cat(column) for column in zip(*parts, strict=True))
+    return logprobs.masked_fill(~completions.mask, 0), likeliest
+
+
+def _with_likeliest(logits: Tensor, ids: Tensor, temperature: float) -> tuple[Tensor, ...]:
+    return selective_log_softmax(logits, ids, temperature), logits.argmax(-1)
+
+
+def with_agreement(logits: Tensor, ids: Tensor, likeliest: Tensor, temperature: float,
+                   entropy_grad: bool) -> tuple[Tensor, ...]:
+    """log π, the entropy, and whether the policy's likeliest token is the teacher's. (..., V), (...), (...) -> (...)
+    each"""
+    return (*logprobs_and_entropy(logits, ids, temperature, entropy_grad), logits.detach().argmax(-1) == likeliest)
+
+
+# ---------------------------------------------------------------- whole distributions
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """The teacher's distributions at the tokens of some completions, as the hidden states (B, T, H) before its `head`:
+    the tables of a large vocabulary are made where they are compared, and dropped."""
+
+    states: Tensor
+    head: nn.Module
+
+    @staticmethod
+    @torch.no_grad()
+    def of(session: LlmSession, prompts: Prompts, ids: Tensor) -> Distributions:
+        """At every token of `ids` (B, T)."""
+        teacher = session.models[TEACHER]
+        with precision(teacher, session.knobs["dtype"]):
+            if not has_plain_head(teacher):
+                return Distributions(completion_outputs(teacher, prompts, ids), nn.Identity())
+            with headless(teacher) as last:
+                return Distributions(completion_outputs(teacher, prompts, ids), last)
+
+    def measure(self, knobs: Mapping[str, Any]) -> Callable[..., tuple[Tensor, ...]]:
+        """A measure of the policy's logits, ids and these `states`: see `compared`."""
+        loss = member(choices.SFT_LOSS, str(knobs["sft_loss"]))
+        own = {key: knobs[key] for key in choices.SFT_LOSS[loss.__name__].needs}
+        return partial(compared, head=self.head, loss=partial(_called, loss, own))
+
+
+def _called(loss: Callable[..., Tensor], knobs: Mapping[str, Any], policy: Tensor, teacher: Tensor) -> Tensor:
+    found: Tensor = call(loss, knobs, {"policy": policy, "teacher": teacher})
+    return found
+
+
+def compared(logits: Tensor, ids: Tensor, states: Tensor, head: nn.Module,
+             loss: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, ...]:
+    """Of each token: log π, the entropy, the policy's likeliest token, the loss, the forward and the reverse KL, and
+    whether the teacher's likeliest token is the same. (..., V), (...), (..., H) -> (...) each
+
+    At temperature 1, over the tokens that both vocabularies have: rows beyond are padding of the embeddings.
+    """
+    with torch.no_grad():
+        weight = next(head.parameters(), states)
+        theirs = head(states.to(weight.dtype))
+    size = min(logits.shape[-1], theirs.shape[-1])
+    policy, teacher = (each[..., :size].float().log_softmax(-1) for each in (logits, theirs))
+    with torch.no_grad():
+        likeliest, same = policy.argmax(-1), policy.argmax(-1) == teacher.argmax(-1)
+        both = forward_kl(policy, teacher), reverse_kl(policy, teacher)
+    return (*logprobs_and_entropy(logits, ids, entropy_grad=False), likeliest, loss(policy, teacher), *both, same)
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def measures(parts: Sequence[Sequence[Tensor]], mask: Tensor) -> dict[str, float]:
+    """Means over the tokens of answers, by the names of metrics: of each micro-batch the last three of `compared`.
+    Nothing without a teacher."""
+    columns = zip(("teacher/forward_kl", "teacher/reverse_kl", "teacher/agreement"), zip(*parts, strict=True),
+                  strict=True) if parts else ()
+    return {key: float(masked_mean(torch.cat(values).float(), mask)) for key, values in columns}
+
+
+def sampled_measures(logprobs: Tensor, teacher_logprobs: Tensor, mask: Tensor) -> dict[str, float]:
+    """The reverse KL as the mean log-ratio of the policy's own tokens: its forward counterpart needs the teacher's."""
+    return {"teacher/reverse_kl": float(masked_mean(logprobs - teacher_logprobs, mask))}
