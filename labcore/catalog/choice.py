@@ -300,6 +300,13 @@ class Pairs(Choice):
     each_step: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class StepLabels(Choice):
+    """A source of labels for the steps of answers. `from_file`: answers and labels are the file's own."""
+
+    from_file: bool = False
+
+
 C = TypeVar("C", bound=Choice)
 
 
