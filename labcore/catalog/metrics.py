@@ -38,6 +38,13 @@ _ALL = (
     Metric("reward/spread", "Spread of the reward models", "reward", "Mean standard deviation of a completion's scores "
            "among the reward models of an ensemble.", r"\bar s_k", "Small. Where it grows, the policy has left the "
            "texts that they were trained on.", short="spread"),
+    Metric("reward/step_score", "Score of the steps", "probability", "Mean score of the steps of completions: the "
+           "probability, by the process reward model, that a step is right.", r"\bar s", "Rises with the share of steps "
+           "that the verifier accepts. Where it rises alone, the policy exploits the process reward model.",
+           better="higher", short="score"),
+    Metric("reward/steps_right", "Right steps", "share of steps", "Share of steps after which the completion can still "
+           "become right, by the task's verifier, which gives no reward here.", healthy="Rises with the score of the "
+           "steps.", better="higher", short="verifier"),
     Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
            "reward.", better="higher", short="steps"),
     Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over every "

@@ -67,6 +67,7 @@ _PANELS = (
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
     Panel("unscored", "Not scored", ("unscored/reward", "frac_reward_unscored"), "clip", small=True,
           prefix="unscored/"),
+    Panel("step_scores", "Score of the steps", ("reward/step_score", "reward/steps_right"), "reward"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
     Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
     Panel("length", "Completion length", ("completions/mean_length",), "system",
@@ -165,6 +166,10 @@ def _parts(knobs: Mapping[str, Value]) -> bool:
     return any(source.parts for source in chosen(REWARD, knobs)) or len(reward_terms.of(knobs)) > 1
 
 
+def _process(knobs: Mapping[str, Value]) -> bool:
+    return any(source.process for source in chosen(REWARD, knobs))
+
+
 def _selective(knobs: Mapping[str, Value]) -> bool:
     return bool(knobs.get("overlong_filter")) or knobs.get("selection", "everything") != "everything"
 
@@ -173,6 +178,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
     "selection": _selective,
     "parts": _parts,
+    "step_scores": _process,
     "unscored": lambda knobs: False,  # where it is logged
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,

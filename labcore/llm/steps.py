@@ -172,14 +172,6 @@ def at_places(values: Tensor, answers: Sequence[Steps], width: int) -> Tensor:
     return placed
 
 
-def ends_at(answers: Sequence[Steps], width: int) -> Tensor:
-    """True at each token where a step ends. (B, width)"""
-    found = torch.zeros(len(answers), width, dtype=torch.bool)
-    for row, each in enumerate(answers):
-        found[row, list(each.places)] = True
-    return found
-
-
 def steps_of_completions(tokenizer: PreTrainedTokenizerBase, completions: Completions, ends: Sequence[int],
                          separator: str) -> list[Steps]:
     """The steps of sampled completions."""

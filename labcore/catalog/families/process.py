@@ -45,9 +45,8 @@ OUTCOME_WEIGHT = Knob(
     "outcome_weight", "Weight of the outcome", 0.0, "Weight of the verifier's reward, which is added at the last token "
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
     (0.0, 2.0), "w_o", advanced=True, group="reward", before=0.0)
-KNOBS = (
-    Knob("step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. A sum rewards "
-         "answers with more steps; the lowest score and differences do not.", choices=STEP_REWARD.names, advanced=True,
-         group="reward"),
-    MIN_TEMPERATURE, OUTCOME_WEIGHT, SEPARATOR,
-)
+STEP_REWARD_KNOB = Knob(
+    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. A sum rewards answers "
+    "with more steps; the lowest score and differences do not.", choices=STEP_REWARD.names, advanced=True,
+    group="reward", before="each_step")
+OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

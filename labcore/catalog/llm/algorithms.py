@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.llm import online, online_credit, online_trust, preference
+from labcore.catalog.llm import online, online_credit, online_process, online_trust, preference
 from labcore.catalog.llm.knobs import SFT_LOSS
 from labcore.catalog.llm.row import LAST_PANELS, row
 
@@ -63,5 +63,5 @@ PROCESS = (
 # ---------------------------------------------------------------- algorithms
 
 ALGORITHMS: dict[str, Algorithm] = {
-    row.key: row for row in (*online.ROWS, *online_credit.ROWS, *online_trust.ROWS, *preference.ROWS, *REWARD_MODEL, *PROCESS,
+    row.key: row for row in (*online.ROWS, *online_credit.ROWS, *online_trust.ROWS, *online_process.ROWS, *preference.ROWS, *REWARD_MODEL, *PROCESS,
                              *SFT)}
