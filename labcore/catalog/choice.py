@@ -125,7 +125,8 @@ class Reward(Choice):
     """A source of rewards. `words` says in a sentence where they come from, with knobs in braces. `scorer`: it asks for
     a trained reward model, `ensemble` for several. `asks_user`: it calls a function of the user's, which may be slow,
     cost money or count its calls, so no picture asks it. `proxy`: the task's own score is logged beside it as gold.
-    `binary`: rewards are 0 or 1. `parts`: it has several named rewards."""
+    `binary`: rewards are 0 or 1. `parts`: it has several named rewards. `process`: it scores the steps of answers; with
+    `scorer` by a trained model of steps."""
 
     words: str = ""
     scorer: bool = False
@@ -134,6 +135,7 @@ class Reward(Choice):
     proxy: bool = False
     binary: bool = False
     parts: bool = False
+    process: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,6 +308,13 @@ class Pairs(Choice):
     once: bool = False
     from_file: bool = False
     each_step: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class StepLabels(Choice):
+    """A source of labels for the steps of answers. `from_file`: answers and labels are the file's own."""
+
+    from_file: bool = False
 
 
 C = TypeVar("C", bound=Choice)

@@ -18,6 +18,7 @@ from labcore.catalog.choice import Family, Ratio
 from labcore.catalog.families.credit import ADVANTAGE, NORMALISATION
 from labcore.catalog.families.kl import AGGREGATION, KL_ESTIMATOR
 from labcore.catalog.families.preferences import DIVERGENCE, PAIRS, PREFERENCE_LOSS
+from labcore.catalog.families.process import STEP_LABELS, STEP_REWARD
 from labcore.catalog.families.rewards import REWARD, SELECTION, SHAPING
 from labcore.catalog.families.supervised import SFT_LOSS
 from labcore.catalog.families.surrogates import OBJECTIVE, RATIO, SURROGATE
@@ -25,12 +26,12 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING",
-           "SURROGATE", "chosen", "losses_of", "needs_reward_model", "needs_teacher", "own_knobs", "ratio_of",
-           "sources_of", "weighted_losses", "written_share"]
+           "STEP_LABELS", "STEP_REWARD", "SURROGATE", "chosen", "losses_of", "needs_reward_model", "needs_teacher",
+           "own_knobs", "ratio_of", "sources_of", "weighted_losses", "written_share"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
-    PREFERENCE_LOSS, DIVERGENCE, PAIRS, SFT_LOSS)
+    PREFERENCE_LOSS, DIVERGENCE, PAIRS, SFT_LOSS, STEP_LABELS, STEP_REWARD)
 
 KL_PLACEMENTS = ("reward", "loss", "off")
 

@@ -69,6 +69,7 @@ _PANELS = (
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
     Panel("unscored", "Not scored", ("unscored/reward", "frac_reward_unscored"), "clip", small=True,
           prefix="unscored/"),
+    Panel("step_scores", "Score of the steps", ("reward/step_score", "reward/steps_right"), "reward"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),
     Panel("rounds", "Sampling rounds", ("selection/rounds",), "clip"),
     Panel("length", "Completion length", ("completions/mean_length",), "system",
@@ -84,6 +85,10 @@ _PANELS = (
     Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
     Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
     Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
+    Panel("step_accuracy", "Step accuracy", ("eval_step_accuracy", "step_accuracy", "eval_label_accuracy"), "reward"),
+    Panel("first_error", "First errors found", ("eval_first_error",), "reward"),
+    Panel("step_auc", "AUC of the steps", ("eval_step_auc",), "reward"),
+    Panel("step_score", "Score of the steps", ("eval_step_score", "eval_step_right"), "divergence"),
     Panel("calibration", "Calibration error", ("calibration_error",), "clip", small=True),
     Panel("gold_correlation", "Correlation with gold", ("gold_correlation",), "reward"),
     Panel("token_accuracy", "Token accuracy", ("mean_token_accuracy",), "reward",
@@ -163,6 +168,10 @@ def _parts(knobs: Mapping[str, Value]) -> bool:
     return any(source.parts for source in chosen(REWARD, knobs)) or len(reward_terms.of(knobs)) > 1
 
 
+def _process(knobs: Mapping[str, Value]) -> bool:
+    return any(source.process for source in chosen(REWARD, knobs))
+
+
 def _selective(knobs: Mapping[str, Value]) -> bool:
     return bool(knobs.get("overlong_filter")) or knobs.get("selection", "everything") != "everything"
 
@@ -171,6 +180,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "spread": _ensemble,
     "selection": _selective,
     "parts": _parts,
+    "step_scores": _process,
     "unscored": lambda knobs: False,  # where it is logged
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,

@@ -138,7 +138,7 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
         old if reference is None else reference,
         old_values=None if session.critic is None else token_values(session, prompts, completions),
-        token_rewards=_on(sampled.rewards.per_token, session.device),
+        token_rewards=_on(sampled.rewards.per_token, session.device), step_ends=_ends(sampled.rewards, session.device),
         greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
@@ -214,6 +214,11 @@ def _on(per_token: Tensor | None, device: torch.device) -> Tensor | None:
     return None if per_token is None else per_token.float().to(device)
 
 
+def _ends(rewards: Rewards, device: torch.device) -> Tensor | None:
+    """True at each token where a step ends, where steps are scored. (B, T)"""
+    return None if rewards.step_scores is None else (~rewards.step_scores.isnan()).to(device)
+
+
 def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,
                     group_size: int) -> Tensor | None:
     """The reward of each prompt's greedy completion, shaped and with the rewards of its tokens as the others are, once
@@ -258,7 +263,9 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
 
     done = [each.completions for each in rounds]
     rewards, greedy = [each.rewards for each in rounds], _all_of([each.greedy_rewards for each in rounds])
-    per_token = _all_of([each.per_token for each in rewards])
+    tokens = {name: _all_of([getattr(each, name) for each in rewards])
+              for name in ("per_token", "step_scores", "step_gold")}
+    spread = {name: None if parts is None else columns(parts, False) for name, parts in tokens.items()}
     return Sampled(
         [problem for each in rounds for problem in each.problems],
         Prompts(columns([each.prompts.ids for each in rounds], True),
@@ -269,7 +276,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
         [text for each in rounds for text in each.texts],
         Rewards(torch.cat([each.total for each in rewards]), torch.cat([each.exact for each in rewards]),
                 {name: torch.cat([each.parts[name] for each in rewards]) for name in rewards[0].parts},
-                None if per_token is None else columns(per_token, False), rewards[0].weights, rewards[0].may_lack),
+                weights=rewards[0].weights, may_lack=rewards[0].may_lack, **spread),
         torch.cat([each.shaped for each in rounds]), torch.cat([each.kept for each in rounds]),
         None if greedy is None else torch.cat(greedy))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labcore.errors import Diverged, LabError
-from labcore.llm.batch import Completions, Prompts, decode
+from labcore.llm.batch import Completions, Prompts, decode, padded_prompts
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, completion_outputs, layers_of, mode_of, precision
@@ -82,6 +82,24 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     if not completions.sampled_logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
     return Generated(prompts, completions, decode(session.tokenizer, completions, session.rendering.ends))
+
+
+def continued(session: LlmSession, model: Network, problems: Sequence[Problem], beginnings: Sequence[Sequence[int]],
+              count: int, sampling: Sampling) -> list[str]:
+    """The texts of `count` answers to each problem that go on from the tokens of its beginning, those included."""
+    asked = [[*ids, *begun][:session.context - 1]
+             for ids, begun in zip(session.rendering.prompts(problems), beginnings, strict=True)]
+    prompts = padded_prompts(asked, session.rendering.padding, session.device)
+    limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
+    drawn = _drawn(session, model, prompts, count, {**asdict(sampling), "max_new_tokens": limit, "eos":
+                   session.rendering.ends, "generator": session.generator}, None)
+    rows = zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)
+    ends = {*session.rendering.ends}
+    whole = [[token for token in [*beginnings[row // count], *ids[:length]] if token not in ends]
+             for row, (ids, length) in enumerate(rows)]
+    found: list[str] = session.tokenizer.batch_decode(whole, skip_special_tokens=False,
+                                                      clean_up_tokenization_spaces=False)
+    return found
 
 
 def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],

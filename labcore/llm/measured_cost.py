@@ -37,7 +37,7 @@ from labcore.llm.optimizers import tensors_of
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing.pace import base_folder
 from labcore.runs.files.adapters import base_of, is_adapter
-from labcore.runs.spec.model_names import is_published, members, model_of_name, reward_model_of
+from labcore.runs.spec.model_names import (PROCESS_WEIGHTS, is_published, members, model_of_name, reward_model_of)
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, make_task
 
@@ -107,11 +107,15 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
             adapter.put_on(models[name])
     if needs_scorer(spec.knobs):
         models[SCORER] = nn.ModuleList(
-            empty_text_scorer(name) if is_published(name) else Critic(_empty(str(reward_model_of(name) / CONFIG)))
+            empty_text_scorer(name) if is_published(name) else _empty_scorer(reward_model_of(name))
             for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
     if choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] and not spec.row.knob("teacher").choices:
         models[TEACHER] = _empty(model_of_name(str(spec.knobs["teacher"]))).requires_grad_(False)
     return models
+
+
+def _empty_scorer(folder: Path) -> nn.Module:
+    return Critic(_empty(str(folder / CONFIG)), 2 if (folder / PROCESS_WEIGHTS).is_file() else 1)
 
 
 def _policy(spec: RunSpec) -> PreTrainedModel:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from torch import nn
@@ -23,8 +24,8 @@ from labcore.llm.nets.lora import Lora, share
 from labcore.runs.spec.run_spec import RunSpec
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
-REWARD_MODEL, SCORER = "reward_model", "scorer"  # one that learns, and those that give the rewards
-TEACHER = "teacher"
+REWARD_MODEL, PROCESS_REWARD_MODEL = "reward_model", "process_reward_model"  # those that learn
+SCORER, TEACHER = "scorer", "teacher"
 BROUGHT = (SCORER, TEACHER)  # to a run, not built from its policy
 
 
@@ -59,6 +60,7 @@ NETWORKS: Mapping[str, Network] = {
     REFERENCE: Network(_frozen_copy, follows="reference_every"),
     CRITIC: Network(Critic, "critic_learning_rate"),
     REWARD_MODEL: Network(Critic, "learning_rate"),
+    PROCESS_REWARD_MODEL: Network(partial(Critic, outputs=2), "learning_rate"),
 }
 
 
@@ -74,7 +76,7 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
     Where a reward model learns, the policy only lends it its weights.
     """
     found = {name: NETWORKS[name].learning_rate for name in needed(spec, knobs) if NETWORKS[name].learning_rate}
-    return {name: rate for name, rate in found.items() if name != POLICY or REWARD_MODEL not in found}
+    return {name: rate for name, rate in found.items() if name != POLICY or not {REWARD_MODEL, PROCESS_REWARD_MODEL} & found.keys()}
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:

@@ -10,8 +10,9 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from labcore.catalog import choices, reward_terms
+from labcore.errors import LabError, quoted
 from labcore.llm import checkpoint
-from labcore.llm.nets.scorer import check_tokenizer, load_scorer
+from labcore.llm.nets.scorer import SEPARATOR, check_tokenizer, load_scorer, scores_steps
 from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.runs.spec.model_names import is_published, members, reward_model_of
 from labcore.tasks import reward_call
@@ -31,12 +32,33 @@ def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, 
         kept = resume / checkpoint.scorer_folder(place) if resume else None
         if is_published(name):
             found.append(load_text_scorer(name))
+            _check_steps(knobs, name, found[-1])
             continue
         folder = kept if kept and kept.is_dir() else reward_model_of(name)
         found.append(load_scorer(folder, name))
+        _check_steps(knobs, name, found[-1])
         if folder != kept:
             check_tokenizer(folder, name, tokenizer)
     return nn.ModuleList(found)
+
+
+def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:
+    """Check that a reward model scores what the run's reward source asks it for: whole answers, or the run's steps.
+
+    Raises:
+        LabError: it does not.
+    """
+    wanted = any(choices.REWARD[source].process for source in choices.sources_of(knobs))
+    if wanted and not scores_steps(scorer):
+        raise LabError(f"The reward model {name} scores whole answers, not steps: set `reward_source=reward_model`, or "
+                       "set `reward_model` to a run of the algorithm prm.")
+    if not wanted and scores_steps(scorer):
+        raise LabError(f"The reward model {name} scores the steps of answers: set `reward_source=process_reward`, or "
+                       "set `reward_model` to a run of the algorithm reward_model.")
+    theirs = getattr(scorer.config, SEPARATOR, None)
+    if wanted and theirs != knobs[SEPARATOR]:
+        raise LabError(f"The process reward model {name} learnt steps with `step_separator` {quoted(theirs)}, and this "
+                       f"run cuts its completions by {quoted(knobs[SEPARATOR])}: set `step_separator` to the model's.")
 
 
 def check_rewards(knobs: Mapping[str, Any], task: TextTask) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from labcore.catalog import choices, reward_terms
 from labcore.errors import LabError
+from labcore.llm import process_rewards
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
@@ -28,6 +29,7 @@ from labcore.llm.nets.text_scorer import TextScorer
 from labcore.llm.networks import SCORER
 from labcore.llm.rendering import encode_answers
 from labcore.llm.session import LlmSession
+from labcore.llm.steps import Steps
 from labcore.llm.token_texts import token_texts
 from labcore.maths import ensembles
 from labcore.maths.call import call, member
@@ -45,7 +47,8 @@ TOTAL = ""  # beside the names of parts
 class Rewards:
     """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
     is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
-    single tokens that come on top of the total, where there are any; `weights`, by which the total is the sum of those
+    single tokens that come on top of the total, where there are any; `step_scores` (B, T), the scores of the steps at
+    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `weights`, by which the total is the sum of those
     parts that are named there; empty where it is one reward; `may_lack`, that the source leaves completions unscored
     as a matter of course, so that their share is logged.
     """
@@ -56,10 +59,14 @@ class Rewards:
     per_token: Tensor | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
     may_lack: bool = False
+    step_scores: Tensor | None = None
+    step_gold: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Rewards:
+        per_token, scores, gold = (None if each is None else each[rows]
+                                   for each in (self.per_token, self.step_scores, self.step_gold))
         return Rewards(self.total[rows], self.exact[rows], {name: part[rows] for name, part in self.parts.items()},
-                       None if self.per_token is None else self.per_token[rows], self.weights, self.may_lack)
+                       per_token, self.weights, self.may_lack, scores, gold)
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
@@ -166,6 +173,44 @@ def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[floa
         found.append(right / max(len(answer), 1))
         place += len(text)
     return found + [0.0] * (len(ids) - len(written))
+
+
+def process_reward(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                   completions: Completions, session: LlmSession, outcome_weight: float) -> Rewards:
+    """R = Σ_k r(s_k) + w_o r: what the scores of the steps become, at the ends of these, and the verifier's reward at
+    the last token. (B,)
+
+    s_k is the probability that step k is right by the run's process reward model, of several their mean.
+    """
+    generated, asked = Generated(prompts, completions, texts), process_rewards.problems_once(problems, prompts)
+    answers = process_rewards.answers_of(session, completions)
+    scores = process_rewards.model_scores(session, asked, answers)
+    true = verifier(task, problems, texts)
+    made = _of_steps(session, true, completions, answers, scores, outcome_weight)
+    gold = process_rewards.gold_scores(session, asked, generated, answers)
+    parts = {**made.parts, "gold": true.total}
+    if gold is None:
+        return replace(made, parts=parts)
+    return replace(made, parts={**parts, "steps_right": gold.nanmean(1)},
+                   step_gold=process_rewards.scores_at(gold, answers, completions.ids.shape[1]))
+
+
+def step_verifier(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
+                  completions: Completions, session: LlmSession, outcome_weight: float) -> Rewards:
+    """R = Σ_k r(s_k) + w_o r, with s_k = 1 while the answer can still become right, else 0. (B,)"""
+    answers = process_rewards.answers_of(session, completions)
+    scores = process_rewards.verifier_scores(session, process_rewards.problems_once(problems, prompts),
+                                             Generated(prompts, completions, texts), answers)
+    return _of_steps(session, verifier(task, problems, texts), completions, answers, scores, outcome_weight)
+
+
+def _of_steps(session: LlmSession, true: Rewards, completions: Completions, answers: list[Steps], scores: Tensor,
+              outcome_weight: float) -> Rewards:
+    """The rewards of completions whose steps have these scores (B, K). `step_score` is their mean."""
+    rewards, width = process_rewards.rewards_of_steps(session.knobs, scores), completions.ids.shape[1]
+    return Rewards(rewards.sum(1) + outcome_weight * true.total, true.exact, {"step_score": scores.nanmean(1)},
+                   process_rewards.moved_to_steps(rewards, answers, completions.lengths, width),
+                   step_scores=process_rewards.scores_at(scores, answers, width))
 
 
 def own_function(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,

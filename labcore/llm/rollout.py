@@ -37,6 +37,7 @@ class Rollout:
     old_values: Tensor | None = None  # (B, T)
     kept: Tensor | None = None  # (B,) bool; None: all
     token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
+    step_ends: Tensor | None = None  # (B, T) bool, where a step ends; None: steps are not scored
     greedy_rewards: Tensor | None = None  # (B,) that of the prompt's greedy completion
     past_rewards: Tensor | None = None  # (B,) the mean of all earlier steps, the same in each row
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
@@ -108,7 +109,8 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     token_rewards = rewards_of_tokens(knobs, rollout)
     advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
                                          "completion_mask": counted, "old_logprobs": rollout.old_logprobs,
-                                         "teacher_logprobs": rollout.teacher_logprobs})
+                                         "teacher_logprobs": rollout.teacher_logprobs,
+                                         "step_ends": ends_of_steps(rollout), "group_size": rollout.group_size})
     returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
         advantages = masked_whiten(advantages, counted)
@@ -123,6 +125,16 @@ def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
     token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.shaped.nan_to_num()[:, None])
     return (masked_whiten(token_rewards, rollout.counted, shift_mean=False) if knobs.get("whiten_rewards")
             else token_rewards)
+
+
+def ends_of_steps(rollout: Rollout) -> Tensor:
+    """True where a step of a completion ends, also at its last token: where steps are not scored, each token that may
+    have a reward of its own is one. (B, T)"""
+    mask = rollout.completion_mask
+    last = mask & (torch.arange(mask.shape[1], device=mask.device) == mask.sum(1, keepdim=True) - 1)
+    if rollout.step_ends is not None:
+        return last | (rollout.step_ends & mask)
+    return last if rollout.token_rewards is None else mask
 
 
 def total_rewards(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:

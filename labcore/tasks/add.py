@@ -26,6 +26,9 @@ class Add:
         rows = rng.integers(low, 10**self.digits, size=(count, 2))
         return [Problem(f"{a}+{b}=", str(a + b)) for a, b in rows.tolist()]
 
+    def can_become_right(self, problem: Problem, beginning: str) -> bool:
+        return problem.answer.startswith(beginning)
+
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer
         return Score(digits_right(completion, problem.answer) if self.shaped else float(right), right)

@@ -6,7 +6,6 @@ verifier reads an expression itself: nothing that a model writes is ever run.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,11 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from labcore.catalog.knob import Value
+from labcore.tasks.countdown_steps import DEEPEST, TOKEN, can_reach
 from labcore.tasks.task import Problem, Score
 
 LARGEST, TARGETS = 9, range(10, 100)
-DEEPEST = 16  # brackets within brackets
-_TOKEN = re.compile(r"0|[1-9][0-9]{0,2}|[-+*()]")
 
 
 class Countdown:
@@ -42,10 +40,18 @@ class Countdown:
                 target = sorted(found)[rng.integers(len(found))]
                 return Problem(f"{','.join(map(str, numbers))}:{target}=", found[target])
 
+    def can_become_right(self, problem: Problem, beginning: str) -> bool:
+        return can_reach(beginning, *_asked(problem))
+
     def score(self, problem: Problem, completion: str) -> Score:
-        numbers, target = problem.prompt.rstrip("=").split(":")
-        right = solves(completion, [int(number) for number in numbers.split(",")], int(target))
+        right = solves(completion, *_asked(problem))
         return Score(float(right), right)
+
+
+def _asked(problem: Problem) -> tuple[list[int], int]:
+    """The numbers and the target of a prompt."""
+    numbers, target = problem.prompt.rstrip("=").split(":")
+    return [int(number) for number in numbers.split(",")], int(target)
 
 
 def solves(expression: str, numbers: list[int], target: int) -> bool:
@@ -54,7 +60,7 @@ def solves(expression: str, numbers: list[int], target: int) -> bool:
     >>> solves("2*3+7", [2, 7, 3], 13), solves("6+7", [2, 7, 3], 13), solves("(7-2)*3", [2, 7, 3], 13)
     (True, False, False)
     """
-    tokens = _TOKEN.findall(expression)
+    tokens = TOKEN.findall(expression)
     if "".join(tokens) != expression:
         return False
     used = Counter(int(token) for token in tokens if token.isdigit())

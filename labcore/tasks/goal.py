@@ -24,6 +24,7 @@ _LOOPS = {
     "sft": "The model {sees} {prompt} and learns to write {answer} from examples.",
     "preference": "The model {sees} {prompt} and learns to prefer the better of two answers, such as {answer}.",
     "reward_model": "The model {sees} {prompt} and must score the better of two answers higher, such as {answer}.",
+    "prm": "The model {sees} {prompt} and an answer, and must say of each step whether it is right.",
 }
 _PAIRS = {
     "preference": "The model {sees} {prompt} and learns to prefer {chosen} to {rejected}.",

@@ -28,6 +28,9 @@ class Sort:
         words = ["".join(rng.permutation(list(variety))[: self.letters]) for _ in range(count)]
         return [Problem(word + "=", "".join(sorted(word))) for word in words]
 
+    def can_become_right(self, problem: Problem, beginning: str) -> bool:
+        return problem.answer.startswith(beginning)
+
     def score(self, problem: Problem, completion: str) -> Score:
         right = completion == problem.answer
         return Score(float(right), right)

@@ -110,9 +110,13 @@ class Letters:
         share = sum(letter < "n" for letter in completion) / 8
         return Score(share, share == 1)
 
+    def can_become_right(self, problem, beginning):
+        return all(letter < "n" for letter in beginning)
+
 
 TINIER = ModelSize("tiny", "tinier", hidden=32, layers=1, heads=2, intermediate=48, parameters="0.01 M", context=64)
 SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch": 1},
+         "prm": {"prompts_per_step": 4, "group_size": 4, "eval_answers": 8},
          "sft": {"sequences_per_step": 8},
          "reward_model": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4, "eval_pairs": 8},
          "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}

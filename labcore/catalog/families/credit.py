@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labcore.catalog.choice import Advantage, Caution, Family, Normalisation, There
+from labcore.catalog.choice import Advantage, Caution, Family, Letter, Normalisation, There
 from labcore.catalog.conditions import kl_in
 from labcore.catalog.families.distillation import TEACHER, TEACHER_DISCOUNT
 from labcore.catalog.families.rewards import REWARD
@@ -38,7 +38,8 @@ def _of_teacher(of: Numbers) -> Worked:
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
-                    "token_rewards", "values", "completion_mask", "teacher_logprobs", "old_logprobs"), (
+                    "token_rewards", "values", "completion_mask", "teacher_logprobs", "old_logprobs", "step_ends",
+                    "group_size"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
               bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
@@ -196,6 +197,17 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "batch"}, "GRPOTrainer subtracts the group's mean and divides by the spread of "
               "the batch's rewards, not of its tokens' returns"),
         There("verl", {_VERL: "reinforce_plus_plus"}), There("OpenRLHF", name="reinforce"))),
+    Advantage("steps_standardised", "sum of this and later steps' rewards, each over the group's steps",
+              r"\textstyle\sum_{k:\,end_k\ge t}\tfrac{r_k - \bar r_g}{s_g + \epsilon}", group=True, scaled=True,
+              against="group",
+              bias="Direction: dividing by the standard deviation of a group's steps gives groups with a small spread "
+                   "as much weight as groups with a large one, and the mean reward of a step is subtracted once for "
+                   "each step that is left.",
+              letters=(Letter(r"end_k", label="last token of step k"),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "group"}, "one reward per completion: no equivalent of rewards of steps"),
+        There("verl", {_VERL: "grpo", _BY_STD: True}, "one reward per completion: no equivalent of rewards of steps"),
+        There("OpenRLHF", note="one reward per completion: no equivalent of rewards of steps", name="group_norm"))),
     Advantage("gae", "generalised advantage estimate with a critic",
               r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labcore.catalog.choice import Choice, Family, Reward, Rule, Selection, There
+from labcore.catalog.families import process
 from labcore.catalog.knob import Knob
 
 SCORER = Knob(
@@ -119,6 +120,18 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
                  "(the task's own score) is only logged",
            elsewhere=_in_code("the script does not bring the reward models: let score() below give the mean of their "
                               "scores less their variance")),
+    Reward("process_reward", "a trained process reward model, which scores each step", r"\textstyle\sum_k r(s_k) + w_o r",
+           knobs=(SCORER, *process.OF_SOURCE), scorer=True, proxy=True, process=True,
+           words="the scores that a process reward model gives the steps of an answer ({step_reward}), and "
+                 "{outcome_weight} × the verifier's reward at its end. The gold reward (the task's own score) is only "
+                 "logged",
+           elsewhere=_in_code("no rewards of single steps there: the script does not bring the process reward model, "
+                              "so let score() below give the answer's total")),
+    Reward("step_verifier", "the task's verifier of unfinished answers, at each step", r"\textstyle\sum_k r(s_k) + w_o r",
+           knobs=process.OF_SOURCE, process=True,
+           words="for each step 1 while the answer can still become right, else 0 ({step_reward}), and "
+                 "{outcome_weight} × the verifier's reward at its end",
+           elsewhere=_in_code("no rewards of single steps there: let score() below give the answer's total")),
     Reward("own_function", "a weighted sum of your own Python functions and other rewards",
            r"\textstyle\sum_k w_k r_k(x, y)", knobs=OWN_FUNCTION, asks_user=True, proxy=True,
            words="{sum}. The gold reward (the verifier's) is only logged",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.llm import distillation, online, online_credit, online_trust, preference
+from labcore.catalog.llm import distillation, online, online_credit, online_process, online_trust, preference
 from labcore.catalog.llm.knobs import SFT_LOSS
 from labcore.catalog.llm.row import LAST_PANELS, row
 
@@ -46,8 +46,22 @@ REWARD_MODEL = (
 )
 
 
+PROCESS = (
+    row("prm", "Process reward model", "prm",
+        summary="Learns for every step of an answer whether it is right, from labels of the steps.",
+        latex=r"L = -\frac1N\sum_{i,k}\big[y_{i,k}\log s_{i,k}+(1-y_{i,k})\log(1-s_{i,k})\big],\quad "
+              r"s_{i,k} = \operatorname{softmax}(z_{i,k})_1",
+        watch="First errors found: whether it finds the place where an answer goes wrong, not only that it does. A "
+              "policy trained on its scores moves away from the answers that it was trained on.",
+        paper="Lightman et al. 2023, arXiv:2305.20050; Wang et al. 2023, arXiv:2312.08935",
+        models=("policy", "process_reward_model"), steps=150,
+        source=("labcore.maths.process:step_cross_entropy", "labcore.maths.process:auc"),
+        panels=("step_accuracy", "first_error", "step_auc", "step_score", *LAST_PANELS)),
+)
+
+
 # ---------------------------------------------------------------- algorithms
 
 ALGORITHMS: dict[str, Algorithm] = {
-    row.key: row for row in (*online.ROWS, *online_credit.ROWS, *online_trust.ROWS, *preference.ROWS, *REWARD_MODEL,
-                             *SFT, *distillation.ROWS)}
+    row.key: row for row in (*online.ROWS, *online_credit.ROWS, *online_trust.ROWS, *online_process.ROWS,
+                             *preference.ROWS, *REWARD_MODEL, *PROCESS, *SFT, *distillation.ROWS)}

@@ -4,7 +4,7 @@ in `labcore.catalog.families`."""
 from __future__ import annotations
 
 from labcore.catalog import choices
-from labcore.catalog.families import preferences, rewards, surrogates
+from labcore.catalog.families import preferences, process, rewards, surrogates
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.optimizer import OPTIMIZER
 
@@ -129,7 +129,7 @@ ONLINE = (
          "flawed one, trained reward models, functions of your own, or a language model that judges.",
          choices=choices.REWARD.names, advanced=True, group="reward"),
     rewards.SCORER, rewards.UNCERTAINTY_WEIGHT, *rewards.OWN_FUNCTION, *rewards.JUDGE, *rewards.NAMED_WEIGHTS,
-    rewards.REWARD_NOISE,
+    rewards.REWARD_NOISE, *process.OF_SOURCE, process.MIN_TEMPERATURE,
     Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared: a penalty or a "
          "cost of length, or a clip of very high and very low rewards.",
          choices=choices.SHAPING.names, advanced=True, group="reward"),
@@ -280,6 +280,29 @@ REWARD_MODEL = (
     Knob("labelled_share", "Share of labelled pairs", 0.5, "Share of a batch that is drawn from the labelled pairs. "
          "Higher: follows them. Lower: keeps to the others.", "next batch", 0.0, 1.0, (0.2, 0.8), unit="share",
          advanced=True, group="loss"),
+    DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
+)
+
+PRM = (
+    LEARNING_RATE,
+    Knob("step_labels", "Source of step labels", "step_verifier", "What labels the steps of answers as right or wrong: "
+         "your file, the task's verifier of unfinished answers, or the outcome of completions sampled from each step.",
+         choices=choices.STEP_LABELS.names, group="loss"),
+    process.SEPARATOR,
+    Knob("last_step_only", "Last step only", False, "On: only the last step of each answer is learnt, as in an outcome "
+         "reward model. Off: all steps.", "next batch", advanced=True, group="loss", aliases="train_on_last_step_only"),
+    *process.ROLLOUTS,
+    Knob("prompts_per_step", "Prompts per step", 16, "Prompts, or rows of your file, in a batch. Higher: a steadier "
+         "gradient, more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P",
+         group="sampling"),
+    Knob("group_size", "Answers per prompt", 4, "Answers of the policy per prompt, whose steps are labelled. Higher: "
+         "more right and wrong steps of the same prompt. Lower: less compute.", "next batch", 1, 1024, (1, 16), "G",
+         group="sampling"),
+    *(knob for knob in PREFERENCE if knob.key == "eval_every"),
+    Knob("eval_answers", "Held-out answers", 256, "Answers in each evaluation, held out of your file or sampled apart. "
+         "More: less noise, slower evaluations. Fewer: quicker.", low=2, high=100_000, unit="answers", advanced=True,
+         group="evaluation"),
+    *SAMPLING, *FILTERS, MAX_GRAD_NORM,
     DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 

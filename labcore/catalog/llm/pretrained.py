@@ -38,8 +38,11 @@ _GSPO = {"clip_low": Default(3e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4,
          "clip_high": Default(4e-4, "Zheng et al. 2025, arXiv:2507.18071", (1e-4, 1e-2))}
 
 
+_LAST = {"PRMConfig": "1.13"}  # the last version with a configuration that 1.16 lacks
+
+
 def _trl(config: str) -> str:
-    return f"TRL 1.16's {config}"
+    return f"TRL {_LAST.get(config, '1.16')}'s {config}"
 
 
 def _beta(value: float, source: str) -> Defaults:
@@ -49,8 +52,9 @@ def _beta(value: float, source: str) -> Defaults:
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
 _CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig", "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
             **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig", "online": "GRPOConfig",
-            "preference": "DPOConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
-_RATES = {"OnlineDPOConfig": 5e-7, "RewardConfig": 1e-4, "SFTConfig": 2e-5, "GKDConfig": 2e-5}  # of the others: 1e-6
+            "preference": "DPOConfig", "prm": "PRMConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
+_RATES = {"OnlineDPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
+          "GKDConfig": 2e-5}  # of the others: 1e-6
 _RATE = 1e-6
 
 _OF_ALL: Defaults = {
@@ -63,6 +67,7 @@ _OF_LOOPS: Mapping[str, Defaults] = {
     "preference": {"beta": Default(0.1, _trl("DPOConfig"), (0.01, 1.0)),
                    "pairs_per_step": Default(8, _trl("DPOConfig (per_device_train_batch_size)")),
                    "pair_prompts": Default(64, _HERE), "group_size": Default(4, _HERE)},
+    "prm": {"group_size": Default(4, _HERE), "eval_answers": Default(32, _MEASURED)},
     "reward_model": {"pairs_per_step": Default(8, _trl("RewardConfig (per_device_train_batch_size)")),
                      "pair_prompts": Default(64, _HERE), "group_size": Default(4, _HERE),
                      "eval_pairs": Default(64, _MEASURED)},

@@ -10,10 +10,10 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
-from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, REWARD_MODEL, SFT
+from labcore.catalog.llm.knobs import ONLINE, PREFERENCE, PRM, REWARD_MODEL, SFT
 from labcore.catalog.llm.upkeep import UPKEEP
 
-KNOBS = {"online": ONLINE, "preference": PREFERENCE, "reward_model": REWARD_MODEL, "sft": SFT}
+KNOBS = {"online": ONLINE, "preference": PREFERENCE, "prm": PRM, "reward_model": REWARD_MODEL, "sft": SFT}
 
 SURROGATE = "surrogate"  # stands for the chart of the surrogate that a row chooses
 ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", SURROGATE, "length",

@@ -6,6 +6,7 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.task import Task
 
 _ALL = ("online", "preference", "reward_model", "sft")  # loops
+_STEPS = (*_ALL, "prm")
 WITHOUT_ANSWERS = "length, format, regex or json, or contains with a pattern"  # verifiers of prompts alone
 # What a completion must be for each verifier to accept it, as `Task.goal` has it.
 VERIFIED = {
@@ -82,6 +83,7 @@ _FILE_KNOBS = (*ROWS, *HELD_OUT, ORDER)
 _FILE = {"sft_target": 1.0, "eval_prompts": 32}
 # A file's prompts may be hundreds of tokens long: a short SFT of small batches, so that a first run takes a minute.
 _LINES = _FILE | {"max_new_tokens": 64, "sft_steps": 50, "prompts_per_step": 8, "pairs_per_step": 8}
+_STEP_LABELS = {"step_labels": "dataset", "step_separator": "\\n"}
 _LINES_SFT = {"sequences_per_step": 8, "eval_every": 25, "held_out_every": 50, "held_out_samples": 1}
 
 
@@ -92,11 +94,11 @@ TASKS: dict[str, Task] = {
     task.key: task
     for task in (
         Task("sort", "Sort letters", "Write the letters in alphabetical order.", "labcore.tasks.sort:Sort",
-             _ALL, (
+             _STEPS, (
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
                       low=2, high=20, safe=(4, 8), group="task"),
              ), defaults={"max_new_tokens": 8, "teacher": SORT_TEACHER}, example="dbcaef= → abcdef"),
-        Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _ALL, (
+        Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _STEPS, (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss gets some reward.", choices=("exact", "shaped"), group="task"),
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
@@ -106,7 +108,7 @@ TASKS: dict[str, Task] = {
             goal={"exact": "must write {answer}, and earns 1 if exact",
                   "shaped": "must write {answer}, and earns the share of digits that are right"}),
         Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
-             "labcore.tasks.countdown:Countdown", _ALL, (
+             "labcore.tasks.countdown:Countdown", _STEPS, (
                  Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,
                       high=5, safe=(2, 4), group="task"),
              ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
@@ -127,8 +129,8 @@ TASKS: dict[str, Task] = {
              right="Fluent", goal={"": "must continue it, and earns sentiment × fluency²: {reward} for {answer}"}),
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",
-             "labcore.tasks.prompts:Prompts", _ALL, (*_VERIFIER, *_FILE_KNOBS), data="prompts",
-             defaults=_LINES, sft=_LINES_SFT, example="question, answer → ####",
+             "labcore.tasks.prompts:Prompts", _STEPS, (*_VERIFIER, *_FILE_KNOBS), data="prompts",
+             defaults=_LINES, sft=_LINES_SFT, prm=_STEP_LABELS, example="question, answer → ####",
              sees="is asked", goal=VERIFIED),
         Task("preferences", "Your own preferences", "A file with prompt, chosen and rejected (JSONL, JSON, CSV or "
              "Parquet); for KTO also with prompt, completion and label (true or false).",

@@ -139,7 +139,7 @@ def pairs(alone: LlmSession, rows: Rows) -> dict[str, float]:
 
 MEASURES: Mapping[str, tuple[Callable[[LlmSession, Rows], dict[str, float]], ...]] = {
     "online": (answers,), "sft": (loss, answers), "preference": (pairs, answers),
-    "reward_model": ()}  # which measures its own network on them
+    **dict.fromkeys(("prm", "reward_model"), ())}  # which measure their own networks on them
 
 
 def _mean(values: Tensor) -> float:

@@ -119,8 +119,8 @@ def layers_of(model: Network) -> Layers:
     return Layers(
         layers=getattr(config, "num_hidden_layers", None) or 1, heads=heads, hidden=hidden, queries=heads * width,
         keys=(getattr(config, "num_key_value_heads", None) or heads) * width, inner=int(inner),
-        vocabulary=1 if critic else config.vocab_size, packs=own or (shares and packed.can_pack(model)), own=own,
-        fused=fused.fits(model),
+        vocabulary=model.head.out_features if isinstance(model, Critic) else config.vocab_size,
+        packs=own or (shares and packed.can_pack(model)), own=own, fused=fused.fits(model),
         shares=shares, plain_head=shares and (critic or head.has_plain_head(model)), longest_packed=packed.LONGEST,
         most_logits=head.MAX_ELEMENTS)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerBase
 
@@ -25,7 +25,8 @@ from labcore.llm.nets.micro_batches import WHOLE, Room, micro_batches
 from labcore.llm.nets.model import load
 from labcore.llm.nets.tokenizer import load_tokenizer
 from labcore.runs.files.adapters import base_of, is_adapter
-from labcore.runs.spec.model_names import REWARD_WEIGHTS
+from labcore.runs.files.untrusted import json_of
+from labcore.runs.spec.model_names import PROCESS_WEIGHTS, REWARD_WEIGHTS
 
 # ---------------------------------------------------------------- scoring
 # The score that a reward model gives a completion: its value at the last token, the end token included.
@@ -48,32 +49,45 @@ def scores(model: Critic, prompts: Prompts, completions: Completions, dtype: str
 # ---------------------------------------------------------------- scorer
 
 CONFIG = "policy"  # as in the checkpoints of the run that trained it
+STATE = "state.json"
+SEPARATOR = "step_separator"  # in the configuration of one that scores steps: the knob with which it was trained
+
+
+def scores_steps(scorer: nn.Module) -> bool:
+    """True if a reward model scores the steps of an answer, not the answer as a whole."""
+    return isinstance(scorer, Critic) and scorer.head.out_features == 2
 
 
 def load_scorer(folder: Path, name: str) -> Critic:
-    """The reward model in a checkpoint, frozen, on the cpu. `name` is what the user calls it.
+    """The reward model in a checkpoint, frozen, on the cpu. `name` is what the user calls it. One that scores steps has
+    the separator of its steps in its configuration.
 
     Raises:
         LabError: it cannot be read.
     """
     try:
-        weights = load_file(folder / REWARD_WEIGHTS)
+        of_steps = (folder / PROCESS_WEIGHTS).is_file()
+        weights = load_file(folder / (PROCESS_WEIGHTS if of_steps else REWARD_WEIGHTS))
+        outputs = 2 if of_steps else 1
         if is_adapter(folder / CONFIG):
-            scorer = _adapted(folder / CONFIG, weights)
+            scorer = _adapted(folder / CONFIG, weights, outputs)
         else:
             config = AutoConfig.from_pretrained(folder / CONFIG, trust_remote_code=False, local_files_only=True)
             check_size(folder / CONFIG, config_of(folder / CONFIG))
-            scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+            scorer = Critic(AutoModelForCausalLM.from_config(config, trust_remote_code=False), outputs)
             scorer.load_state_dict(weights)
+        if of_steps and not hasattr(scorer.config, SEPARATOR):
+            state = json_of((folder / STATE).read_bytes(), constants=True)
+            setattr(scorer.config, SEPARATOR, str(state["knobs"][SEPARATOR]))
     except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RuntimeError, SafetensorError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
         raise LabError(f"The reward model {name} cannot be read ({reason}): train it again.") from error
     return scorer.eval().requires_grad_(False)
 
 
-def _adapted(folder: Path, weights: dict[str, Tensor]) -> Critic:
+def _adapted(folder: Path, weights: dict[str, Tensor], outputs: int) -> Critic:
     """The reward model that LoRA has trained: its adapter, merged into the base that the policy in `folder` names."""
-    scorer = Critic(load(base_of(folder))[0])
+    scorer = Critic(load(base_of(folder))[0], outputs)
     lora.wear(scorer, folder)
     lora.put(scorer, weights)
     lora.merge(scorer)
@@ -84,7 +98,7 @@ def save_scorer(scorer: Critic, folder: Path) -> None:
     """Write what `load_scorer` reads."""
     scorer.config.save_pretrained(folder / CONFIG)
     weights = {key: value.detach().cpu().contiguous() for key, value in scorer.state_dict().items()}
-    save_file(weights, folder / REWARD_WEIGHTS)
+    save_file(weights, folder / (PROCESS_WEIGHTS if scores_steps(scorer) else REWARD_WEIGHTS))
 
 
 def check_tokenizer(folder: Path, name: str, tokenizer: PreTrainedTokenizerBase) -> None:

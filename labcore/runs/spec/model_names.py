@@ -35,6 +35,7 @@ from labcore.runs.files.paths import home, is_run_id, path_of, run_folder
 
 BASE, START, BEST = "base", "start", "best"
 REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that trains a reward model
+PROCESS_WEIGHTS = "process_reward_model.safetensors"  # of a run that trains one for steps
 _NAME = re.compile(rf"(?:(?P<stage>{BASE}|{START}):)?(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{{1,9}}|{BEST}))?|"
                    r"SFT base (?P<sft>\w+)")
 _FOLDER = re.compile(r"(?P<run>[\w.-]+)/checkpoints/step-(?P<step>\d+)/policy|base/(?P<sft>\w+)/model")
@@ -181,9 +182,9 @@ def _reward_model(name: str) -> Path:
     if step not in there:
         raise LabError(f"The run {found.run} has no checkpoint of step {step}: take one of "
                        f"{', '.join(map(str, there))}.")
-    if not storage.has(there[step] / REWARD_WEIGHTS):
+    if not any(storage.has(there[step] / weights) for weights in (REWARD_WEIGHTS, PROCESS_WEIGHTS)):
         raise LabError(f"The run {found.run} trained no reward model: set `reward_model` to a run of the algorithm "
-                       "reward_model.")
+                       "reward_model or prm.")
     return there[step]
 
 

@@ -1,0 +1,52 @@
+"""Process rewards: where the labels of steps come from, and the rewards that the scores of steps become."""
+
+from __future__ import annotations
+
+from labcore.catalog.choice import Choice, Family, Letter, StepLabels
+from labcore.catalog.knob import Knob
+
+SEPARATOR = Knob(
+    "step_separator", "Step separator", "", "Text that ends each step of an answer; \\n stands for a line break. A "
+    "process reward model scores the end of each step. Empty: every token is a step.", advanced=True, forkable=True, group="reward",
+    aliases="step_separator newline")
+ROLLOUTS = (
+    Knob("rollouts_per_step", "Rollouts per step", 4, "Completions that are sampled from the end of each step; the "
+         "share of them that the verifier accepts labels the step. Higher: less noise in the labels, more time. "
+         "Lower: less of both.", "next batch", 1, 256, (2, 16), "K", group="reward"),
+    Knob("hard_labels", "Hard labels", True, "On: a step is right if any of its rollouts is accepted. Off: its label "
+         "is the share of accepted rollouts.", "next batch", group="reward"),
+)
+STEP_LABELS = Family("step_labels", "source of step labels", "labcore.llm.step_labels", ("session",), (
+    StepLabels("dataset", "the labels in your file", r"\mathcal D", asks=("prompts_per_step",), from_file=True),
+    StepLabels("step_verifier", "the task's verifier: can the answer still become right?",
+               r"1[\exists\, y_{>k}: r(y) = 1]", asks=("prompts_per_step", "group_size")),
+    StepLabels("monte_carlo", "the outcome of completions that are sampled from each step",
+               r"\tfrac1K\textstyle\sum_j r(y_{\le k}, \tilde y_j)", asks=("prompts_per_step", "group_size"),
+               knobs=ROLLOUTS),
+))
+
+MIN_TEMPERATURE = Knob(
+    "min_temperature", "Temperature of the minimum", 0.1, "How sharply min_form selects the lowest score of an answer. "
+    "Lower: only the lowest score counts. Higher: closer to the mean of the scores.", "next batch", 1e-3, 100.0,
+    (0.05, 1.0), "T_{min}", "score", scale="log", advanced=True, group="reward", before=0.1)
+_S = Letter("s_k", label="score of step k")
+STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
+    Choice("each_step", "its score: an answer earns the sum", r"s_k", letters=(_S,)),
+    Choice("min_form", "its score, weighted towards the lowest of the answer (PURE)",
+           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,)),
+    Choice("difference", "the change of the score since the step before: an answer earns the last score",
+           r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,)),
+    Choice("lowest", "0, and at the last step the lowest score", r"1[k = n]\,\min_j s_j", letters=(_S,)),
+    Choice("product", "0, and at the last step the product of all scores", r"1[k = n]\,\textstyle\prod_j s_j",
+           letters=(_S,)),
+    Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,)),
+))
+OUTCOME_WEIGHT = Knob(
+    "outcome_weight", "Weight of the outcome", 0.0, "Weight of the verifier's reward, which is added at the last token "
+    "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
+    (0.0, 2.0), "w_o", advanced=True, group="reward", before=0.0)
+STEP_REWARD_KNOB = Knob(
+    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. A sum rewards answers "
+    "with more steps; the lowest score and differences do not.", choices=STEP_REWARD.names, advanced=True,
+    group="reward", before="each_step")
+OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps
