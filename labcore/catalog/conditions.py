@@ -7,6 +7,7 @@ from typing import Any
 
 Values = Mapping[str, Any]
 
+SAME_DTYPE = "same"  # the sampler has the weights of the trainer
 ONE_UPDATE = "one update per batch, so every ratio is 1"
 
 
@@ -16,8 +17,21 @@ def updates(values: Values) -> int:
 
 
 def one_update(values: Values) -> bool:
-    """True if an online run makes one update of each batch."""
-    return "surrogate" in values and updates(values) == 1
+    """True if an online run makes one update of each batch, which the policy of that moment has sampled: unless the old
+    log-probs are its own anyway, because the trainer recomputes them."""
+    fresh = not off_policy(values) or values.get("importance_cap") or values.get("recompute_logprobs")
+    return "surrogate" in values and updates(values) == 1 and bool(fresh)
+
+
+def delayed(values: Values) -> bool:
+    """True if an online run learns from completions of earlier steps."""
+    return bool(values.get("staleness") or values.get("replay_share"))
+
+
+def off_policy(values: Values) -> bool:
+    """True if an online run learns from completions that other weights than the policy's have sampled: older ones, or
+    rounded ones."""
+    return delayed(values) or values.get("sampler_dtype", SAME_DTYPE) != SAME_DTYPE
 
 
 def kl_in(values: Values, placement: str) -> bool:

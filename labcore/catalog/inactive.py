@@ -45,6 +45,8 @@ RULES = (
     Rule(("off_policy_threshold",), {}, ONE_UPDATE, lambda values: one_update(values) and not (
         values.get("importance_cap") or values.get("recompute_logprobs"))),
     Rule(("importance_floor", "importance_mode"), {"importance_cap": (0,)}, "importance sampling is off"),
+    Rule(("staleness_order",), {"staleness": (0,)}, "every batch is sampled right before its updates"),
+    Rule(("replay_steps",), {"replay_share": (0,)}, "there is no replay"),
     Rule(("recompute_logprobs",), {}, "importance sampling recomputes them already",
          lambda values: bool(values.get("importance_cap"))),
     Rule(("ratio",), {"surrogate": _keys(each for each in _SURROGATES if not each.needs_ratio)},

@@ -8,6 +8,7 @@ from typing import get_args
 
 from labcore.catalog import reward_terms
 from labcore.catalog.choices import REWARD, SURROGATE, chosen
+from labcore.catalog.conditions import delayed
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import ChartFamily
 from labcore.catalog.metrics import METRICS
@@ -63,6 +64,7 @@ _PANELS = (
     Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
     Panel("token_weight", "Weight of a token", ("token_weight",), "clip"),
     Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
+    Panel("sample_age", "Age of the batch", ("sample_age/mean", "sample_age/max"), "system"),
     *(Panel(f"surrogate_{member.key}", "Surrogates", (
         *(metric.key for metric in member.logs), "surrogate/cpi", "surrogate/kl_penalised"), "gradient")
       for member in SURROGATE if member.needs_ratio),
@@ -184,6 +186,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "unscored": lambda knobs: False,  # where it is logged
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
+    "sample_age": delayed,
     "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
     **{panel.key: lambda knobs: False for panel in OWN},  # where it is logged
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,

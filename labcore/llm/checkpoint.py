@@ -5,6 +5,7 @@
     scorer/, scorer_2/ …          the reward models that give the rewards
     optimizer_NAME.safetensors    the moments of each network that learns; empty where they were dropped
     generator.safetensors         the state of the generator that samples
+    queue.safetensors             completions that were sampled and wait, or may come again; only where there are some
     state.json                    counters, knobs, pairs, what was learnt beside the networks, the other random numbers
 """
 
@@ -26,7 +27,7 @@ from transformers import PreTrainedModel
 
 from labcore.device import resume_generator
 from labcore.errors import LabError
-from labcore.llm import optimizers
+from labcore.llm import optimizers, stored_objects
 from labcore.llm.nets import lora
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.lora import Lora
@@ -42,11 +43,13 @@ ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 # Numbers that a run moves by itself.
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "recent_gold", "best_gold", "halvings", "moves",
-          "idle", "drawn", "said")
+          "idle", "drawn", "said", "lots")
+QUEUES = ("queue", "replay")  # groups that wait between sampling and learning, and those that come again
 
 
 class Checkpointed(Protocol):
-    """The part of a session that a checkpoint needs, beside the fields that PAIRS and LEARNT name. See `LlmSession`."""
+    """The part of a session that a checkpoint needs, beside the fields that PAIRS, QUEUES and LEARNT name. See
+    `LlmSession`."""
 
     spec: RunSpec
     device: torch.device
@@ -88,6 +91,10 @@ def write(session: Checkpointed, folder: Path) -> None:
              **{name: [vars(pair) for pair in getattr(session, name)] for name in PAIRS},
              **{name: getattr(session, name) for name in LEARNT},
              "finished_because": session.finished_because}
+    tensors, waiting = stored_objects.packed({name: getattr(session, name) for name in QUEUES})
+    if tensors:
+        save_file(tensors, folder / "queue.safetensors")
+        state["queues"] = waiting
     (folder / "state.json").write_text(whole(json.dumps(state, ensure_ascii=False)), encoding="utf-8")
 
 
@@ -133,6 +140,9 @@ def _read(session: Checkpointed, folder: Path) -> None:
         setattr(session, name, [_pair(pair) for pair in state.get(name, [])])  # checkpoints of before had none
     for name in LEARNT:
         setattr(session, name, state.get(name, getattr(session, name)))  # checkpoints of before had none
+    if "queues" in state:
+        for name, lots in stored_objects.unpacked(tensors("queue"), state["queues"]).items():
+            setattr(session, name, lots)
     session.knobs.update(state["knobs"])
     session.step, session.updates, session.tokens = state["step"], state["updates"], state["tokens"]
     session.finished_because = state["finished_because"]
@@ -183,7 +193,8 @@ COUNTERS = ("step", "updates", "tokens", "finished_because", "prompt_seed")
 
 @dataclass(frozen=True)
 class SmallState:
-    """The fields of a session that `COUNTERS`, `PAIRS` and `LEARNT` name, and the states of its two generators."""
+    """The fields of a session that `COUNTERS`, `PAIRS`, `QUEUES` and `LEARNT` name, and the states of its two
+    generators."""
 
     fields: dict[str, Any]
     rng: Any
@@ -192,7 +203,7 @@ class SmallState:
     @staticmethod
     def of(session: Checkpointed) -> SmallState:
         """The state of `session` now; its lists are the session's own."""
-        return SmallState({name: getattr(session, name) for name in (*COUNTERS, *PAIRS, *LEARNT)},
+        return SmallState({name: getattr(session, name) for name in (*COUNTERS, *PAIRS, *QUEUES, *LEARNT)},
                           session.rng.bit_generator.state, session.generator.get_state())
 
     def copied(self) -> SmallState:

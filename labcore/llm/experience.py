@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from labcore.catalog import choices
+from labcore.catalog.conditions import SAME_DTYPE
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import kl_metrics, score_metrics, zero_variance
@@ -24,6 +25,7 @@ from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import TEACHER
 from labcore.llm.rewards import Rewards, reward, say_unscored, silent
 from labcore.llm.rollout import Rollout, total_rewards
+from labcore.llm.sampler_weights import sampling_weights
 from labcore.llm.session import LlmSession
 from labcore.llm.teacher import asked, sampled_measures
 from labcore.maths.call import call, member
@@ -93,18 +95,21 @@ class Batch:
             kept = len(rollout.ids) if rollout.kept is None else float(rollout.kept.sum())
             metrics |= {"selection/kept_frac": kept / len(whole.texts),
                         "selection/rounds": float(len(self.sampled))}
+        if rollout.age is not None:
+            metrics |= {"sample_age/mean": float(rollout.age.double().mean()),
+                        "sample_age/max": float(rollout.age.max())}
         return metrics
 
 
-def prompt_rng(session: LlmSession, round: int = 0) -> np.random.Generator:
+def prompt_rng(session: LlmSession, round: int = 0, number: int | None = None) -> np.random.Generator:
     """The random numbers that choose the prompts of the next step, where they are not drawn in epochs: of the seed and
-    the step, and of nothing else.
+    the step, and of nothing else. `number` is the step that a batch is for, where that is a later one.
 
     So all algorithms of one seed get the same prompts, however many numbers they draw for other things. Every further
     round of sampling has its own.
     """
-    return np.random.default_rng((session.prompt_seed, session.step, round) if round
-                                 else (session.prompt_seed, session.step))
+    step = session.step if number is None else number
+    return np.random.default_rng((session.prompt_seed, step, round) if round else (session.prompt_seed, step))
 
 
 def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
@@ -115,23 +120,41 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     Where the selection refills, groups of which nothing is kept are replaced by those of further rounds, at most
     `resample_rounds` of them; what is missing then stays in the batch without being learnt from.
     """
+    rounds, batch = sampled_batch(session, tape)
+    return Batch(batch, rollout_of(session, batch), rounds, selective(session))
+
+
+def sampled_batch(session: LlmSession, tape: Tape | None = None, number: int | None = None,
+                  count: int | None = None) -> tuple[list[Sampled], Sampled]:
+    """The rounds of sampling of a batch, and the batch that they make. `number` is the step that it is for and `count`
+    its prompts, where these are not the present step and all."""
     knobs = session.knobs
     refills = choices.SELECTION[knobs["selection"]].refills
-    rounds = [sample_round(session, 0, tape)]
+    rounds = [sample_round(session, 0, tape, number, count)]
     count = len(rounds[0].problems)
     while refills and len(rounds) <= knobs["resample_rounds"] and sum(int(r.kept_groups.sum()) for r in rounds) < count:
-        rounds.append(sample_round(session, len(rounds)))
-    batch = rounds[0] if len(rounds) == 1 else _filled(rounds, count)
-    selective = knobs["selection"] != "everything" or knobs["overlong_filter"]
-    return Batch(batch, rollout_of(session, batch), rounds, selective)
+        rounds.append(sample_round(session, len(rounds), None, number, count))
+    return rounds, rounds[0] if len(rounds) == 1 else _filled(rounds, count)
 
 
-def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
-    """The sampled completions, with the reference's log-probs and the critic's values: ready for `credit`."""
+def selective(session: LlmSession) -> bool:
+    """True if the run chose to leave completions out."""
+    return session.knobs["selection"] != "everything" or bool(session.knobs["overlong_filter"])
+
+
+def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None) -> Rollout:
+    """The sampled completions, with the reference's log-probs and the critic's values: ready for `credit`.
+
+    `age` (B,) are the updates since each was sampled; None: the policy has not changed since.
+    """
     prompts, completions = sampled.prompts, sampled.completions
     corrected = bool(session.knobs["importance_cap"] or session.knobs["recompute_logprobs"])
     old = token_logprobs(session, session.policy, prompts, completions) if corrected else completions.sampled_logprobs
-    reference = reference_logprobs(session, prompts, completions, old)
+    apart = None if corrected else _apart(session, completions, age)
+    if apart is None:
+        reference = reference_logprobs(session, prompts, completions, old)
+    else:  # the old log-probs are of other weights than the policy's, also where the policy is the reference
+        reference = token_logprobs(session, session.reference, prompts, completions)
     taught = asked(session, prompts, completions) if TEACHER in session.models else (None, None)
     parts = sampled.rewards.weights
     rollout = Rollout(
@@ -144,8 +167,15 @@ def rollout_of(session: LlmSession, sampled: Sampled) -> Rollout:
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
         sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
-        teacher_likeliest=taught[1], at_reference=reference is None)
+        teacher_likeliest=taught[1], age=age, apart=apart, at_reference=reference is None)
     return _selected(session, sampled, rollout)
+
+
+def _apart(session: LlmSession, completions: Completions, age: Tensor | None) -> Tensor | None:
+    """A mask of the completions that other weights than the policy's have sampled; None where it has none. (B,)"""
+    if session.knobs.get("sampler_dtype", SAME_DTYPE) != SAME_DTYPE:
+        return torch.ones_like(completions.truncated)
+    return None if age is None or not age.any() else age > 0
 
 
 def seen_by(session: LlmSession, batch: Batch) -> Rollout:
@@ -166,17 +196,19 @@ def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollou
     return replace(rollout, kept=None if bool(kept.all()) else kept)
 
 
-def sample_round(session: LlmSession, round: int, tape: Tape | None = None) -> Sampled:
-    """One round of sampling: P fresh problems, answered."""
-    problems = next_rows(session, session.task.problems, int(session.knobs["prompts_per_step"]),
-                         prompt_rng(session, round))
+def sample_round(session: LlmSession, round: int, tape: Tape | None = None, number: int | None = None,
+                 count: int | None = None) -> Sampled:
+    """One round of sampling: P fresh problems, answered. `number` and `count` as in `sampled_batch`."""
+    problems = next_rows(session, session.task.problems, count or int(session.knobs["prompts_per_step"]),
+                         prompt_rng(session, round, number))
     return answered(session, problems, tape)
 
 
 def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = None) -> Sampled:
     """G completions of each problem, what they earn and which are kept."""
-    generated = generate(session, session.policy, problems, int(session.knobs["group_size"]),
-                         Sampling.of(session.knobs), tape)
+    with sampling_weights(session):
+        generated = generate(session, session.policy, problems, int(session.knobs["group_size"]),
+                             Sampling.of(session.knobs), tape)
     session.tokens += int(generated.completions.mask.sum())
     return judged(session, problems, generated)
 
@@ -225,7 +257,8 @@ def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Samp
     for each row of its group; None where nothing asks for it."""
     if "greedy" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
         return None
-    greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
+    with sampling_weights(session):
+        greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
     session.tokens += int(greedy.completions.mask.sum())
     rewards = reward(session, problems, greedy)
     earned, per_token = _shaped(session, rewards, greedy.completions), _on(rewards.per_token, session.device)

@@ -107,6 +107,9 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
                "entropy": entropy, "completion_mask": mask}
     if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
         measured["token_weight"] = masked_mean(torch.stack([*found.values()]).prod(0), mask)
+    if weights.sampler_correction.__name__ in found:
+        outside = call(weights.outside_bounds, knobs, {**tensors, "sampler_logprobs": rollout.sampler_logprobs})
+        measured["sampling/outside_frac"] = masked_mean(outside.float(), mask)
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
         kl_from_old = k3(rollout.old_logprobs, logprobs)

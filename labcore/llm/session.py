@@ -70,8 +70,10 @@ class LlmSession:
     `cut` and `standing`. `probes` is the clock of what only looks. `moves` counts the policy's optimizer steps,
     `share_done` is the share of the step's updates that are made, and `idle` says that the last step had none. `drawn`
     is where the run stands in its epochs (`drawing`). `graphs` are the steps that a GPU has recorded; `sampler` draws
-    completions while the run trains, where that is not the lab's own sampler. `recorded` is the small state at the last
-    record, and `moved` says whether the step under way has begun to move weights.
+    completions while the run trains, where that is not the lab's own sampler. `queue` are groups that were sampled and
+    not learnt from, `replay` those that may be learnt from again, and `lots` the number of the next batch to sample
+    (`group_queue`). `recorded` is the small state at the last record, and `moved` says whether the step under way has
+    begun to move weights.
     """
 
     spec: RunSpec
@@ -111,6 +113,9 @@ class LlmSession:
     probes: Budget = field(default_factory=Budget, repr=False, compare=False)
     graphs: Graphs | None = None
     sampler: Callable[..., Completions] | None = None
+    queue: list[Any] = field(default_factory=list)
+    replay: list[Any] = field(default_factory=list)
+    lots: int = 0
     moved: bool = field(default=True, repr=False)
     recorded: SmallState | None = field(default=None, repr=False)
 
@@ -259,6 +264,8 @@ class LlmSession:
             self.drawn = self.drawn[ROWS], UNDRAWN
         if "pairs" not in spec.knobs:
             self.pairs = []
+        if not spec.twin or _as_sampled(spec.knobs) != _as_sampled(before):
+            self.queue, self.replay = [], []
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
             self.prompt_seed, self.drawn = spec.seed, (UNDRAWN, UNDRAWN)
@@ -390,3 +397,8 @@ def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
     chosen: list[Choice] = [choices.REWARD[source] for source in choices.sources_of(knobs)]
     chosen += [choices.SHAPING[str(knobs["shaping"])]] if "shaping" in knobs else []
     return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}
+
+
+def _as_sampled(knobs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What completions in a queue were sampled and scored for; nothing in a loop that has none."""
+    return _reward_of(knobs), knobs.get("advantage"), "staleness" in knobs

@@ -53,9 +53,33 @@ def sampler_correction(old_logprobs: Tensor, sampler_logprobs: Tensor, completio
     Ling Team 2025, arXiv:2510.18855, section 3.3.2 (IcePop: token_mask); Liu et al. 2025, "When speed kills stability"
     (sequences).
     """
-    log_ratio = (old_logprobs - sampler_logprobs).masked_fill(~completion_mask, 0)
-    level, outside = importance_mode.split("_")
-    ratio = (log_ratio if level == "token" else log_ratio.sum(1, keepdim=True).expand_as(log_ratio)).exp()
-    if outside == "truncate":
+    ratio = _sampler_ratio(old_logprobs, sampler_logprobs, completion_mask, importance_mode)
+    if importance_mode.endswith("truncate"):
         return ratio.clamp(min=importance_floor, max=importance_cap)
     return ratio.masked_fill((ratio < importance_floor) | (ratio > importance_cap), 0)
+
+
+def outside_bounds(old_logprobs: Tensor, sampler_logprobs: Tensor, completion_mask: Tensor, importance_cap: float,
+                   importance_floor: float = 0.0, importance_mode: str = "token_truncate") -> Tensor:
+    """True where that ratio is outside c … C. As `sampler_correction` -> bool (B, T)"""
+    ratio = _sampler_ratio(old_logprobs, sampler_logprobs, completion_mask, importance_mode)
+    return (ratio < importance_floor) | (ratio > importance_cap)
+
+
+def _sampler_ratio(old_logprobs: Tensor, sampler_logprobs: Tensor, completion_mask: Tensor, mode: str) -> Tensor:
+    """π_old/π_sampler of each token, or the product over its completion; 1 where the mask is False. (B, T)"""
+    log_ratio = (old_logprobs - sampler_logprobs).masked_fill(~completion_mask, 0)
+    return (log_ratio if mode.startswith("token") else log_ratio.sum(1, keepdim=True).expand_as(log_ratio)).exp()
+
+
+def effective_share(log_weights: Tensor, mask: Tensor) -> Tensor:
+    """(Σ w)² / (n Σ w²) of the n weights w = exp(`log_weights`) where the mask is True. (B, T), bool (B, T) -> ()
+
+    A share: 1 where all weights are equal, 1/n where one has all the weight. There must be a counted token.
+
+    Source: Kong 1992, "A note on importance sampling using standardized weights" (effective sample size); verl logs it
+    as rollout_is_eff_sample_size.
+    """
+    found = log_weights[mask].double()
+    weights = (found - found.max()).exp()  # a common factor cancels
+    return weights.sum() ** 2 / (len(weights) * (weights**2).sum())

@@ -57,3 +57,16 @@ def test_a_ratio_to_the_sampler_is_truncated(close):
     mask = torch.tensor([[True, True, True, False]])
     close(weights.sampler_correction(old, sampler, mask, 5.0), [[2, 0.5, 5, 1]])
     assert weights.sampler_correction(old, old, mask, 5.0).eq(1).all()
+
+
+def test_tokens_outside_the_bounds_and_the_effective_sample_size_by_hand(close):
+    """Ratios 2, 0.25 and 3 of tokens, 1.5 of the completion; the fourth token does not count."""
+    old = torch.tensor([[log(0.5), log(0.1), log(0.9), 3.0]], dtype=torch.float64)
+    sampler = torch.tensor([[log(0.25), log(0.4), log(0.3), -3.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, True, False]])
+    assert weights.outside_bounds(old, sampler, mask, 2.5, 0.5).tolist() == [[False, True, True, False]]
+    assert not weights.outside_bounds(old, sampler, mask, 2.5, 0.5, "sequence_mask").any()
+    assert weights.outside_bounds(old, sampler, mask, 1.25, 0.5, "sequence_truncate").all()
+    close(weights.effective_share(old - sampler, mask), 5.25**2 / (3 * (4 + 0.0625 + 9)))
+    close(weights.effective_share(torch.zeros(1, 4), mask), 1.0)
+    close(weights.effective_share(torch.tensor([[0.0, 900.0, 0.0, 0.0]]), mask), 1 / 3)  # one has all the weight

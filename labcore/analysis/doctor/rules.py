@@ -64,6 +64,8 @@ RULES = (
     Rule("unscored", "warning", ("frac_reward_unscored",), 1, signal.unscored, opens=1, urgent=True),
     Rule("precision_mismatch", "warning", (), 0, updates.precision_mismatch, (
         "sampling/logp_difference", "ratio/max")),
+    Rule("stale", "warning", ("sampling/effective_frac", "sample_age/mean"), updates.FEW, updates.stale,
+         ("clip_frac/region",), ("staleness", "replay_share", "learning_rate")),
     Rule("displacement", "warning", ("logps/chosen", "logps/rejected"), _WARM_UP, completions.displacement, _SUCCESS),
     Rule("critic_lags", "warning", ("explained_variance",), 30, updates.critic_lags, (*_SUCCESS, "episode_return")),
     Rule("truncation", "warning", ("completions/truncated_frac",), _WARM_UP, completions.truncation,

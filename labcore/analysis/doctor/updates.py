@@ -8,7 +8,7 @@ from labcore.analysis.doctor.finding import Finding, Severity
 from labcore.analysis.doctor.run_view import RunView, number, share
 from labcore.analysis.doctor.signal import no_signal, stronger_kl
 from labcore.catalog import choices, inactive
-from labcore.catalog.conditions import ONE_UPDATE
+from labcore.catalog.conditions import ONE_UPDATE, SAME_DTYPE, delayed
 from labcore.catalog.metrics import METRICS
 
 # A clip share of 0.1 to 0.2 is usual for PPO (Huang et al. 2022, "37 implementation details"); above 0.3 the passes
@@ -38,6 +38,7 @@ GRADIENT_LIVES = 0.01
 MISMATCH = 0.05
 MISMATCH_LARGEST = 0.2  # the largest ratio of a batch leaves the usual clip range
 FEW = 5  # rows
+EFFECTIVE = 0.5  # half of the tokens' weight is lost to its spread: a starting guess
 LOSSES = ("loss", "policy_loss", "value_loss", "grad_norm", "kl", "entropy", "reward")  # NaN in them ends all learning
 _UPDATES = ("updates_per_batch", "epochs", "mini_batches")
 STEP_SIZE = ("learning_rate", *_UPDATES)  # knobs: lower ones make smaller steps
@@ -133,6 +134,12 @@ def step_too_big(view: RunView) -> Finding | None:
 
 
 def _clipped(view: RunView) -> str:
+    if delayed(view.knobs):  # `stale` says why
+        return ""
+    return _clip_share(view)
+
+
+def _clip_share(view: RunView) -> str:
     found = view["clip_frac/region"].mean(5) if "clip_frac/region" in view else 0.0
     sequences = str(view.knobs.get("ratio", "")).startswith("sequence")
     return (f"{share(found)} of the tokens or actions clipped in {view.when('clip_frac/region', 5)}"
@@ -218,7 +225,9 @@ def _at_its_best(view: RunView) -> bool:
 
 
 def precision_mismatch(view: RunView) -> Finding | None:
-    """The sampler and the trainer give one token different log-probabilities."""
+    """The sampler and the trainer give one token different log-probabilities. Not where an older policy sampled."""
+    if delayed(view.knobs):
+        return None
     apart, largest = "sampling/logp_difference", "ratio/max"
     if apart in view and view[apart].count >= FEW:
         found = view[apart].mean()
@@ -232,4 +241,19 @@ def precision_mismatch(view: RunView) -> Finding | None:
         return None
     return Finding("Sampler and trainer disagree", f"{said} in {view.when(apart)}, before any update on the batch",
                    "Use full precision, the same weights on both sides, or truncated importance weights.",
-                   **view.fix("dtype", "fp32"))
+                   **(view.fix("sampler_dtype", SAME_DTYPE) or view.fix("dtype", "fp32")))
+
+
+def stale(view: RunView) -> Finding | None:
+    """The completions are so old that few of them still count, or that the clip removes many."""
+    if not delayed(view.knobs):
+        return None
+    kept, age = view["sampling/effective_frac"].mean(FEW), view["sample_age/mean"].mean(FEW)
+    said = _clip_share(view)
+    if kept < EFFECTIVE or (view.held and kept < EFFECTIVE + 0.1):
+        said = f"the effective sample size is {share(kept)} of the tokens in {view.when('sampling/effective_frac', FEW)}"
+    if not said:
+        return None
+    return Finding("The samples are too old", f"{said}; the batches are {number(age)} updates old on average",
+                   "Use a lower staleness, less replay, or a lower learning rate.",
+                   **(view.scaled("staleness", 1 / 2) or view.scaled("replay_share", 1 / 2)))

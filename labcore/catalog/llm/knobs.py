@@ -7,6 +7,7 @@ from labcore.catalog import choices
 from labcore.catalog.families import preferences, process, rewards, surrogates
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.optimizer import OPTIMIZER
+from labcore.catalog.llm.staleness import STALENESS
 
 LEARNING_RATE = Knob(
     "learning_rate", "Learning rate", 1e-3, "Higher: learns faster, until an update overshoots and the policy breaks. "
@@ -167,9 +168,9 @@ ONLINE = (
          "the most off-policy. 0: off.",
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True, group="clip"),
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
-         "probability, at most this; the trainer's is computed anew. It matters where the two round differently, as in "
-         "bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. 0: off.", "next batch", 0.0,
-         100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis vllm_importance_sampling_clip_max"),
+         "probability, at most this; the trainer's is computed anew. It matters where an older policy sampled "
+         "or the two round differently, as in bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: "
+         "steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis vllm_importance_sampling_clip_max"),
     Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Lower weights are raised to this, or set to 0 "
          "if `importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, "
          "or more of them are masked. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,
@@ -188,6 +189,7 @@ ONLINE = (
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
          "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
          group="sampling"),
+    *STALENESS,
     Knob("adaptive_kl_target", "KL target", 0.0, "β is adapted until the KL to the reference has this value. Higher: "
          "may drift further. Lower: stays closer. 0: off, β is the KL coefficient above.", "next batch", 0.0, 100.0,
          (0.0, 0.5), unit="nats/token", advanced=True, group="kl"),

@@ -7,11 +7,13 @@ temperature, reward and shaping, a row of preferences against the gradient of it
 
 A step of several updates (μ > 1, or mini-batches) has a gradient for each: the policy moves between them by the run's
 own optimizer, which begins anew with each batch, and their mean is what is held against the gradient of the frozen
-policy. Gradients are those before `max_grad_norm`. Left out: the critic's gradient, and LoRA.
+policy. Gradients are those before `max_grad_norm`. With a staleness of k the batches are written by the policy that it
+was k steps of that ascent before. Left out: the critic's gradient, LoRA, and replay.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
@@ -39,6 +41,8 @@ from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
 from labcore.tasks.enumerable import Enumerable
 
 KIND = "exact"
+OLDEST = 64  # steps of a staleness
+Trail = deque[dict[str, Tensor]]  # weights of a policy, the newest last
 MOST_DRAWS, MOST_NUMBERS = 50_000, 5e7  # batches in all; and numbers of the gradients of one row, for the memory
 CLIMB, CLIMB_RATE = 1000, 0.01  # steps of exact ascent at most, and their rate
 # What a batch is made of where nobody says so: the same for all rows, and one update, which finds the frozen policy.
@@ -70,8 +74,8 @@ def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
     if len(settings) * batches > MOST_DRAWS:
         raise LabError(f"{len(settings)} rows of {batches:,} batches are {len(settings) * batches:,}, and at most "
                        f"{MOST_DRAWS:,} are drawn at once: take fewer rows, values or batches.")
-    frozen, about = climbed(ExactSession.start(settings[0].spec), progress)
-    rows = [_row(setting, frozen, batches, critic) for setting in settings]
+    trail, about = climbed(ExactSession.start(settings[0].spec), progress)
+    rows = [_row(setting, trail, batches, critic) for setting in settings]
     return {"knob": str(spec.get("knob") or ""), "batches": batches, "task": settings[0].spec.task,
             "model": settings[0].spec.model, "critic": critic, "progress": progress, "seed": seed,
             **about, "rows": rows}
@@ -98,6 +102,9 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
             knobs = base | ({knob: value} if knob else {})
             made = make(kind=KIND, algorithm_key=row.key, task_key=task.key, knobs=knobs, seed=seed, device="cpu",
                         model=str(spec.get("model") or table.model))
+            if made.knobs.get("replay_share"):
+                raise LabError("Replay has no effect on a frozen policy, which all completions are from: set "
+                               "replay_share=0.")
             found.append(Setting(made, made.knobs[knob] if knob else None))
     if strange := sorted(set(given) - known):
         raise LabError(f"None of these algorithms has a knob {quoted(strange[0])}: see python -m labcore list --kind "
@@ -119,12 +126,15 @@ def _share(value: Any) -> float:
     return float(value)
 
 
-def climbed(session: ExactSession, progress: float) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """The weights of a policy that has `progress` of the way to the best reward behind it, and its reward."""
+def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, float]]:
+    """The weights of a policy that has `progress` of the way to the best reward behind it, the last of a trail that
+    begins some steps before, and its reward."""
     problem = enumerate_problem(session, cast(Enumerable, session.task))
     optimizer = torch.optim.Adam([weight for weight in session.policy.parameters() if weight.requires_grad], CLIMB_RATE)
     best, first, reward = float(problem.rewards.amax(-1).mean()), None, 0.0
+    trail = Trail(maxlen=OLDEST + 1)
     for _ in range(CLIMB):
+        trail.append({name: weight.detach().clone() for name, weight in session.policy.state_dict().items()})
         value = expectation(logprobs(session.policy, problem.prompts, problem.space), problem.rewards)
         reward = float(value.detach())
         first = reward if first is None else first
@@ -133,8 +143,7 @@ def climbed(session: ExactSession, progress: float) -> tuple[dict[str, Tensor], 
         optimizer.zero_grad()
         (-value).backward()
         optimizer.step()
-    weights = {name: weight.detach().clone() for name, weight in session.policy.state_dict().items()}
-    return weights, {"reward": reward, "reward_before": first or 0.0, "reward_best": best,
+    return trail, {"reward": reward, "reward_before": first or 0.0, "reward_best": best,
                      "completions": len(problem.space)}
 
 
@@ -147,16 +156,18 @@ def frozen_session(spec: RunSpec, weights: Mapping[str, Tensor]) -> tuple[LlmSes
     return session, World.of(session)
 
 
-def _row(setting: Setting, weights: Mapping[str, Tensor], batches: int, critic: str) -> dict[str, Any]:
+def _row(setting: Setting, trail: Trail, batches: int, critic: str) -> dict[str, Any]:
     """One line of the table."""
-    session, world = frozen_session(setting.spec, weights)
+    session, world = frozen_session(setting.spec, trail[-1])
     size = sum(weight.numel() for weight in session.policy.parameters() if weight.requires_grad)
     if size * batches > MOST_NUMBERS:
         raise LabError(f"{batches:,} gradients of {size:,} numbers do not fit in memory: take at most "
                        f"{int(MOST_NUMBERS / size):,} batches, or the model table.")
     online, row = setting.spec.row.loop == "online", setting.spec.row
     truth = world.gradient(session) if online else pair_gradient(session, world)
-    found = list(_online(session, world, batches, critic) if online else _preferences(session, batches))
+    age = int(setting.spec.knobs.get("staleness", 0))
+    older = trail[-1 - min(age, len(trail) - 1)] if age else None
+    found = list(_online(session, world, batches, critic, older) if online else _preferences(session, batches))
     samples = sum(count for _, count in found) / len(found)
     about = {"algorithm": row.key, "label": row.label, "loop": row.loop, "value": setting.value, "samples": samples,
              "truth": float(truth.norm()),
@@ -169,10 +180,11 @@ def _row(setting: Setting, weights: Mapping[str, Tensor], batches: int, critic: 
     return about | as_json(quality(draws, truth, samples))
 
 
-def _online(session: LlmSession, world: World, batches: int, critic: str) -> Iterator[tuple[Tensor, int]]:
+def _online(session: LlmSession, world: World, batches: int, critic: str,
+            older: Mapping[str, Tensor] | None) -> Iterator[tuple[Tensor, int]]:
     """Gradients of an online row, and how many completions were drawn for each."""
     values = prepared(session, world, critic)
-    for batch in drawn(session, batches):
+    for batch in drawn(session, batches, older):
         yield estimate(session, valued(world, batch.rollout, values)), _samples(batch)
 
 

@@ -7,7 +7,7 @@ anew with each batch. What counts here is their mean. Gradients are those before
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import factorial, prod
 
@@ -21,7 +21,7 @@ from labcore.llm import preference_objective as objective
 from labcore.llm.exact.problem import token_logprobs
 from labcore.llm.exact.truth import gradient
 from labcore.llm.exact.world import World
-from labcore.llm.experience import Batch, collect
+from labcore.llm.experience import Batch, collect, rollout_of, sampled_batch
 from labcore.llm.loops import online, preference
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import completion_outputs
@@ -67,11 +67,20 @@ def _restore(session: LlmSession, before: list[Tensor]) -> None:
         optimizer.state.clear()
 
 
-def drawn(session: LlmSession, count: int) -> Iterator[Batch]:
-    """`count` batches of the frozen policy, collected as the run collects them."""
+def drawn(session: LlmSession, count: int, older: Mapping[str, Tensor] | None = None) -> Iterator[Batch]:
+    """`count` batches of the frozen policy, collected as the run collects them; written by the policy with the weights
+    `older`, where there are some."""
+    own = {name: weight.clone() for name, weight in session.policy.state_dict().items()} if older else {}
     for number in range(count):
         session.step = number  # other prompts
-        yield collect(session)
+        if older is None:
+            yield collect(session)
+            continue
+        session.policy.load_state_dict(older)
+        rounds, batch = sampled_batch(session)
+        session.policy.load_state_dict(own)
+        age = torch.ones_like(batch.completions.truncated, dtype=torch.long)
+        yield Batch(batch, rollout_of(session, batch, age), rounds)
 
 
 def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.choice import Ratio
-from labcore.catalog.conditions import updates
+from labcore.catalog.conditions import off_policy, updates
 
 Knobs = Mapping[str, Any]
 
@@ -65,12 +65,28 @@ def _of_kl(knobs: Knobs, ratio: Ratio) -> list[str]:
 
 def _of_ratio(knobs: Knobs) -> list[str]:
     """The bias that several updates of one batch cause."""
-    if updates(knobs) == 1:
+    if updates(knobs) == 1 and not off_policy(knobs):
         return []
-    found = ["Direction: from the second update on the policy is no longer the one that sampled the batch."]
+    found = [_of_age(knobs)] if off_policy(knobs) else []
+    if updates(knobs) > 1:
+        found.append("Direction: from the second update on the policy is no longer the one that sampled the batch.")
     if choices.SURROGATE[str(knobs["surrogate"])].cut:
         found.append("Direction: the clip cuts off tokens whose ratio has left its range.")
     return found
+
+
+def _of_age(knobs: Knobs) -> str:
+    """The bias that other weights in the sampler cause: only the ratio of whole completions, in full, makes up for
+    it."""
+    ratio, surrogate = choices.ratio_of(knobs), choices.SURROGATE[str(knobs["surrogate"])]
+    recomputed = knobs["importance_cap"] or knobs["recompute_logprobs"]
+    if surrogate.needs_ratio and ratio.product and not recomputed:
+        return ""
+    if knobs["importance_cap"]:
+        return "Direction: importance weights are bounded, and those of tokens ignore the tokens before."
+    if not surrogate.needs_ratio or recomputed:
+        return "Direction: another policy sampled, and nothing corrects for it."
+    return "Direction: another policy sampled, and this ratio corrects each token without the tokens before."
 
 
 def _of_sampling(knobs: Knobs) -> list[str]:

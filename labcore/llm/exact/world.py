@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
@@ -20,6 +20,7 @@ from labcore.llm.exact.truth import gradient, truth
 from labcore.llm.experience import Batch, Sampled, judged, rollout_of
 from labcore.llm.generation import Generated
 from labcore.llm.rollout import Rollout, rewards_of_tokens, total_rewards
+from labcore.llm.sampler_weights import sampling_weights
 from labcore.llm.session import LlmSession
 from labcore.tasks.enumerable import Enumerable
 from labcore.tasks.task import Problem
@@ -30,7 +31,8 @@ class World:
     """The Q prompts of a problem, all as likely, and the N completions that each can get.
 
     `rewards` (Q, N) float64 are after shaping, with the rewards of tokens; `logps` (Q, N, T) nats are the policy's at
-    the run's temperature. `rollout` holds all Q·N completions as a batch of an online session's.
+    the run's temperature. `rollout` holds all Q·N completions as a batch of an online session's. `age` is how many
+    updates ago the policy that writes was the session's: 0 is its own.
     """
 
     problems: list[Problem]
@@ -40,18 +42,19 @@ class World:
     logps: Tensor
     rewards: Tensor
     rollout: Rollout | None = None
+    age: int = 0
 
     @staticmethod
-    def of(session: LlmSession) -> World:
-        """Enumerate what the session's policy can write now.
+    def of(session: LlmSession, older: nn.Module | None = None, age: int = 1) -> World:
+        """Enumerate what the session's policy can write now, or `older`, which it was `age` updates ago.
 
         Raises:
             LabError: there is too much of it, or the mean rewards are not known.
         """
         problem = enumerate_problem(session, cast(Enumerable, session.task))
         problems, prompts, space = problem.problems, problem.prompts, problem.space
-        with torch.no_grad():
-            logps = token_logprobs(session.policy, prompts, space, session.knobs["temperature"])
+        with torch.no_grad(), sampling_weights(session):
+            logps = token_logprobs(older or session.policy, prompts, space, session.knobs["temperature"])
         rollout, rewards = None, problem.rewards
         every = replace(space.completions.repeated(len(prompts)), logprobs=logps.flatten(0, 1).float())
         generated = Generated(prompts, every, problem.texts * len(prompts))
@@ -61,7 +64,7 @@ class World:
                 rewards = _earned(session, problems, generated, rollout).view(len(prompts), -1)
             else:  # not what was drawn just now, but what is drawn on average
                 rollout = replace(rollout, shaped=rewards.flatten().to(rollout.shaped))
-        return World(problems, prompts, space, problem.texts, logps, rewards.double(), rollout)
+        return World(problems, prompts, space, problem.texts, logps, rewards.double(), rollout, age if older else 0)
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -121,7 +124,8 @@ class World:
         texts = [self.texts[n] for n in flat.tolist()]
         sampled: Sampled = judged(session, [self.problems[q] for q in asked],
                                   Generated(self.prompts[which], completions, texts))
-        return Batch(sampled, rollout_of(session, sampled), [sampled])
+        age = torch.full((len(flat),), self.age) if self.age else None
+        return Batch(sampled, rollout_of(session, sampled, age), [sampled])
 
 
 def _earned(session: LlmSession, problems: list[Problem], generated: Generated, rollout: Rollout) -> Tensor:

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.catalog.conditions import off_policy
 from labcore.llm import early_stopping, objective
-from labcore.llm.experience import collect
+from labcore.llm.group_queue import collect
 from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
 from labcore.llm.moving_reference import follow_policy
@@ -104,8 +105,9 @@ def updates_of(knobs: Mapping[str, Any]) -> int:
 
 
 def _begins_whole(knobs: Mapping[str, Any]) -> bool:
-    """True if the first update of a step is on exactly what its first round of sampling gave."""
-    return int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
+    """True if the first update of a step is on exactly what its first round of sampling gave, by the same weights."""
+    return (int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
+            and not off_policy(knobs))
 
 
 def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,

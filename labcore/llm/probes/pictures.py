@@ -1,7 +1,7 @@
 """Watch a loop from outside: its records, with the pictures of their steps.
 
 The loop tells its stages (`loops.stages`). Nothing here changes what is learnt: without this module the loop computes
-the same weights. Besides pictures it adds the one metric that compares the sampler with the trainer token by token.
+the same weights. Besides pictures it adds the metrics that compare the sampler with the trainer token by token.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class OnlinePictures:
 
     def added_to(self, record: Record) -> Record:
         """The record of the step with its pictures."""
-        return replace(record, metrics=record.metrics | {"sampling/logp_difference": self.tokens.difference()},
+        compared = {"sampling/logp_difference": self.tokens.difference()} | self.tokens.apart()
+        return replace(record, metrics=record.metrics | compared,
                        samples=self.samples, line=self.line, look=self.look if view.on(self.session) else None)
 
     def look(self) -> Pictures:

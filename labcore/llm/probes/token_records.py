@@ -17,6 +17,7 @@ from labcore.llm.rollout import Rollout
 from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import token_texts
 from labcore.maths.masked import masked_mean
+from labcore.maths.weights import effective_share
 
 
 @dataclass
@@ -124,6 +125,17 @@ class StepTokens:
         """Mean |gap| over the tokens that the first update met, nats/token."""
         assert self.gap is not None
         return float(masked_mean(self.gap.abs(), self._rollout.completion_mask & ~self.gap.isnan()))
+
+    def apart(self) -> dict[str, float]:
+        """How far the policy is from the sampler, where other weights than its own may have sampled: the KL, nats/token,
+        and the effective sample size, of the tokens that the first update met."""
+        assert self.gap is not None
+        mask = self._rollout.counted & ~self.gap.isnan()
+        if self._rollout.age is None or not mask.any():
+            return {}
+        gap = self.gap.masked_fill(~mask, 0)  # log π/π_sampler
+        return {"sampling/kl": float(masked_mean(gap.expm1() - gap, mask)),
+                "sampling/effective_frac": float(effective_share(gap, mask))}
 
     @property
     def _sampler(self) -> Tensor:
