@@ -127,6 +127,9 @@ _ALL = (
            scale="rate", short="high"),
     Metric("clip_frac/bound", "Clipped, negative advantage", "share", "Ratio above δ or c with a negative advantage: "
            "the share that the two-sided or the dual clip cuts off.", scale="rate", short="bound"),
+    Metric("clip_frac/covariance", "Held back by covariance", "share", "Share of tokens without a gradient because their "
+           "advantage and log-prob vary together (Clip-Cov).", healthy="At most the share that the knob allows; 0 once "
+           "no token has a covariance within the bounds.", scale="rate", chart="clip"),
     Metric("token_weight", "Weight of a token", "share", "Mean weight of a token's policy term: below 1 where tokens "
            "are left out, by entropy or as off-policy, or weighted by truncated importance sampling.", digits=3),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "

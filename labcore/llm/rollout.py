@@ -42,6 +42,7 @@ class Rollout:
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
     part_weights: Tensor | None = None  # (B, K) their weights, the same in each row
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
+    singled_out: Tensor | None = None  # (B, T) bool: the tokens that the surrogate finds in a whole update
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
     at_reference: bool = False  # the policy that sampled is the reference: its log-probs are the old ones
@@ -57,6 +58,11 @@ class Rollout:
         """The advantages, where `credit` has filled them in. (B, T)"""
         assert self.advantages is not None, "`credit` comes first"
         return self.advantages
+
+    @property
+    def singled(self) -> Tensor:
+        """The tokens that the surrogate treats in another way; none unless an update has found some. (B, T) bool"""
+        return torch.zeros_like(self.completion_mask) if self.singled_out is None else self.singled_out
 
     @property
     def of_critic(self) -> tuple[Tensor, Tensor]:

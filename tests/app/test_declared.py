@@ -161,5 +161,6 @@ def test_a_surrogate_says_whether_it_takes_a_ratio_and_cuts_on_declared_sides(su
     assert surrogate.needs_ratio == ("ratio" in names)
     if cut := cut_of(choices.SURROGATE, surrogate.key):
         knobs = filled(choices.SURROGATE, surrogate)
-        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages", "old_logprobs"), torch.ones(1, 1)))
+        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages", "old_logprobs", "singled_out"),
+                                               torch.ones(1, 1)))
         assert {f"clip_frac/{side}" for side in sides} <= METRICS.keys()

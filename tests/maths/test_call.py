@@ -8,7 +8,7 @@ from labcore.maths.call import call, cut_of, member, parameters
 
 KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "ratio_cap": 5.0, "gate_positive": 1.0,
          "gate_negative": 1.05, "beta": 0.1, "max_new_tokens": 8, "overlong_buffer": 2, "overlong_penalty": 0.5,
-         "length_cost": 0.1, "label_smoothing": 0.1, "exo_epsilon": 0.01, "discopop_tau": 0.05, "target_margin": 0.5,
+         "length_cost": 0.1, "cov_pull": 1.0, "label_smoothing": 0.1, "exo_epsilon": 0.01, "discopop_tau": 0.05, "target_margin": 0.5,
          "desirable_weight": 1.0, "undesirable_weight": 1.0, "divergence_alpha": 0.5, "reward_clip": 1.0,
          "reward_low": -0.5, "reward_high": 1.0,
          "clip_delta": 1.5, "dual_clip": 3.0, "gamma_power_positive": 2.0, "gamma_rate_positive": 3.0,
@@ -60,6 +60,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "greedy_rewards": tensors["advantages"][:, :1], "token_rewards": tensors["advantages"],
                 "values": tensors["logprobs"], "token_losses": tensors["logprobs"],
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],
+                "singled_out": batch["completion_mask"],
                 "past_rewards": tensors["advantages"][:, :1], "reward_parts": tensors["advantages"][None],
                 "part_weights": tensors["advantages"].new_ones(1), "scored": batch["completion_mask"],
                 "whole_log_ratio_chosen": tensors["logprobs"], "whole_log_ratio_rejected": tensors["old_logprobs"],

@@ -31,6 +31,7 @@ from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes.token_records import Met
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.llm.singled_out import singled_out
 from labcore.llm.vllm_sampler import sampler_of
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
@@ -128,6 +129,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     knobs, totals, met = session.in_force, totals_of(session, rollout), met or Met()
     losses, value_losses, ratios = [], [], []
     met.clear()  # of an attempt for which memory was short
+    rollout = singled_out(session, rollout, fresh)
     for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
         part = rollout.slice(prompts, rows)
         if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
@@ -154,7 +156,7 @@ def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tu
     measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape)
-    met.see(logprobs, entropy)
+    met.see(logprobs, entropy, singled_out=part.singled_out)
     return logprobs, entropy
 
 
