@@ -221,8 +221,8 @@ class Surrogate(Choice):
     which, where that is not the run's choice (the chosen ratio is then the KL's alone). `weighs`: the ratio is a fixed
     weight of the log-probability, or only pulls at it, so where it is 1 the gradient is that of the log-probability.
     `whole`: it is one number for all tokens of a completion. `log_bounds`: its clip bounds are those of the ratio's
-    logarithm. `cut` is the function beside it that says which tokens it cuts off; `singles_out` the one that finds, in a
-    whole update, the tokens that it treats in another way. `absorbs` are the weights of tokens
+    logarithm. `cut` is the function beside it that says which tokens it cuts off; `singles_out` is the one that finds
+    the tokens of a whole update that it treats in another way. `absorbs` are the weights of tokens
     (`labcore.maths.weights`) that it takes in itself, in place of being multiplied by them, each with the LaTeX of
     where it enters. `metric` describes its mean, which every run with it logs."""
 

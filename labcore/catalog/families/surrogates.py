@@ -121,8 +121,8 @@ FUTURE = (
 )
 
 COV_SHARE = Knob(
-    "cov_share", "Share of high-covariance tokens", 0.01, "Share of an update's tokens that are held back because their "
-    "advantage and log-prob vary together the most. Higher: entropy lasts longer, learning is slower. Lower: closer to "
+    "cov_share", "Share of high-covariance tokens", 0.01, "Share of an update's tokens that are held back because "
+    "their advantage and log-prob vary together. Higher: entropy lasts longer, learning is slower. Lower: closer to "
     "the plain algorithm. Large models use 0.0002 to 0.002.", "live", 1e-6, 1.0, (2e-4, 0.1), r"r_{cov}", "share",
     scale="log", group="clip", aliases="clip_cov_ratio kl_cov_ratio k_percent")
 COV_RANGE = (
@@ -134,8 +134,9 @@ COV_RANGE = (
          r"\omega_{high}", advanced=True, group="clip", aliases="clip_cov_ub"),
 )
 COV_PULL = Knob(
-    "cov_pull", "Pull on high-covariance tokens", 1.0, "Weight of |log ratio| for these tokens. Higher: they stay closer "
-    "to the policy that sampled the batch. Lower: they move more freely.", "live", 0.0, 1e4, (0.1, 10.0), r"\kappa",
+    "cov_pull", "Pull on high-covariance tokens", 1.0, "Weight of |log ratio| for these tokens. Higher: they stay "
+    "closer to the policy that sampled the batch. Lower: they move more freely.",
+    "live", 0.0, 1e4, (0.1, 10.0), r"\kappa",
     "reward/nat", group="clip", aliases="ppo_kl_coef")
 
 

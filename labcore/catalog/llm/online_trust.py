@@ -71,8 +71,8 @@ ROWS = (
                   "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "token_weight", "clip")),
     row("clip_cov", "Clip-Cov", "online",
-        summary="GRPO that keeps its entropy for longer: a few of the tokens whose advantage and log-prob vary together "
-                "have no gradient.",
+        summary="GRPO that keeps its entropy for longer: a few of the tokens whose advantage and log-prob vary "
+                "together have no gradient.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big)\,1[t\notin I] + "
               r"c_H H_t\Big]\\ I = r_{cov}\ \text{of the tokens with}\ \omega_{low}<cov_t<\omega_{high}\\ " + _COV

@@ -19,7 +19,8 @@ Knobs = Mapping[str, Any]
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     """The causes of bias of a row's mean gradient with these knobs, against ∇(J − β KL); empty where there is none."""
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], choices.RATIO[str(knobs["ratio"])]
-    found = [advantage.bias_of(knobs), choices.SURROGATE[str(knobs["surrogate"])].bias, choices.SELECTION[str(knobs["selection"])].bias]
+    found = [advantage.bias_of(knobs), choices.SURROGATE[str(knobs["surrogate"])].bias,
+             choices.SELECTION[str(knobs["selection"])].bias]
     if advantage.critic:
         found += _of_critic(knobs, exact_critic)
     elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:

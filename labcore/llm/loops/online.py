@@ -20,6 +20,7 @@ from torch import Tensor
 
 from labcore.catalog import choices
 from labcore.llm import early_stopping, objective
+from labcore.llm.entropy_control import follow_entropy
 from labcore.llm.experience import collect
 from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
@@ -68,7 +69,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
             metrics = batch.metrics | _means(updates) | {"updates": session.updates, "num_tokens": session.tokens}
             session.finished_because = early_stopping.reason(session, metrics)
             yield Learnt(rollout)
-            metrics |= learn_numbers(session, rollout, metrics["kl"])
+            metrics |= learn_numbers(session, rollout, metrics["kl"]) | follow_entropy(session, metrics)
             yield Record(session.step, session.tokens, metrics)
 
 
@@ -152,7 +153,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
 
 def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
     """The policy's log-prob of each token of `part`, and its entropy there. `met` records both. (B, T) nats"""
-    knobs = session.knobs
+    knobs = session.in_force
     measure = partial(logprobs_and_entropy, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape)
