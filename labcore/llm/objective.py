@@ -51,7 +51,7 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
     tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
                "completion_mask": rollout.completion_mask, "advantages": rollout.credited,
-               "singled_out": rollout.singled}
+               "singled_out": rollout.singled, "counted": rollout.counted, "group_size": rollout.group_size}
     ratio = tensors["ratio"] = ratio_of(knobs, tensors)
     found = token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor})
     token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors | found)
@@ -105,7 +105,8 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
         return {}
     measured = {"entropy": masked_mean(entropy, mask)}
     tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
-               "entropy": entropy, "completion_mask": mask, "singled_out": rollout.singled}
+               "entropy": entropy, "completion_mask": mask, "singled_out": rollout.singled,
+               "ref_logprobs": rollout.ref_logprobs, "counted": mask, "group_size": rollout.group_size}
     if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
         measured["token_weight"] = masked_mean(torch.stack([*found.values()]).prod(0), mask)
     surrogate = choices.SURROGATE[knobs["surrogate"]]

@@ -42,6 +42,7 @@ class Rollout:
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
     part_weights: Tensor | None = None  # (B, K) their weights, the same in each row
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
+    square_sums: Tensor | None = None  # (B, T) the sum of squared probabilities before each token
     singled_out: Tensor | None = None  # (B, T) bool: the tokens that the surrogate finds in a whole update
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
@@ -111,7 +112,9 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
         return replace(rollout, advantages=_of_sequences(knobs, rollout, _token_rewards(knobs, rollout)) * counted)
     token_rewards = rewards_of_tokens(knobs, rollout)
     advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
-                                         "completion_mask": counted})
+                                         "completion_mask": counted, "old_logprobs": rollout.old_logprobs,
+                                         "scored_tokens": rollout.completion_mask & ~rollout.shaped.isnan()[:, None],
+                                         "square_sums": rollout.square_sums, "group_size": rollout.group_size})
     returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
         advantages = masked_whiten(advantages, counted)

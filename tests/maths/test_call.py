@@ -60,6 +60,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "greedy_rewards": tensors["advantages"][:, :1], "token_rewards": tensors["advantages"],
                 "values": tensors["logprobs"], "token_losses": tensors["logprobs"],
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],
+                "square_sums": tensors["logprobs"].exp(), "scored_tokens": batch["completion_mask"], "group_size": 3,
                 "singled_out": batch["completion_mask"],
                 "past_rewards": tensors["advantages"][:, :1], "reward_parts": tensors["advantages"][None],
                 "part_weights": tensors["advantages"].new_ones(1), "scored": batch["completion_mask"],

@@ -24,7 +24,8 @@ _BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
-                    "token_rewards", "values", "completion_mask"), (
+                    "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
+                    "group_size"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
               bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
@@ -182,6 +183,15 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "batch"}, "GRPOTrainer subtracts the group's mean and divides by the spread of "
               "the batch's rewards, not of its tokens' returns"),
         There("verl", {_VERL: "reinforce_plus_plus"}), There("OpenRLHF", name="reinforce"))),
+    Advantage("optimal_token_baseline", "return − baseline of least variance for each token of the group",
+              r"G_t - \frac{\sum_g G_t W_t}{\sum_g W_t},\ W_t = \textstyle\sum_{s\le t}\big(1-2\pi_s+\sum_v\pi_v^2"
+              r"\big)", group=True, squares=True, against="group",
+              bias="Direction: the baseline contains the completion's own return, weighted by its squared gradient.",
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the plain mean of the group from all tokens"),
+        There("verl", {_VERL: "optimal_token_baseline", "actor_rollout_ref.actor.calculate_sum_pi_squared": True}),
+        There("OpenRLHF", note="the plain mean of the group is subtracted from all tokens: no equivalent of OTB",
+              name="dr_grpo"))),
     Advantage("gae", "generalised advantage estimate with a critic",
               r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),

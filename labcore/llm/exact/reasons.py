@@ -48,7 +48,7 @@ def _aggregated(knobs: Knobs, ratio: Ratio) -> str:
     """The bias that the aggregation causes. The ratio of a whole sequence has its whole gradient at every token."""
     aggregation = choices.AGGREGATION[str(knobs["aggregation"])]
     surrogate = choices.SURROGATE[str(knobs["surrogate"])]
-    by_product = ratio.product and surrogate.needs_ratio and not surrogate.weighs
+    by_product = surrogate.summed or (ratio.product and surrogate.needs_ratio and not surrogate.weighs)
     return aggregation.of_product if by_product else aggregation.bias
 
 
