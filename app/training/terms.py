@@ -102,6 +102,7 @@ ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "clip_high": (("clip_frac/high", "clip_frac/region"), "ratio"),
     "clip_range": (("clip_frac/region",), "ratio"),
     "entropy_coef": (("entropy", "entropy/action"), "entropy"),
+    "entropy_target": (("entropy", "entropy_coefficient"), "entropy"),
     "group_size": (("frac_reward_zero_std",), "advantages"),
     "gamma": (("explained_variance", "value_error"), "advantages"),
     "gae_lambda": (("explained_variance", "value_error"), "advantages"),

@@ -63,6 +63,7 @@ RULES = (
           "selection": _keys(each for each in choices.SELECTION if not each.ranks)},
          "neither the advantage nor the selection uses the KL in the reward"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
+    Rule(("entropy_step",), {"entropy_target": (0,)}, "there is no entropy target"),
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
     Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),

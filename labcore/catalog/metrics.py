@@ -144,6 +144,9 @@ _ALL = (
            scale="rate", short="high"),
     Metric("clip_frac/bound", "Clipped, negative advantage", "share", "Ratio above δ or c with a negative advantage: "
            "the share that the two-sided or the dual clip cuts off.", scale="rate", short="bound"),
+    Metric("clip_frac/covariance", "Held back by covariance", "share", "Share of tokens without a gradient because "
+           "their advantage and log-prob vary together (Clip-Cov).", healthy="At most the share that the knob allows; "
+           "0 once no token has a covariance within the bounds.", scale="rate", chart="clip"),
     Metric("token_weight", "Weight of a token", "share", "Mean weight of a token's policy term: below 1 where tokens "
            "are left out, by entropy or as off-policy, or weighted by truncated importance sampling.", digits=3),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
@@ -268,6 +271,8 @@ _ALL = (
     Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
            "Near the actual returns."),
     Metric("beta", "KL coefficient", "reward/nat", "β with its adaptive factor.", r"\beta"),
+    Metric("entropy_coefficient", "Entropy coefficient", "reward/nat", "Coefficient of the entropy bonus as adaptive "
+           "entropy control has moved it; 0 in steps after one whose entropy was above its target.", "c_H"),
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),
     Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "

@@ -110,6 +110,7 @@ _PANELS = (
     Panel("q_mean", "Mean Q", ("q/mean",), "critic"),
     Panel("replay", "Replay", ("replay_size",), "system"),
     Panel("kl_coefficient", "KL coefficient", ("beta",), "divergence"),
+    Panel("entropy_coefficient", "Entropy coefficient", ("entropy_coefficient",), "entropy"),
     Panel("policy_loss", "Policy loss", ("policy_loss",), "gradient"),
     Panel("step_norm", "Update norm", ("step_norm",), "gradient"),
     Panel("line_search", "Line search", ("line_search/share",), "gradient"),
@@ -190,6 +191,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
     **{panel.key: lambda knobs: False for panel in OWN},  # where it is logged
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,
+    "entropy_coefficient": lambda knobs: float(knobs.get("entropy_target", 0)) > 0,
 }
 
 

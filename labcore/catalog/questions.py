@@ -214,9 +214,10 @@ QUESTIONS = (
              "The policy writes nearly the same completion every time, so groups have equal rewards and nothing more "
              "is learnt. A falling entropy with a rising reward is normal; a collapse before the task is solved is "
              "not. Fork from a checkpoint before the collapse with an entropy bonus, a higher upper clip or a higher "
-             "temperature. Less training on the same prompts helps too.",
+             "temperature. With an entropy target the bonus adapts by itself; Clip-Cov and KL-Cov hold back only the "
+             "few tokens that lower the entropy most. Less training on the same prompts helps too.",
              findings=("entropy_collapse",), metrics=("entropy", "entropy/action", "exact/entropy"),
-             knobs=("entropy_coef",), lesson="entropy"),
+             knobs=("entropy_coef", "entropy_target", "cov_share"), lesson="entropy"),
     Question("temperature", _ENTROPY, "Which temperature should I sample with?",
              "Train at 1: then the samples come from the policy that the equations assume. Higher temperatures give "
              "more varied completions and more mistakes, lower ones repeat what the policy is sure of. Top-k and top-p "

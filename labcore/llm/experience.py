@@ -20,7 +20,15 @@ from labcore.catalog.conditions import SAME_DTYPE
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.drawing import next_rows
 from labcore.llm.evaluation import kl_metrics, score_metrics, zero_variance
-from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs, token_logprobs, token_values
+from labcore.llm.generation import (
+    Generated,
+    Sampling,
+    generate,
+    reference_logprobs,
+    token_logprobs,
+    token_square_sums,
+    token_values,
+)
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import TEACHER
 from labcore.llm.rewards import Rewards, reward, say_unscored, silent
@@ -167,7 +175,8 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
         sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
-        teacher_likeliest=taught[1], age=age, apart=apart, at_reference=reference is None)
+        teacher_likeliest=taught[1], square_sums=_square_sums(session, sampled), age=age, apart=apart,
+        at_reference=reference is None)
     return _selected(session, sampled, rollout)
 
 
@@ -186,7 +195,14 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     sampled = batch.batch
     shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
-    return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy))
+    return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy,
+                                               square_sums=_square_sums(session, sampled)))
+
+
+def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:
+    """The sums of squared probabilities, where the advantage asks for them. (B, T)"""
+    asked = choices.ADVANTAGE[session.knobs["advantage"]].squares
+    return token_square_sums(session, sampled.prompts, sampled.completions) if asked else None
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:

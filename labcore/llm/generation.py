@@ -21,7 +21,7 @@ from labcore.llm.rendering import encode_prompts
 from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing.passes import Batch, way
-from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
+from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.task import Problem
@@ -182,6 +182,19 @@ def policy_logprobs_and_entropy(session: LlmSession, prompts: Prompts, ids: Tens
             columns.append(at_tokens(session.policy, prompts[some], ids[rows], measure))
     logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
     return logprobs.masked_fill(~mask, 0), entropy
+
+
+@retried
+@torch.no_grad()
+@part_of("squared probabilities")
+def token_square_sums(session: LlmSession, prompts: Prompts, completions: Completions) -> Tensor:
+    """Σ_v π_v² of the policy before each completion token, at the sampling temperature. (B, T)"""
+    parts: list[Tensor] = []
+    for some, rows in micro_batches(session.policy, prompts, completions.ids, session.room):
+        with precision(session.policy, session.knobs["dtype"]):
+            parts += at_tokens(session.policy, prompts[some], completions.ids[rows], lambda logits, ids: (
+                log_square_sum(logits, session.knobs["temperature"]).exp(),))
+    return torch.cat(parts)
 
 
 @retried

@@ -37,7 +37,7 @@ from labcore.llm.optimizers import tensors_of
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing.pace import base_folder
 from labcore.runs.files.adapters import base_of, is_adapter
-from labcore.runs.spec.model_names import (PROCESS_WEIGHTS, is_published, members, model_of_name, reward_model_of)
+from labcore.runs.spec.model_names import PROCESS_WEIGHTS, is_published, members, model_of_name, reward_model_of
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, make_task
 

@@ -50,7 +50,8 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
     # finds the padding unlikely enough, and an infinite term has a NaN gradient even when it is masked out.
     logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
     tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "ref_logprobs": rollout.ref_logprobs,
-               "completion_mask": rollout.completion_mask, "advantages": rollout.credited}
+               "completion_mask": rollout.completion_mask, "advantages": rollout.credited,
+               "singled_out": rollout.singled, "counted": rollout.counted, "group_size": rollout.group_size}
     ratio = tensors["ratio"] = ratio_of(knobs, tensors)
     found = token_weights(knobs, rollout, tensors | {"entropy": entropy, "entropy_floor": totals.entropy_floor})
     token_losses = -call(member(choices.SURROGATE, knobs["surrogate"]), knobs, tensors | found)
@@ -104,7 +105,8 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
         return {}
     measured = {"entropy": masked_mean(entropy, mask)}
     tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
-               "entropy": entropy, "completion_mask": mask}
+               "entropy": entropy, "completion_mask": mask, "singled_out": rollout.singled,
+               "ref_logprobs": rollout.ref_logprobs, "counted": mask, "group_size": rollout.group_size}
     if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
         measured["token_weight"] = masked_mean(torch.stack([*found.values()]).prod(0), mask)
     if weights.sampler_correction.__name__ in found:
@@ -137,7 +139,7 @@ def _cut_shares_of_level(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor]
         return cut_shares(knobs, tensors, mask)
     # All tokens of a completion have its ratio and, where they count, its advantage.
     first = {name: tensors[name].gather(1, mask.int().argmax(1, keepdim=True))
-             for name in ("ratio", "advantages", "old_logprobs")}
+             for name in ("ratio", "advantages", "old_logprobs", "singled_out")}
     return cut_shares(knobs, first, mask.any(1, keepdim=True))
 
 

@@ -45,6 +45,8 @@ class Rollout:
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
     teacher_logprobs: Tensor | None = None  # (B, T) a teacher's
     teacher_likeliest: Tensor | None = None  # (B, T) the token that the teacher finds likeliest
+    square_sums: Tensor | None = None  # (B, T) the sum of squared probabilities before each token
+    singled_out: Tensor | None = None  # (B, T) bool: the tokens that the surrogate finds in a whole update
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
     age: Tensor | None = None  # (B,) updates between sampling and this step, where there may be some
@@ -64,6 +66,11 @@ class Rollout:
         """The advantages, where `credit` has filled them in. (B, T)"""
         assert self.advantages is not None, "`credit` comes first"
         return self.advantages
+
+    @property
+    def singled(self) -> Tensor:
+        """The tokens that the surrogate treats in another way; none unless an update has found some. (B, T) bool"""
+        return torch.zeros_like(self.completion_mask) if self.singled_out is None else self.singled_out
 
     @property
     def of_critic(self) -> tuple[Tensor, Tensor]:
@@ -114,7 +121,9 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     advantages = call(advantage, knobs, {"token_rewards": token_rewards, "values": rollout.old_values,
                                          "completion_mask": counted, "old_logprobs": rollout.old_logprobs,
                                          "teacher_logprobs": rollout.teacher_logprobs,
-                                         "step_ends": ends_of_steps(rollout), "group_size": rollout.group_size})
+                                         "step_ends": ends_of_steps(rollout), "square_sums": rollout.square_sums,
+                                         "scored_tokens": rollout.completion_mask & ~rollout.shaped.isnan()[:, None],
+                                         "group_size": rollout.group_size})
     returns = None if rollout.old_values is None else (advantages + rollout.old_values) * counted
     if knobs.get("whiten_advantages"):
         advantages = masked_whiten(advantages, counted)

@@ -59,7 +59,9 @@ class LlmSession:
     """See the module. `knobs` is changed in place during the run; `step`, `updates`, `tokens` count up.
 
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
-    KL controller multiplies β with, as long as β is the `kl_beta` that it was learnt for; `recent_gold` and `best_gold`
+    KL controller multiplies β with, as long as β is the `kl_beta` that it was learnt for. `entropy_coef` is the entropy
+    bonus as adaptive control has moved it from the knob's value `entropy_begun`; it is paid where the last step's
+    entropy was low (`entropy_low`). `recent_gold` and `best_gold`
     are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
@@ -95,6 +97,9 @@ class LlmSession:
     past_count: int = 0
     kl_factor: float = 1.0
     kl_beta: float | None = None
+    entropy_coef: float = 0.0
+    entropy_begun: float | None = None
+    entropy_low: bool = True
     recent_gold: list[float] = field(default_factory=list)
     best_gold: float = 0.0
     finished_because: str = ""
@@ -149,9 +154,17 @@ class LlmSession:
         return self.kl_factor if moved else 1.0
 
     @property
+    def entropy_bonus(self) -> float:
+        """The coefficient of the entropy bonus: that of the knob unless a controller has moved this very value."""
+        begun = float(self.knobs["entropy_coef"])
+        return self.entropy_coef if self.knobs.get("entropy_target") and self.entropy_begun == begun else begun
+
+    @property
     def in_force(self) -> dict[str, Any]:
-        """The knobs of an online run, β as an adaptive controller has moved it."""
-        return {**self.knobs, "beta": self.knobs["beta"] * self.beta_factor}
+        """The knobs of an online run, β and the entropy bonus as adaptive controllers have moved them."""
+        paid = self.entropy_low or not self.knobs.get("entropy_target")
+        return {**self.knobs, "beta": self.knobs["beta"] * self.beta_factor,
+                "entropy_coef": self.entropy_bonus if paid else 0.0}
 
     @cached_property
     def rendering(self) -> Rendering:

@@ -250,6 +250,34 @@ def teacher_mean_log_ratio(teacher_logprobs: Tensor, old_logprobs: Tensor, compl
     return torch.where(completion_mask, summed / left.clamp(min=1), 0)
 
 
+def optimal_token_baseline(token_rewards: Tensor, scored_tokens: Tensor, old_logprobs: Tensor, square_sums: Tensor,
+                           group_size: int) -> Tensor:
+    """A_t = G_t − Σ_group G_t W_t/Σ_group W_t, W_t = Σ_{s≤t} (1 − 2π_s + Σ_v π_v²). (B, T) four times, () -> (B, T)
+
+    In reward; G_t is the return from token t on, `square_sums` Σ_v π_v² before it, `scored_tokens` are those of the
+    completions that could be scored. W_t stands for the squared gradient of all tokens so far, so the baseline has the
+    least variance. Completions are compared token by token, in the order of their counted tokens. Where only the
+    longest of a group has a token left the baseline is 0, as in verl; a group whose completions all earn the same has
+    advantage 0.
+
+    Source: Li et al. 2026, arXiv:2602.07078 (OTB).
+    """
+    rewards = torch.where(scored_tokens, token_rewards, 0)
+    returns = rewards.flip(1).cumsum(1).flip(1)
+    energy = torch.where(scored_tokens, 1 - 2 * old_logprobs.exp() + square_sums, 0).cumsum(1)
+    place = (scored_tokens.cumsum(1) - 1).clamp(min=0)
+
+    def by_place(values: Tensor) -> Tensor:  # (P, G, T), without the gaps between counted tokens
+        kept = torch.where(scored_tokens, values, 0)
+        return torch.zeros_like(values).scatter_add(1, place, kept).view(-1, group_size, values.shape[1])
+    weights, there = by_place(energy), by_place(torch.ones_like(returns)).sum(1)  # how many have a token at each place
+    baseline = (by_place(returns) * weights).sum(1) / (weights.sum(1) + 1e-8)
+    baseline = torch.where(there > 1, baseline, 0).repeat_interleave(group_size, 0).gather(1, place)
+    scored = scored_tokens.any(1).view(-1, group_size)
+    differ = centred(rewards.sum(1).view(-1, group_size), scored, 1).any(1).repeat_interleave(group_size)
+    return torch.where(scored_tokens & differ[:, None], returns - baseline, 0)
+
+
 def one(rewards: Tensor) -> Tensor:
     """A = 1. (P, G) -> (P, G)
 

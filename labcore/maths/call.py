@@ -33,7 +33,12 @@ def cut_of(family: Family[Surrogate], key: str) -> Callable[..., Any] | None:
     Raises:
         LabError: the family has no such member.
     """
-    name = family[key].cut
+    return beside(family, family[key].cut)
+
+
+@cache
+def beside(family: Family[Any], name: str) -> Callable[..., Any] | None:
+    """The function `name` in the module of `family`, which a choice declares; None where it declares none."""
     return resolve_name(f"{family.module}:{name}") if name else None
 
 

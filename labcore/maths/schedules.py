@@ -52,3 +52,14 @@ def adaptive_kl(factor: float, kl: float, adaptive_kl_target: float, adaptive_kl
     error = min(max(kl / adaptive_kl_target - 1, -0.2), 0.2)
     # A step of more completions than the horizon moves as far as one of the horizon: β must not change its sign.
     return factor * (1 + error * min(completions / adaptive_kl_horizon, 1.0))
+
+
+def adaptive_entropy(coefficient: float, entropy: float, entropy_target: float, entropy_step: float) -> float:
+    """c ← clip(c + δ, 0, 1) where H < target, else clip(c − δ, 0, 1): the entropy bonus from the next step on.
+
+    `entropy` and its target in nats per token, c and δ = `entropy_step` in reward per nat. The bonus is paid only in
+    steps after one whose entropy was below the target.
+
+    Source: He et al. 2025, arXiv:2505.22312, section 3.2.5 (Skywork-OR1, whose code bounds c by 0.005).
+    """
+    return min(max(coefficient + (entropy_step if entropy < entropy_target else -entropy_step), 0.0), 1.0)

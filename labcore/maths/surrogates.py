@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from labcore.maths.call import call
+from labcore.maths.covariance import clip_cov as clip_cov
+from labcore.maths.covariance import clip_cov_cut as clip_cov_cut
+from labcore.maths.covariance import kl_cov as kl_cov
+from labcore.maths.covariance import tokens_to_drop as tokens_to_drop
+from labcore.maths.covariance import tokens_to_hold as tokens_to_hold
 from labcore.maths.masked import masked_mean, masked_sum
+from labcore.maths.regression import centred_regression as centred_regression
+from labcore.maths.regression import classifier as classifier
+from labcore.maths.regression import regression as regression
 from labcore.maths.trust import future_weight
 from labcore.maths.trust import kl_cut as kl_cut
 from labcore.maths.trust import kl_mask as kl_mask

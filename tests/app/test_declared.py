@@ -89,7 +89,8 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
             assert line.worked or line.formula == "1", (rewards, line)
 
 
-@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.group and not choice.by_part],
+@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.group and not choice.by_part
+                                    and choice.level == "sequence"],
                          ids=lambda choice: choice.key)
 def test_the_baseline_of_a_group_is_known_unless_it_is_its_best(choice):
     group = {"completions": [{"reward": reward, "advantage": 0.25, "advantages": [0.25]} for reward in (1.0, 0.5)]}
@@ -161,5 +162,6 @@ def test_a_surrogate_says_whether_it_takes_a_ratio_and_cuts_on_declared_sides(su
     assert surrogate.needs_ratio == ("ratio" in names)
     if cut := cut_of(choices.SURROGATE, surrogate.key):
         knobs = filled(choices.SURROGATE, surrogate)
-        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages", "old_logprobs"), torch.ones(1, 1)))
+        sides = call(cut, knobs, dict.fromkeys(("ratio", "advantages", "old_logprobs", "singled_out"),
+                                               torch.ones(1, 1)))
         assert {f"clip_frac/{side}" for side in sides} <= METRICS.keys()

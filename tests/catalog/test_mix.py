@@ -156,6 +156,7 @@ BEWARE = [
     ("grpo", {"surrogate": "bounded_clip", "dual_clip": 0.9}, {"dual_clip": 0.0}),
     ("grpo", {"importance_cap": 2.0}, {"dtype": "bf16"}),
     ("dppo", {"ratio": "sequence_mean"}, {"ratio": "token"}),
+    ("clip_cov", {"ratio": "sequence_mean"}, {"ratio": "token"}),
     ("maxrl", {"shaping": "length_cost"}, {"shaping": "none"}),
     ("passk", {"normalisation": "sequences"}, {"normalisation": "none"}),
     ("dpo", {"second_loss": "sigmoid"}, {"second_loss": "sft"}),

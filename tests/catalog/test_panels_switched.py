@@ -11,6 +11,7 @@ from tests.llm.tools import records, session
 ON = [("parts", {"reward_source": "correct_and_format"}), ("bound", {"surrogate": "bounded_clip"}),
       ("token_weight", {"top_entropy_share": 0.5}), ("token_weight", {"off_policy_threshold": 0.1}),
       ("token_weight", {"importance_cap": 2.0}), ("kl_coefficient", {"adaptive_kl_target": 0.1}),
+      ("entropy_coefficient", {"entropy_target": 0.3}),
       ("selection", {"overlong_filter": True}), ("selection", {"selection": "not_truncated"}),
       ("sample_age", {"staleness": 1})]
 
@@ -54,6 +55,7 @@ def test_rewards_of_one_s_own_are_drawn_and_so_is_what_they_do_not_score():
 
 
 def test_every_switch_is_tried_and_comes_once():
-    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored"} | {each.key for each in OWN} == {*SWITCHED}
+    own = {panel.key for panel in OWN}  # where they are logged
+    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored"} | own == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

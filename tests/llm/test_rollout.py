@@ -173,7 +173,8 @@ def test_rloo_is_trls_whatever_could_be_scored(case):
 
 
 @pytest.mark.parametrize("normalisation", ["sequences", "tokens"])
-@pytest.mark.parametrize("advantage", [choice.key for choice in ADVANTAGE.members if choice.group or choice.rollouts])
+@pytest.mark.parametrize("advantage", [choice.key for choice in ADVANTAGE.members if choice.level == "sequence" and (
+    choice.group or choice.rollouts)])
 def test_what_has_nothing_to_be_compared_with_enters_no_normalisation(advantage, normalisation):
     """The first completion of group 1 is the only one scored there, and its prompt's greedy one is not scored."""
     alone = torch.tensor([True, True, True, False])

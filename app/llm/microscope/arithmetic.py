@@ -169,7 +169,7 @@ def _loss(one: Token, knobs: Knobs) -> list[Line]:
     """The token's term of the loss, before tokens are aggregated; none where further weights take part in it."""
     value = one.get("objective")
     weighed = any(knobs.get(key, off) != off for key, off in WEIGHED.items())
-    if value is None or weighed or knobs.get("adaptive_kl_target"):
+    if value is None or weighed or knobs.get("adaptive_kl_target") or knobs.get("entropy_target"):
         return []
     beta = float(knobs.get("beta", 0.0)) if knobs.get("kl_placement") == "loss" else 0.0
     bonus = float(knobs.get("entropy_coef", 0.0))

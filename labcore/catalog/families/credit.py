@@ -38,7 +38,8 @@ def _of_teacher(of: Numbers) -> Worked:
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
-                    "token_rewards", "values", "completion_mask", "teacher_logprobs", "old_logprobs", "step_ends",
+                    "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
+                    "teacher_logprobs", "step_ends",
                     "group_size"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
@@ -208,6 +209,15 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "group"}, "one reward per completion: no equivalent of rewards of steps"),
         There("verl", {_VERL: "grpo", _BY_STD: True}, "one reward per completion: no equivalent of rewards of steps"),
         There("OpenRLHF", note="one reward per completion: no equivalent of rewards of steps", name="group_norm"))),
+    Advantage("optimal_token_baseline", "return − baseline of least variance for each token of the group",
+              r"G_t - \frac{\sum_g G_t W_t}{\sum_g W_t},\ W_t = \textstyle\sum_{s\le t}\big(1-2\pi_s+\sum_v\pi_v^2"
+              r"\big)", group=True, squares=True, against="group",
+              bias="Direction: the baseline contains the completion's own return, weighted by its squared gradient.",
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the plain mean of the group from all tokens"),
+        There("verl", {_VERL: "optimal_token_baseline", "actor_rollout_ref.actor.calculate_sum_pi_squared": True}),
+        There("OpenRLHF", note="the plain mean of the group is subtracted from all tokens: no equivalent of OTB",
+              name="dr_grpo"))),
     Advantage("gae", "generalised advantage estimate with a critic",
               r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),

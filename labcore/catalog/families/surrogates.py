@@ -120,6 +120,34 @@ FUTURE = (
          group="clip"),
 )
 
+COV_SHARE = Knob(
+    "cov_share", "Share of high-covariance tokens", 0.01, "Share of an update's tokens that are held back because "
+    "their advantage and log-prob vary together. Higher: entropy lasts longer, learning is slower. Lower: closer to "
+    "the plain algorithm. Large models use 0.0002 to 0.002.", "live", 1e-6, 1.0, (2e-4, 0.1), r"r_{cov}", "share",
+    scale="log", group="clip", aliases="clip_cov_ratio kl_cov_ratio k_percent")
+COV_RANGE = (
+    Knob("cov_low", "Covariance, lower bound", 1.0, "Tokens with a lower covariance are never held back. Higher: only "
+         "the most extreme tokens are. Lower: ordinary tokens are as well.", "live", -1e6, 1e6, (0.2, 2.0),
+         r"\omega_{low}", group="clip", aliases="clip_cov_lb"),
+    Knob("cov_high", "Covariance, upper bound", 5.0, "Tokens with a higher covariance are never held back. Higher: the "
+         "most extreme tokens are as well. Lower: fewer tokens are.", "live", -1e6, 1e6, (2.0, 10.0),
+         r"\omega_{high}", advanced=True, group="clip", aliases="clip_cov_ub"),
+)
+COV_PULL = Knob(
+    "cov_pull", "Pull on high-covariance tokens", 1.0, "Weight of |log ratio| for these tokens. Higher: they stay "
+    "closer to the policy that sampled the batch. Lower: they move more freely.",
+    "live", 0.0, 1e4, (0.1, 10.0), r"\kappa",
+    "reward/nat", group="clip", aliases="ppo_kl_coef")
+
+REGRESSION_BETA = Knob(
+    "regression_beta", "Temperature of the regression", 0.1, "Reward per nat of log-ratio in the fit. Higher: the policy "
+    "stays closer to the one that it is compared with. Lower: it moves further for the same reward.", "live", 1e-4, 100.0,
+    (0.01, 1.0), r"\beta_R", "reward/nat", scale="log", group="clip", aliases="gvpo_beta beta2")
+LABEL_TEMPERATURE = Knob(
+    "label_temperature", "Temperature of the classifier", 0.5, "Higher: a softer boundary between right and wrong "
+    "completions, and a smaller gradient. Lower: a larger gradient, at most 1 / temperature for a completion.", "live",
+    1e-3, 100.0, (0.1, 2.0), r"\tau", "nats/token", scale="log", group="clip", aliases="real_tau")
+
 
 def at_one(*knobs: Knob) -> tuple[Rule, ...]:
     """These knobs have no effect while every ratio is 1."""
@@ -175,6 +203,10 @@ def _kl_words(of: Numbers) -> Worked:
 
 _OF_TOKENS = (Caution("It bounds the probability of each token, so it needs the ratio per token: use the ratio token.",
                       lambda v: v["ratio"] != "token"),)
+_OF_REWARDS = (Caution("It fits whole completions to their rewards, so all tokens of a completion need one advantage: "
+                       "choose an advantage of completions, and no normalisation.",
+                       lambda v: v["advantage"] in ("gae", "reward_to_go_whitened", "optimal_token_baseline")),)
+_COV = Letter("I", r"cov_t = (\hat A-\bar A)(\log\pi_\theta-\overline{\log\pi_\theta})")
 
 
 def _dppo(mode: str, gating: str) -> tuple[There, ...]:
@@ -190,7 +222,7 @@ _VESPO = "verl has no such weight of whole sequences: no equivalent of VESPO"
 
 SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                    ("ratio", "logprobs", "old_logprobs", "advantages", "completion_mask", "high_entropy",
-                    "sampler_correction"), (
+                    "sampler_correction", "singled_out", "ref_logprobs", "counted", "group_size"), (
     Surrogate("score_function", "advantage × log-probability", r"\hat A\,\log\pi_\theta",
               elsewhere=(There("verl", {_VERL_MODE: "gpg"}), _ALWAYS),
               worked=lambda of: Worked("Â log π", "{advantage} × {logprobs:b}", "only its gradient matters")),
@@ -314,6 +346,62 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                                "equivalent of FIPO")),
               metric=Metric("surrogate/future_kl_clip", "Surrogate, future KL", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
+    Surrogate("clip_cov", "clipped; some tokens of high covariance have no gradient",
+              r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A"
+              r"\big)\,1[t\notin I]", needs_ratio=True, cut="clip_cov_cut", singles_out="tokens_to_drop",
+              knobs=(CLIP_LOW, CLIP_HIGH, COV_SHARE, *COV_RANGE), cautions=_OF_TOKENS,
+              letters=(_COV, Letter("I", r"I = r_{cov}\ \text{of the tokens with}\ \omega_{low}<cov_t<\omega_{high}")),
+              bias="Direction: tokens with a high covariance of advantage and log-prob have no gradient.",
+              elsewhere=(There("verl", {_VERL_MODE: "clip_cov"}, knobs={
+                             "cov_share": f"{_ACTOR}.policy_loss.clip_cov_ratio",
+                             "cov_low": f"{_ACTOR}.policy_loss.clip_cov_lb",
+                             "cov_high": f"{_ACTOR}.policy_loss.clip_cov_ub"}),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it clips by the ratio alone: no equivalent of "
+                               "Clip-Cov")),
+              metric=Metric("surrogate/clip_cov", "Surrogate, Clip-Cov", "advantage", "Mean of the clipped term, 0 for "
+                            "the tokens of high covariance that are held back.", r"L^{CLIPCOV}")),
+    Surrogate("kl_cov", "ratio × advantage; the tokens of highest covariance are pulled back",
+              r"\rho\hat A - \kappa\,|\log\rho|\,1[t\in I]", needs_ratio=True, singles_out="tokens_to_hold",
+              knobs=(COV_SHARE, COV_PULL), rules=at_one(COV_SHARE, COV_PULL), cautions=_OF_TOKENS,
+              letters=(_COV, Letter("I", r"I = r_{cov}\ \text{of the tokens with the highest}\ cov_t")),
+              elsewhere=(There("verl", {_VERL_MODE: "kl_cov"}, knobs={
+                             "cov_share": f"{_ACTOR}.policy_loss.kl_cov_ratio",
+                             "cov_pull": f"{_ACTOR}.policy_loss.ppo_kl_coef"}),
+                         There("OpenRLHF", note="OpenRLHF clips: no equivalent of KL-Cov"), _ALWAYS),
+              metric=Metric("surrogate/kl_cov", "Surrogate, KL-Cov", "advantage", "Mean of ratio × advantage, less the "
+                            "pull on the tokens of highest covariance.", r"L^{KLCOV}")),
+    Surrogate("centred_regression", "squared distance of the group's centred log-ratios from its centred rewards",
+              r"-\tfrac12\tfrac G{G-1}\big(\beta_R(s_i-\bar s_g) - \hat A\big)^2", needs_ratio=True, own_ratio="token",
+              whole=True, summed=True, weighs=True, knobs=(REGRESSION_BETA,), cautions=_OF_REWARDS,
+              letters=(Letter("s_i", r"s_i = \textstyle\sum_t\log\rho_t"),),
+              bias="Scale: the gradient is that of the reward, times the temperature of the regression.",
+              elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_mode gvpo): no equivalent of "
+                               "GVPO in verl itself"),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no regression of log-ratios on rewards: "
+                               "no equivalent of GVPO")),
+              metric=Metric("surrogate/centred_regression", "Surrogate, centred regression", "reward²", "Minus half the "
+                            "squared distance of centred log-ratios from centred rewards.", r"-L^{GVPO}",
+                            "Rises towards 0 within a batch.")),
+    Surrogate("regression", "squared distance of the log-ratio to the reference from the advantage",
+              r"-\big(\beta_R\textstyle\sum_t\log\tfrac{\pi_\theta}{\pi_{ref}} - \hat A\big)^2", whole=True,
+              summed=True, knobs=(REGRESSION_BETA,), cautions=_OF_REWARDS,
+              bias="Direction: the squared distance also has the gradient of the KL to the reference.",
+              elsewhere=(There("verl OpenRLHF", note="it has no regression of log-ratios on rewards: no equivalent of "
+                               "A*-PO"),
+                         There("GRPOTrainer RLOOTrainer", note="use TRL's experimental A2POTrainer, which this script "
+                               "does not write"))),
+    Surrogate("classifier", "classifier of right and wrong completions by their mean log-ratio",
+              r"-\log\big(1+\textstyle\sum_{G_+}e^{-\bar s/\tau}\big)-\log\big(1+\sum_{G_-}e^{\bar s/\tau}\big)",
+              needs_ratio=True, own_ratio="token", whole=True, knobs=(LABEL_TEMPERATURE,), cautions=_OF_REWARDS,
+              letters=(Letter("G_+", r"G_+ = \{i: \hat A > 0\},\quad \bar s = \tfrac1T\textstyle\sum_t\log\rho_t"),),
+              bias="Direction: a completion weighs by its side of the group alone, and less the likelier it already is "
+                   "on its side.",
+              elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_type real): no equivalent of "
+                               "REAL in verl itself"),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no classifier of completions: no "
+                               "equivalent of REAL (ms-swift: loss_type real)")),
+              metric=Metric("surrogate/classifier", "Surrogate, classifier", "nats", "Minus the loss of the classifier "
+                            "of right and wrong completions.", r"-L^{REAL}", "Rises within a batch.")),
 ))
 
 # What PPO's policy maximises in Gymnasium environments: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8.

@@ -125,6 +125,13 @@ ONLINE = (
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
          reach=(0.0, 0.2), aliases="entropy_coeff"),
+    Knob("entropy_target", "Entropy target", 0.0, "Below this entropy the entropy bonus rises with every step; above "
+         "it, it falls and is not paid. Higher: the policy stays more varied. Lower: it may commit further. 0: off, "
+         "the bonus is the knob above.", "next batch", 0.0, 20.0, (0.0, 1.0), unit="nats/token", advanced=True,
+         group="kl", aliases="adaptive entropy control target_entropy", before=0.0),
+    Knob("entropy_step", "Step of the entropy bonus", 1e-3, "Change of the entropy bonus per step. Higher: the entropy "
+         "returns to its target sooner, but may oscillate. Lower: slower.", "next batch", 0.0, 1.0, (1e-4, 1e-2),
+         unit="reward/nat", advanced=True, group="kl", aliases="delta_ent_coef", before=1e-3),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Source of the rewards: the task's verifier, a noisy or a "
          "flawed one, trained reward models, functions of your own, or a language model that judges.",

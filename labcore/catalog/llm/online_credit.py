@@ -52,4 +52,16 @@ ROWS = (
         defaults={"advantage": "group_mean_active", "ratio": "none", "surrogate": "score_function",
                   "kl_placement": "off", "aggregation": "token_mean"},
         models=("policy", "reference"), panels=online_panels("reward", "zero_variance", "grad_norm")),
+    row("otb", "OTB", "online",
+        summary="A baseline for each token instead of one for the completion: returns are weighted by the squared "
+                "gradient of all tokens so far, which gives the least variance.",
+        latex=r"\begin{gathered}" + _TOKENS + r"\Big[\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t, "
+              r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ \hat A_t = G_t-\frac{\sum_g "
+              r"G_tW_t}{\sum_g W_t},\quad W_t = \sum_{s\le t}\big(1-2\pi_s+\textstyle\sum_v\pi_v^2\big),\quad G_t = "
+              r"\sum_{s\ge t}r_s" + _GROUP + r"\end{gathered}",
+        watch="The gradient norm compared with GRPO's. The last tokens of the longest completion have no baseline, so "
+              "they are raised if it earns anything. Each batch costs one more pass.",
+        paper="Li et al. 2026, arXiv:2602.07078", without=("normalisation",),
+        defaults={"advantage": "optimal_token_baseline", "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "grad_norm", "zero_variance")),
 )

@@ -9,6 +9,7 @@ _WEIGHED = (r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[m_t\operatorname{sg}\big(\mi
             r"\hat A_i\log\pi_\theta(y_{i,t}) + c_H H_t\Big]")
 _SIDE = (r"\delta_{\pm} = \delta_{high},\ \pi_\theta>\pi_{old}\ \text{if}\ \hat A_i > 0\ \text{else}\ \delta_{low},\ "
          r"\pi_\theta<\pi_{old}")
+_COV = (r"cov_{i,t} = (\hat A_i-\bar A)\big(\log\pi_\theta(y_{i,t})-\overline{\log\pi_\theta}\big),\quad ")
 
 ROWS = (
     row("dppo", "DPPO", "online",
@@ -69,4 +70,28 @@ ROWS = (
         defaults={"importance_cap": 5.0, "importance_floor": 0.5, "importance_mode": "token_mask",
                   "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "token_weight", "clip")),
+    row("clip_cov", "Clip-Cov", "online",
+        summary="GRPO that keeps its entropy for longer: a few of the tokens whose advantage and log-prob vary "
+                "together have no gradient.",
+        latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
+              r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big)\,1[t\notin I] + "
+              r"c_H H_t\Big]\\ I = r_{cov}\ \text{of the tokens with}\ \omega_{low}<cov_t<\omega_{high}\\ " + _COV
+              + _GRPO + r"\end{gathered}",
+        watch="Entropy compared with GRPO. A token that is unlikely and lowered, or likely and raised, has a high "
+              "covariance. The paper holds back 0.02 % of the tokens of large batches; a batch here has far fewer "
+              "tokens, so the share is larger.",
+        paper="Cui et al. 2025, arXiv:2505.22617",
+        defaults={"surrogate": "clip_cov", "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "entropy", "clip")),
+    row("kl_cov", "KL-Cov", "online",
+        summary="Pulls only the tokens of highest covariance back to the policy that sampled the batch; nothing is "
+                "clipped.",
+        latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\rho_t\hat A_i - \kappa\,|\log\rho_t|\,"
+              r"1[t\in I] + c_H H_t\Big]\\ I = r_{cov}\ \text{of the tokens with the highest}\ cov_t\\ " + _COV + _GRPO
+              + r"\end{gathered}",
+        watch="Entropy compared with GRPO, and the largest ratio: no clip bounds the other tokens. With one update per "
+              "batch it has no effect, because the pull begins once a token has moved.",
+        paper="Cui et al. 2025, arXiv:2505.22617", without=CLIP,
+        defaults={"surrogate": "kl_cov", "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "entropy", "ratio")),
 )

@@ -32,7 +32,8 @@ def _scaled(values: Values) -> bool:
 
 def _product(values: Values) -> bool:
     """True if each token has the gradient of the whole completion's ratio."""
-    return _surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product
+    return _surrogate(values).summed or (
+        _surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product)
 
 
 def _per_token(values: Values) -> bool:
@@ -52,7 +53,7 @@ ONLINE = (
             lambda v: _advantage(v).constant and not choices.SELECTION[v["selection"]].ranks),
     Caution("Several updates per batch without a ratio: from the second on the gradient is off policy, and nothing "
             "corrects it. Use one update per batch, or a surrogate with a ratio.",
-            lambda v: not _surrogate(v).needs_ratio and updates(v) > 1),
+            lambda v: not (_surrogate(v).needs_ratio or _surrogate(v).summed) and updates(v) > 1),
     Caution("One update per batch: every ratio is 1, so nothing is clipped, capped or gated. Use more updates per "
             "batch or mini-batches.", lambda v: _surrogate(v).needs_ratio and updates(v) == 1),
     Caution("In the reward only k1 gives the gradient of the KL: the other estimators are biased there.",

@@ -154,6 +154,7 @@ _ONLINE: Rules = {
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
+    "entropy_target": switch(missing("OpenRLHF's entropy bonus is constant"), 0.0), "entropy_step": built_in(),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
     "whiten_rewards": switch(missing("OpenRLHF whitens no rewards of tokens"), False),

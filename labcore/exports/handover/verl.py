@@ -157,6 +157,7 @@ _ONLINE: Rules = {
     "adaptive_kl_target": switch(given(lambda plan, value: {
         "algorithm.kl_ctrl.type": "adaptive", "algorithm.kl_ctrl.target_kl": value}, lambda plan, value:
         "" if plan["kl_placement"] == "reward" else "it moves the KL in the reward only"), 0.0),
+    "entropy_target": switch(missing("verl's entropy bonus is constant"), 0.0), "entropy_step": built_in(),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"algorithm.kl_ctrl.horizon": value} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),
     "whiten_rewards": switch(missing("verl whitens no rewards of tokens"), False),

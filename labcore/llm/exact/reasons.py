@@ -19,7 +19,8 @@ Knobs = Mapping[str, Any]
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     """The causes of bias of a row's mean gradient with these knobs, against ∇(J − β KL); empty where there is none."""
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], choices.RATIO[str(knobs["ratio"])]
-    found = [advantage.bias_of(knobs), choices.SELECTION[str(knobs["selection"])].bias]
+    found = [advantage.bias_of(knobs), choices.SURROGATE[str(knobs["surrogate"])].bias,
+             choices.SELECTION[str(knobs["selection"])].bias]
     if advantage.critic:
         found += _of_critic(knobs, exact_critic)
     elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:
@@ -47,7 +48,7 @@ def _aggregated(knobs: Knobs, ratio: Ratio) -> str:
     """The bias that the aggregation causes. The ratio of a whole sequence has its whole gradient at every token."""
     aggregation = choices.AGGREGATION[str(knobs["aggregation"])]
     surrogate = choices.SURROGATE[str(knobs["surrogate"])]
-    by_product = ratio.product and surrogate.needs_ratio and not surrogate.weighs
+    by_product = surrogate.summed or (ratio.product and surrogate.needs_ratio and not surrogate.weighs)
     return aggregation.of_product if by_product else aggregation.bias
 
 

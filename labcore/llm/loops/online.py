@@ -21,8 +21,9 @@ from torch import Tensor
 from labcore.catalog import choices
 from labcore.catalog.conditions import off_policy
 from labcore.llm import early_stopping, objective
-from labcore.llm.group_queue import collect
+from labcore.llm.entropy_control import follow_entropy
 from labcore.llm.generation import policy_logprobs_and_entropy
+from labcore.llm.group_queue import collect
 from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
 from labcore.llm.moving_reference import follow_policy
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
@@ -32,6 +33,7 @@ from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes.token_records import Met
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
+from labcore.llm.singled_out import singled_out
 from labcore.llm.teacher import with_agreement
 from labcore.llm.vllm_sampler import sampler_of
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -69,7 +71,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
             metrics = batch.metrics | _means(updates) | {"updates": session.updates, "num_tokens": session.tokens}
             session.finished_because = early_stopping.reason(session, metrics)
             yield Learnt(rollout)
-            metrics |= learn_numbers(session, rollout, metrics["kl"])
+            metrics |= learn_numbers(session, rollout, metrics["kl"]) | follow_entropy(session, metrics)
             yield Record(session.step, session.tokens, metrics)
 
 
@@ -131,6 +133,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     knobs, totals, met = session.in_force, totals_of(session, rollout), met or Met()
     losses, value_losses, ratios = [], [], []
     met.clear()  # of an attempt for which memory was short
+    rollout = singled_out(session, rollout, fresh)
     for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
         part = rollout.slice(prompts, rows)
         if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
@@ -154,13 +157,13 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
 
 def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
     """The policy's log-prob of each token of `part`, and its entropy there. `met` records both. (B, T) nats"""
-    knobs, theirs = session.knobs, part.teacher_likeliest
+    knobs, theirs = session.in_force, part.teacher_likeliest
     measure = partial(logprobs_and_entropy if theirs is None else with_agreement, temperature=knobs["temperature"],
                       entropy_grad=knobs["entropy_coef"] > 0)
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy, *same = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids),
                                              tape, () if theirs is None else (theirs,))
-    met.see(logprobs, entropy)
+    met.see(logprobs, entropy, singled_out=part.singled_out)
     met.agree(*same)
     return logprobs, entropy
 

@@ -38,6 +38,7 @@ from labcore.llm.probes.answer import learner, whole
 from labcore.llm.probes.trial import Trial
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
+from labcore.llm.singled_out import singled_out
 from labcore.llm.token_texts import token_texts
 from labcore.maths.call import cut_of, parameters
 from labcore.maths.masked import masked_mean
@@ -275,7 +276,7 @@ def token_gradients(session: LlmSession, rollout: Rollout) -> Tensor:
     totals, entropy = online.totals_of(session, rollout), torch.zeros_like(logprobs)
     if totals.entropy_floor is not None:  # without a gradient: it only decides which tokens count
         entropy = online.token_entropy(session, rollout)
-    loss, _ = objective.loss(session.in_force, rollout, logprobs, entropy, totals)
+    loss, _ = objective.loss(session.in_force, singled_out(session, rollout), logprobs, entropy, totals)
     return -torch.autograd.grad(loss, logprobs)[0]
 
 

@@ -33,6 +33,7 @@ class Met:
     _norms: list[Tensor] = field(default_factory=list)
     _references: list[Tensor] = field(default_factory=list)
     _agreements: list[Tensor] = field(default_factory=list)
+    _singled_out: list[Tensor] = field(default_factory=list)
 
     def clear(self) -> None:
         """Forget all parts: the batch is run again."""
@@ -44,9 +45,11 @@ class Met:
         self._norms.append(torch.zeros_like(ids, dtype=torch.float32))
         return self._norms[-1]
 
-    def see(self, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None) -> None:
+    def see(self, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None,
+            singled_out: Tensor | None = None) -> None:
         """Take down a part."""
         self._references += [] if ref_logprobs is None else [ref_logprobs]
+        self._singled_out += [] if singled_out is None else [singled_out]
         self._logprobs.append(logprobs.detach())
         self._entropy.append(entropy.detach())
 
@@ -75,6 +78,11 @@ class Met:
         return torch.cat(self._references) if self._references else None
 
     @property
+    def singled_out(self) -> Tensor | None:
+        """The tokens that the surrogate treated in another way, where it has such. (b, T) bool"""
+        return torch.cat(self._singled_out) if self._singled_out else None
+
+    @property
     def norms(self) -> Tensor:
         return torch.cat(self._norms)
 
@@ -101,7 +109,8 @@ class StepTokens:
     """The batch of a step as its updates met it, all (B, T).
 
     `gap` is log π of the trainer less log π of the sampler, nats, NaN in rows that the first update left out: the later
-    ones meet another policy. `logprobs`, `entropy` and `shares` are of the last update that a row was in.
+    ones meet another policy. `logprobs`, `entropy`, `shares` and `singled_out` (1 or 0) are of the last update that a
+    row was in.
     """
 
     def __init__(self, rollout: Rollout) -> None:
@@ -110,6 +119,7 @@ class StepTokens:
         self.logprobs: Tensor | None = None
         self.entropy: Tensor | None = None
         self.shares: Tensor | None = None
+        self.singled_out: Tensor | None = None
 
     def take(self, prompts: Tensor, met: Met) -> None:
         """Take over what an update of some of the prompts met. prompts: (N,) indices."""
@@ -120,6 +130,8 @@ class StepTokens:
         self.logprobs = self._placed(self.logprobs, rows, met.logprobs)
         self.entropy = self._placed(self.entropy, rows, met.entropy)
         self.shares = self._placed(self.shares, rows, met.shares)
+        if met.singled_out is not None:
+            self.singled_out = self._placed(self.singled_out, rows, met.singled_out)
 
     def difference(self) -> float:
         """Mean |gap| over the tokens that the first update met, nats/token."""

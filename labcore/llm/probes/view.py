@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1, isnan
 from typing import Any
 
@@ -166,7 +166,8 @@ def line(session: LlmSession, rollout: Rollout, before: Tensor) -> dict[str, Any
         if own.key not in terms and own.needs_ratio:
             terms[own.key] = call(member(choices.SURROGATE, own.key), session.knobs, {
                 "ratio": ratio, "advantages": part.advantages, "logprobs": logprobs,
-                "old_logprobs": part.old_logprobs, "completion_mask": mask})
+                "old_logprobs": part.old_logprobs, "completion_mask": mask, "singled_out": part.singled,
+                "ref_logprobs": part.ref_logprobs, "counted": mask, "group_size": part.group_size})
         for name, term in terms.items():
             curves[name].append(float(masked_mean(term, mask)))
     for target, end in zip(targets, after, strict=True):
@@ -228,7 +229,8 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
 def _tensors(knobs: Mapping[str, Any], part: Rollout, logprobs: Tensor) -> dict[str, Any]:
     """The arguments of a surrogate and its cut where the policy has these log-probs; the ratio is the algorithm's."""
     tensors = {"logprobs": logprobs, "old_logprobs": part.old_logprobs, "ref_logprobs": part.ref_logprobs,
-               "completion_mask": part.completion_mask, "advantages": part.advantages}
+               "completion_mask": part.completion_mask, "advantages": part.advantages, "singled_out": part.singled,
+               "counted": part.counted, "group_size": part.group_size}
     return tensors | {"ratio": ratio_of(knobs, tensors).expand_as(logprobs)}
 
 
@@ -257,6 +259,8 @@ def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, row
     if tokens is None or tokens.logprobs is None:
         return {}
     logprobs = tokens.logprobs[rows].masked_fill(~part.completion_mask, 0)
+    if tokens.singled_out is not None:
+        part = replace(part, singled_out=tokens.singled_out[rows].nan_to_num() > 0)
     tensors = _tensors(knobs, part, logprobs)
     taken = {name: values[rows] for name, values in (("gap", tokens.gap), ("entropy", tokens.entropy),
                                                      ("share", tokens.shares)) if values is not None}

@@ -188,7 +188,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),
              "of each token for each other, where no fused kernel computes them"),
         Part("Logits", LEARNS, 0 if loop == "reward_model" else teacher_logits(sizes, spec, done) + passes.logits(
-            sizes, done, mode, float(knobs.get("entropy_coef", 0)) > 0),
+            sizes, done, mode, any(float(knobs.get(key, 0)) > 0 for key in ("entropy_coef", "entropy_target"))),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
         Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]
     return found + _of_the_process(spec, peak(found))

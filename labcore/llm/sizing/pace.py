@@ -29,7 +29,8 @@ from labcore.runs.spec.session import Record, Session
 SECONDS = 2.0  # what all settings together may take
 LEAST = 2  # records of a setting, however slow: the first one also makes what is made once
 STEPS = 1000  # of a run that is measured: enough for any
-_WORK = ("top_entropy_share", "entropy_coef")  # coefficients that bring a computation with them: a pass, a gradient
+# Coefficients that bring a computation with them: a pass, a gradient.
+_WORK = ("top_entropy_share", "entropy_coef", "entropy_target")
 PAIR_PROMPTS, EVAL_EVERY = 128, 2  # in place of a run's own, which would take most of the time
 
 Spec = Mapping[str, Any]
