@@ -146,7 +146,7 @@ def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | No
             f"far: a verdict in {percent(POWER)} of repetitions, if the difference is as measured.</div>")
     if len(runs.scorers) < study.scorers or not todo or read_only():
         return
-    seconds = own.seconds / len(runs.all) if own else kept.seconds_of(study, 1) if kept else 0.0
+    seconds = own.seconds / len(runs.counted) if own else kept.seconds_of(study, 1) if kept else 0.0
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(f"Queue {len(todo):,} runs", icon=":material/playlist_add:", key="study:decide", on_click=_launch,
                   args=(todo,))

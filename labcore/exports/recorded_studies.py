@@ -55,9 +55,9 @@ def _recorded(store: Store, study: Study, runs: Runs, machine: str) -> Recorded:
     CAPSULES.mkdir(exist_ok=True)
     file = CAPSULES / f"{study.key}.capsule.zip"
     packing.write(store, row.id, file, light=packing.starts_anew(row.spec))
-    ended = max(each.ended or 0 for each in runs.all)
+    ended = max(each.ended or 0 for each in runs.counted)
     return recorded.of_result(found, date=time.strftime("%d %B %Y", time.gmtime(ended)).lstrip("0"), machine=machine,
-                              capsule=file.name, run=row.id, digest=digest(file), runs=len(runs.all))
+                              capsule=file.name, run=row.id, digest=digest(file), runs=len(runs.counted))
 
 
 def _winner(study: Study, runs: Runs) -> RunRow:

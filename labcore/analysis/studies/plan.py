@@ -35,6 +35,11 @@ class Runs:
         """Whether one of them is queued or running."""
         return any(row.state in ACTIVE for row in self.all)
 
+    @property
+    def counted(self) -> tuple[RunRow, ...]:
+        """Its reward models and its finished runs: those that its result is made of."""
+        return (*self.scorers, *(row for rows in self.finished().values() for row in rows))
+
     def finished(self) -> dict[str, tuple[RunRow, ...]]:
         """Those that are finished, by setting."""
         return {label: tuple(row for row in rows if row.state == FINISHED) for label, rows in self.of.items()}

@@ -177,7 +177,7 @@ def result(store: Store, study: Study, runs: Runs) -> Result | None:
     findings = tuple(_finding(contrast, {label: values[contrast.measure, label] for label in contrast.weights}, level)
                      for contrast in study.contrasts)
     return Result(findings, verdict.together(each.verdict for each in findings if each.contrast.decides), values,
-                  sum(row.seconds for row in runs.all))
+                  sum(row.seconds for row in runs.counted))
 
 
 def _finding(contrast: Contrast, values: Mapping[str, tuple[float, ...]], level: float) -> Finding:
