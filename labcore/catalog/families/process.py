@@ -6,15 +6,15 @@ from labcore.catalog.choice import Choice, Family, Letter, StepLabels
 from labcore.catalog.knob import Knob
 
 SEPARATOR = Knob(
-    "step_separator", "Step separator", "", "Text that ends each step of an answer; \\n stands for a line break. A "
-    "process reward model scores the end of each step. Empty: every token is a step.", advanced=True, forkable=True, group="reward",
-    aliases="step_separator newline")
+    "step_separator", "Step separator", "", "Text that ends each step of an answer; \\n is a line break. A process "
+    "reward model scores the end of each step. Empty: every token is a step.", advanced=True, forkable=True,
+    group="reward", before="")
 ROLLOUTS = (
-    Knob("rollouts_per_step", "Rollouts per step", 4, "Completions that are sampled from the end of each step; the "
+    Knob("label_rollouts", "Rollouts per step", 4, "Completions that are sampled from the end of each step; the "
          "share of them that the verifier accepts labels the step. Higher: less noise in the labels, more time. "
-         "Lower: less of both.", "next batch", 1, 256, (2, 16), "K", group="reward"),
+         "Lower: less of both.", "next batch", 1, 256, (2, 16), "K", advanced=True, group="reward"),
     Knob("hard_labels", "Hard labels", True, "On: a step is right if any of its rollouts is accepted. Off: its label "
-         "is the share of accepted rollouts.", "next batch", group="reward"),
+         "is the share of accepted rollouts.", "next batch", advanced=True, group="reward"),
 )
 STEP_LABELS = Family("step_labels", "source of step labels", "labcore.llm.step_labels", ("session",), (
     StepLabels("dataset", "the labels in your file", r"\mathcal D", asks=("prompts_per_step",), from_file=True),
@@ -46,7 +46,7 @@ OUTCOME_WEIGHT = Knob(
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
     (0.0, 2.0), "w_o", advanced=True, group="reward", before=0.0)
 STEP_REWARD_KNOB = Knob(
-    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. A sum rewards answers "
-    "with more steps; the lowest score and differences do not.", choices=STEP_REWARD.names, advanced=True,
+    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. each_step rewards "
+    "answers with more steps; min_form, difference, lowest and last do not.", choices=STEP_REWARD.names, advanced=True,
     group="reward", before="each_step")
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps
