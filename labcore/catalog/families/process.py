@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labcore.catalog.choice import Choice, Family, Letter, StepLabels
 from labcore.catalog.knob import Knob
+from labcore.catalog.worked import Worked
 
 SEPARATOR = Knob(
     "step_separator", "Step separator", "", "Text that ends each step of an answer; \\n is a line break. A process "
@@ -31,15 +32,21 @@ MIN_TEMPERATURE = Knob(
     (0.05, 1.0), "T_{min}", "score", scale="log", advanced=True, group="reward", before=0.1)
 _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
-    Choice("each_step", "its score: an answer earns the sum", r"s_k", letters=(_S,)),
+    Choice("each_step", "its score: an answer earns the sum", r"s_k", letters=(_S,),
+           worked=lambda of: Worked("s_k", "{score}")),
     Choice("min_form", "its score, weighted towards the lowest of the answer (PURE)",
-           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,)),
+           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,),
+           worked=lambda of: Worked("exp(−s_k/T) / Σ exp(−s_j/T) × s_k",
+                                    "exp(−{score} / {min_temperature:g}) / {weights} × {score}")),
     Choice("difference", "the change of the score since the step before: an answer earns the last score",
-           r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,)),
-    Choice("lowest", "0, and at the last step the lowest score", r"1[k = n]\,\min_j s_j", letters=(_S,)),
+           r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,),
+           worked=lambda of: Worked("s_k − s_{k−1}", "{score} − {previous}")),
+    Choice("lowest", "0, and at the last step the lowest score", r"1[k = n]\,\min_j s_j", letters=(_S,),
+           worked=lambda of: Worked("1[k = n] min s", "{at_end:g} × {lowest}")),
     Choice("product", "0, and at the last step the product of all scores", r"1[k = n]\,\textstyle\prod_j s_j",
-           letters=(_S,)),
-    Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,)),
+           letters=(_S,), worked=lambda of: Worked("1[k = n] Π s", "{at_end:g} × {product}")),
+    Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,),
+           worked=lambda of: Worked("1[k = n] s_n", "{at_end:g} × {score}")),
 ))
 OUTCOME_WEIGHT = Knob(
     "outcome_weight", "Weight of the outcome", 0.0, "Weight of the verifier's reward, which is added at the last token "

@@ -75,8 +75,9 @@ _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
     "sft_loss": choices_of(choices.SFT_LOSS, "SFTTrainer", "see loss_type of SFTConfig"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
-RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES}, **{name: {**_COMMON, **rules} for table in (trl_online.RULES, trl_pairs.RULES)
-                                for name, rules in table.items()}}
+RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES},
+         **{name: {**_COMMON, **rules} for table in (trl_online.RULES, trl_pairs.RULES)
+            for name, rules in table.items()}}
 
 
 def mapped(plan: Plan) -> list[Line]:

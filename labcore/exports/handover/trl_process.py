@@ -24,8 +24,9 @@ def labelled_steps(count: int, seed: int = 0) -> list[dict]:
     """Rows with a prompt, the steps of an answer and a label for each."""
 {body}
 '''
-_ABSENT = _ROWS.format(body='''    raise SystemExit("Write labelled_steps() here: rows with 'prompt', 'completions' and 'labels'.")''')
-_FILE = _ROWS.format(body='''    found = problems(count, seed)
-    return [{"prompt": row["prompt"], "completions": row["completions"], "labels": [*map(bool, row["labels"])]}
-            for row in found]''')
+_ABSENT = _ROWS.format(body='''    raise SystemExit(
+        "Write labelled_steps() here: rows with 'prompt', 'completions' and 'labels'.")''')
+_FILE = _ROWS.format(body='''    found = random.Random(seed).choices(rows(), k=count)
+    return [{"prompt": str(row["prompt"]), "completions": row["completions"], "labels": [label > 0.5 for label in
+            row["labels"]]} for row in found]''')
 CODE = {FROM_FILE: _FILE, "step_verifier": _ABSENT, "monte_carlo": _ABSENT}  # by the source of step labels
