@@ -43,7 +43,7 @@ def labelled_steps(problem: Problem) -> tuple[list[str], list[float]]:
     place = f"Line {problem.line}" if problem.line else "A row"
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step for step in steps):
         raise LabError(f"{place} has no steps: write {STEPS!r} as a list of texts, with a label for each in "
-                       f"{LABELS!r}.")
+                       f"{LABELS!r}, or set `step_labels=monte_carlo` for a file of prompts and answers.")
     if not isinstance(labels, list) or len(labels) != len(steps):
         count = f"{len(labels)}" if isinstance(labels, list) else "no list of"
         raise LabError(f"{place} has {len(steps)} steps in {STEPS!r} and {count} labels in {LABELS!r}: give each step "
