@@ -59,6 +59,8 @@ VIEWS: dict[str, View] = {
     "loss": View("Loss", "nats", lambda completion: [-value for value in completion.get("logprobs") or []]),
     "slope": View("Gradient", "∂S/∂log π", _listed("slope"), signed=True),
     "share": View("Gradient share", "%", lambda completion: [100 * value for value in completion.get("share") or []]),
+    "step_scores": View("Score of the step", "", _listed("step_scores"), signed=True, centre=0.5),
+    "step_gold": View("Verifier of the steps", "1 right, 0 wrong", _listed("step_gold"), signed=True, centre=0.5),
 }
 TOLD = ("advantages", "logprobs", "ratio", "k3", "entropy", "values")  # of every token, in its tooltip
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import charts, cost, theme
 from app.components.figure_chart import figure_chart
-from app.llm import action_tab, judge_tab, probes, proxy_tab, reward_tab
+from app.llm import action_tab, judge_tab, probes, process_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
 from app.surrogate import explorer, tokens
 from app.training import files
@@ -71,6 +71,7 @@ def _cost(run: RunRow, feed: Feed, step: int) -> None:
 
 TABS: Tabs = {
     "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
+    "Process reward model": (process_tab.show, process_tab.fits),
     "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, tokens.has_ratio),
     judge_tab.NAME: (judge_tab.show, judge_tab.fits), action_tab.NAME: (action_tab.show, lambda run: True),
     "Cost": (_cost, lambda run: True),

@@ -41,8 +41,21 @@ def of_batch(group: Group) -> Group:
     return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
         {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0].get("exact"),
          "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
-         "parts": reward_parts.mean(same), **likelihoods(_total(same[0], "old_logprobs"), _total(same[0], "logprobs"))}
+         "parts": reward_parts.mean(same), "steps": _steps(same[0]),
+         **likelihoods(_total(same[0], "old_logprobs"), _total(same[0], "logprobs"))}
         for same in found.values()]}
+
+
+def _steps(completion: dict[str, Any]) -> list[list[Any]]:
+    """Return the text, the score and the verifier's label of each step; empty if steps were not scored."""
+    found, text = [], ""
+    gold = completion.get("step_gold") or []
+    for place, score in enumerate(completion.get("step_scores") or []):
+        text += completion["tokens"][place]
+        if score is not None:
+            found.append([text, score, gold[place] if gold else None])
+            text = ""
+    return found
 
 
 def _of_pair(pair: dict[str, Any]) -> Group:

@@ -40,7 +40,7 @@ APART = "No history: no other stored step has this prompt."
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
     """Draw the strip of `run` at `step`, by the newest samples up to there; none where no policy learns."""
-    if "reward_model" in run.spec.row.models:
+    if {"reward_model", "process_reward_model"} & {*run.spec.row.models}:
         return
     steps = files.steps_of(run.id, "samples")
     at = _newest(run.id, steps[:bisect_right(steps, step)])
@@ -217,6 +217,7 @@ def _row(answer: dict[str, Any], columns: list[Column], low: float) -> dict[str,
     return {"text": answer["text"], "cut": bool(answer.get("truncated")), "rest": False, "exact": answer["exact"],
             "role": answer.get("role", ""), "count": answer["count"],
             "reward": None if reward is None else f"{reward:.2f}".rstrip("0").rstrip("."),
+            "steps": answer.get("steps") or [],
             "earned": reward_parts.said(answer),
             "advantage": answer["advantage"], "before": _share(before, low), "after": _share(after, low),
             "said": _said([_words(before, low), _words(after, low)]),
@@ -234,7 +235,7 @@ def _rest(drawn: list[dict[str, Any]], count: int) -> dict[str, Any]:
     if not words and known:
         words = [f"at most {percent(_left(known))}"]
     return {"text": "", "cut": False, "rest": True, "exact": None, "role": "", "count": count, "reward": None,
-            "advantage": None, "before": _left(before), "after": _left(after), "said": words,
+            "steps": [], "advantage": None, "before": _left(before), "after": _left(after), "said": words,
             "cells": [_left(cells) for cells in zip(*(row["cells"] for row in drawn), strict=True)]}
 
 

@@ -126,7 +126,7 @@ class Reward(Choice):
     a trained reward model, `ensemble` for several. `asks_user`: it calls a function of the user's, which may be slow,
     cost money or count its calls, so no picture asks it. `proxy`: the task's own score is logged beside it as gold.
     `binary`: rewards are 0 or 1. `parts`: it has several named rewards. `process`: it scores the steps of answers; with
-    `scorer` by a trained model of steps."""
+    `scorer` by a trained model of steps. `known`: the mean reward of every completion is known."""
 
     words: str = ""
     scorer: bool = False
@@ -136,6 +136,7 @@ class Reward(Choice):
     binary: bool = False
     parts: bool = False
     process: bool = False
+    known: bool = False
 
 
 @dataclass(frozen=True, eq=False)

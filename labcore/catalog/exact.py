@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.algorithms import ALGORITHMS as OF_LANGUAGE_MODELS
@@ -36,6 +37,8 @@ def _row(row: Algorithm) -> Algorithm:
         own["beta"] = BETA
     if usual.get("pairs") == "reference_once":
         own["pairs"] = "dataset"
+    if not all(source.known for source in choices.chosen(choices.REWARD, usual)):
+        own["reward_source"] = "step_verifier"
     panels = tuple(panel for panel in STORY if penalised or panel != "exact_distance")
     knobs = tuple(_fitted(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs
                   if knob.key not in _GONE)

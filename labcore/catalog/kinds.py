@@ -73,7 +73,8 @@ _ROWS = (
     Kind("llm", "LLM lab", "labcore.llm.session:LlmSession", algorithms.ALGORITHMS, tasks.TASKS, "grpo", "sort",
          tuple(MODELS), "Task", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"}, "tokens_per_second",
          "labcore.tasks.goal:goal", caution="labcore.tasks.cautions:caution",
-         loops={name: f"labcore.llm.loops.{name}:run" for name in ("online", "preference", "prm", "reward_model", "sft")},
+         loops={name: f"labcore.llm.loops.{name}:run"
+                for name in ("online", "preference", "prm", "reward_model", "sft")},
          on_gpu=True, pretrained=True),
     Kind("exact", "Exact", "labcore.llm.exact.session:ExactSession", exact.ALGORITHMS, enumerable.TASKS, "rloo",
          "sorted", ("table", "tiny"), "Problem", {"updates": "Updates", "tokens": "Tokens", "seconds": "Seconds"},

@@ -38,9 +38,9 @@ _ALL = (
     Metric("reward/spread", "Spread of the reward models", "reward", "Mean standard deviation of a completion's scores "
            "among the reward models of an ensemble.", r"\bar s_k", "Small. Where it grows, the policy has left the "
            "texts that they were trained on.", short="spread"),
-    Metric("reward/step_score", "Score of the steps", "probability", "Mean score of the steps of completions: the "
-           "probability, by the process reward model, that a step is right.", r"\bar s", "Rises with the share of steps "
-           "that the verifier accepts. Where it rises alone, the policy exploits the process reward model.",
+    Metric("reward/step_score", "Score of the steps", "share", "Mean score of the steps of completions: the "
+           "probability, by the process reward model, that a step is right.", r"\bar s",
+           "Rises with the right steps. Where it rises alone, the policy exploits the process reward model.",
            better="higher", short="score"),
     Metric("reward/steps_right", "Right steps", "share of steps", "Share of steps after which the completion can still "
            "become right, by the task's verifier, which gives no reward here.", healthy="Rises with the score of the "
@@ -218,23 +218,24 @@ _ALL = (
            short="batch"),
     Metric("mean_reward", "Mean score", "reward", "Mean score of the batch's completions.", r"\bar r",
            "Near 0 with centering."),
-    Metric("eval_step_accuracy", "Held-out step accuracy", "share of steps", "Share of held-out steps whose score is on "
-           "the side of ½ that their label says.", healthy="Rises above the share of the commoner label.", scale="rate",
-           better="higher", short="held out", now="judges {} of the steps correctly"),
+    Metric("eval_step_accuracy", "Held-out step accuracy", "share of steps", "Share of held-out steps whose score is "
+           "on the side of ½ that their label says.", healthy="Rises above the share of the commoner label.",
+           scale="rate", better="higher", short="held out", now="judges {} of the steps correctly"),
     Metric("step_accuracy", "Step accuracy", "share of steps", "The same on the batch's steps, before the update.",
            scale="rate", better="higher", short="batch"),
-    Metric("eval_step_auc", "AUC of the steps", "share of pairs", "Probability that a right held-out step scores higher "
-           "than a wrong one: the area under the ROC curve. 0.5: no better than chance.", healthy="Rises towards 1.",
-           scale="rate", better="higher"),
+    Metric("eval_step_auc", "AUC of the steps", "share of pairs", "Probability that a right held-out step scores "
+           "higher than a wrong one: the area under the ROC curve. 0.5: no better than chance.",
+           healthy="Rises towards 1.", scale="rate", better="higher"),
     Metric("eval_first_error", "First errors found", "share of answers", "Share of held-out answers whose first step "
            "with a score below ½ is the first wrong one; of answers without a wrong step: no step scores below ½.",
            healthy="Rises.", scale="rate", better="higher"),
-    Metric("eval_step_score", "Mean score of the steps", "probability", "Mean score of the held-out steps.",
+    Metric("eval_step_score", "Mean score of the steps", "share", "Mean score of the held-out steps.",
            r"\bar s", "Near the share of right steps.", short="score"),
     Metric("eval_step_right", "Right steps", "share of steps", "Share of held-out steps that are labelled right.",
            scale="rate", short="labelled right"),
-    Metric("eval_label_accuracy", "Accuracy of the labels", "share of steps", "Share of held-out steps whose label from "
-           "rollouts agrees with the task's verifier of steps.", scale="rate", better="higher", short="labels"),
+    Metric("eval_label_accuracy", "Accuracy of the labels", "share of steps", "Share of held-out steps whose label "
+           "from rollouts agrees with the task's verifier of steps.", scale="rate", better="higher", short="labels",
+           chart="reward"),
     Metric("calibration_error", "Calibration error", "share of pairs", "Expected calibration error on held-out pairs: "
            "how far the predicted probability of a choice is from the share of pairs that were chosen so.",
            healthy="Near 0.", scale="rate", better="lower"),

@@ -87,7 +87,7 @@ _PANELS = (
     Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
     Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
     Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
-    Panel("step_accuracy", "Step accuracy", ("eval_step_accuracy", "step_accuracy", "eval_label_accuracy"), "reward"),
+    Panel("step_accuracy", "Step accuracy", ("eval_step_accuracy", "step_accuracy"), "reward"),
     Panel("first_error", "First errors found", ("eval_first_error",), "reward"),
     Panel("step_auc", "AUC of the steps", ("eval_step_auc",), "reward"),
     Panel("step_score", "Score of the steps", ("eval_step_score", "eval_step_right"), "divergence"),
@@ -164,7 +164,8 @@ def masked(knobs: Mapping[str, Value]) -> bool:
 
 def _ensemble(knobs: Mapping[str, Value]) -> bool:
     source = str(knobs.get("reward_source", ""))
-    return source in REWARD.names and REWARD[source].scorer and "," in str(knobs["reward_model"])
+    scored = source in REWARD.names and REWARD[source].scorer and not REWARD[source].process
+    return scored and "," in str(knobs["reward_model"])
 
 
 def _parts(knobs: Mapping[str, Value]) -> bool:

@@ -76,7 +76,8 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
     Where a reward model learns, the policy only lends it its weights.
     """
     found = {name: NETWORKS[name].learning_rate for name in needed(spec, knobs) if NETWORKS[name].learning_rate}
-    return {name: rate for name, rate in found.items() if name != POLICY or not {REWARD_MODEL, PROCESS_REWARD_MODEL} & found.keys()}
+    lends = {REWARD_MODEL, PROCESS_REWARD_MODEL} & found.keys()
+    return {name: rate for name, rate in found.items() if name != POLICY or not lends}
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:

@@ -48,9 +48,9 @@ class Rewards:
     """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
     is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
     single tokens that come on top of the total, where there are any; `step_scores` (B, T), the scores of the steps at
-    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `weights`, by which the total is the sum of those
-    parts that are named there; empty where it is one reward; `may_lack`, that the source leaves completions unscored
-    as a matter of course, so that their share is logged.
+    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `weights`, by which
+    the total is the sum of those parts that are named there; empty where it is one reward; `may_lack`, that the source
+    leaves completions unscored as a matter of course, so that their share is logged.
     """
 
     total: Tensor

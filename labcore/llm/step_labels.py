@@ -21,6 +21,7 @@ from labcore.maths.call import call, member
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.steps import StepTask, labelled_steps, separator_of
 from labcore.tasks.task import Problem, draw
+from labcore.tasks.usable import OfFile
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def next_answers(session: LlmSession) -> Labelled:
 
 def dataset(session: LlmSession, prompts_per_step: int) -> Labelled:
     """The labels of the user's file, as many rows as an update has prompts."""
+    assert isinstance(session.task, OfFile), "its labels are in the user's file"
     return of_rows(session, next_rows(session, partial(draw, session.task.rows), int(prompts_per_step)))
 
 
@@ -53,7 +55,7 @@ def step_verifier(session: LlmSession, prompts_per_step: int, group_size: int) -
     return Labelled(problems, answers, verified_steps(session, problems, generated, answers))
 
 
-def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, rollouts_per_step: int,
+def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, label_rollouts: int,
                 hard_labels: bool) -> Labelled:
     """y_k = mean_j r(y_1 … y_k, ỹ_j) over K completions ỹ_j that the policy samples from the end of step k; with hard
     labels 1 where any of them is right. Of the last step of an answer that has ended, whether the answer is right.
@@ -61,7 +63,7 @@ def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, rol
     Source: Wang et al. 2023, arXiv:2312.08935, eqs. 3 and 4 (Math-Shepherd: soft and hard estimation).
     """
     problems, generated, answers = _sampled(session, prompts_per_step, group_size)
-    shares = _continued(session, problems, generated, answers, int(rollouts_per_step))
+    shares = _continued(session, problems, generated, answers, int(label_rollouts))
     labels = [[float(share > 0) for share in row] for row in shares] if hard_labels else shares
     gold = verified_steps(session, problems, generated, answers) if isinstance(session.task, StepTask) else None
     return Labelled(problems, answers, labels, gold)

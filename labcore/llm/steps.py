@@ -1,7 +1,7 @@
 """Answers cut into steps, as a process reward model reads them, and its scores at the end of each.
 
-Without a separator every token is a step, the end token too, and the model reads the policy's own tokens. With one, each
-step's text is encoded by itself and the separator stands behind it, also behind the last, as in TRL:
+Without a separator every token is a step, the end token too, and the model reads the policy's own tokens. With one,
+each step's text is encoded by itself and the separator stands behind it, also behind the last, as in TRL:
 
     prompt  step 1 ⏎  step 2 ⏎          read; a score at each ⏎
     prompt  step 1 ⏎  step 2 end        written; the scores stand at ⏎ and end

@@ -48,7 +48,8 @@ def can_reach(beginning: str, numbers: list[int], target: int) -> bool:
 
 
 def _goes_on(tokens: tuple[str, ...], numbers: list[int], target: int) -> bool:
-    state, needs_atom, left = (_EMPTY,), True, Counter(numbers)
+    state: State = (_EMPTY,)
+    needs_atom, left = True, Counter(numbers)
     for token in tokens:
         if needs_atom != (token.isdigit() or token == "("):
             return False

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 
+from labcore.catalog.choices import REWARD
 from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
 from labcore.errors import LabError
@@ -23,7 +24,7 @@ from labcore.tasks.task import Pair, Problem, Score, TextTask, make_task
 LIMIT = 10_000  # completions of a prompt
 ALPHABET = "abcdef"
 LENGTH = 3  # tokens, where nothing else is said
-SOURCES = ("verifier", "noisy_verifier", "correct_and_format")  # rewards whose mean is known for every completion
+SOURCES = tuple(source.key for source in REWARD if source.known)
 
 
 def count(letters: int, length: int, limit: int = LIMIT, ends: bool = True) -> int:
@@ -76,6 +77,11 @@ class Enumerable(ABC):
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
         return [self.problem(self.prompts[place]) for place in rng.integers(len(self.prompts), size=count)]
+
+    def can_become_right(self, problem: Problem, beginning: str) -> bool:
+        most = self.length - len(beginning)
+        return any(self.score(problem, beginning + "".join(rest)).exact
+                   for size in range(most + 1) for rest in product(self.characters, repeat=size))
 
     def score(self, problem: Problem, completion: str) -> Score:
         reward = self.reward(problem.prompt, completion)

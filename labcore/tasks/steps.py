@@ -42,7 +42,8 @@ def labelled_steps(problem: Problem) -> tuple[list[str], list[float]]:
     steps, labels = problem.columns.get(STEPS), problem.columns.get(LABELS)
     place = f"Line {problem.line}" if problem.line else "A row"
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step for step in steps):
-        raise LabError(f"{place} has no steps: write {STEPS!r} as a list of texts, with a label for each in {LABELS!r}.")
+        raise LabError(f"{place} has no steps: write {STEPS!r} as a list of texts, with a label for each in "
+                       f"{LABELS!r}, or set `step_labels=monte_carlo` for a file of prompts and answers.")
     if not isinstance(labels, list) or len(labels) != len(steps):
         count = f"{len(labels)}" if isinstance(labels, list) else "no list of"
         raise LabError(f"{place} has {len(steps)} steps in {STEPS!r} and {count} labels in {LABELS!r}: give each step "
@@ -52,6 +53,6 @@ def labelled_steps(problem: Problem) -> tuple[list[str], list[float]]:
 
 def _label(label: object, place: str) -> float:
     if not isinstance(label, (bool, int, float)) or not 0 <= label <= 1:
-        raise LabError(f"{place} has the label {quoted(label)} in {LABELS!r}: write true for a right step and false for "
-                       "a wrong one, or a number from 0 to 1.")
+        raise LabError(f"{place} has the label {quoted(label)} in {LABELS!r}: write true for a right step and false "
+                       "for a wrong one, or a number from 0 to 1.")
     return float(label)

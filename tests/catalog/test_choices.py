@@ -24,7 +24,9 @@ FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
 OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
                **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
-                                                    "uncertainty_weighted_ensemble")}}
+                                                    "uncertainty_weighted_ensemble")},
+               "process_reward": {"reward_model", "step_reward", "step_separator"},
+               "step_verifier": {"step_reward", "step_separator"}}
 
 
 def test_an_advantage_with_a_critic_brings_the_knobs_that_its_step_reads():
@@ -36,7 +38,8 @@ def test_an_advantage_with_a_critic_brings_the_knobs_that_its_step_reads():
 
 # What is refused: knob, its choices, and the rows in which they do not go together with the others.
 REFUSED_IN = (
-    ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge", "but"),
+    ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge "
+     "process_reward", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae", "but ppo"),
     ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),

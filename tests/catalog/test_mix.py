@@ -67,7 +67,7 @@ def test_a_task_of_pairs_leaves_out_who_cannot_learn_it():
 
 
 def test_every_choice_is_a_part():
-    assert {family.key for family in FAMILIES} - {"sft_loss"} <= set(PARTS)
+    assert {family.key for family in FAMILIES} - {"sft_loss", "step_labels"} <= set(PARTS)
 
 
 # ---- the equation ------------------------------------------------------------------------------------------------
@@ -87,6 +87,8 @@ def test_an_equation_is_whole_and_changes_with_every_choice_that_acts(base, knob
         values["importance_cap"] = 2.0
     if knob == "divergence":
         values["divergence"] = "reverse_kl"
+    if knob == "step_reward":
+        values["reward_source"] = "step_verifier"
     latex = equation(mixed.with_every_knob(base).loop, values | {knob: choice})
     assert latex.startswith(("L = ", r"\begin{gathered}L = ")) and latex.count("{") == latex.count("}")
     assert latex.count(r"\big(") == latex.count(r"\big)") and latex.count(r"\Big[") == latex.count(r"\Big]")

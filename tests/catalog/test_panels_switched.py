@@ -54,8 +54,15 @@ def test_rewards_of_one_s_own_are_drawn_and_so_is_what_they_do_not_score():
     assert PANELS["reward"].lines(logged) == PANELS["reward"].metrics
 
 
+def test_the_scores_of_steps_have_a_chart():
+    """`tests/llm/test_process_rewards.py` sees them logged."""
+    row = ALGORITHMS["grpo"].panels
+    for source in ("process_reward", "step_verifier"):
+        assert with_switched(row, {"reward_source": source, "reward_model": "a@1,b@1"}) == (*row, "step_scores")
+
+
 def test_every_switch_is_tried_and_comes_once():
     own = {panel.key for panel in OWN}  # where they are logged
-    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored"} | own == {*SWITCHED}
+    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored", "step_scores"} | own == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, REFERENCE, REWARD_MODEL, needed
+from labcore.llm.networks import CRITIC, NETWORKS, POLICY, PROCESS_REWARD_MODEL, REFERENCE, REWARD_MODEL, needed
 from tests.llm.tools import session, shake, spec, weights
 
 
@@ -17,7 +17,7 @@ def test_a_run_holds_the_networks_of_its_row(key):
     row, started = ALGORITHMS[key], session(key)
     assert tuple(needed(started.spec, started.knobs)) == tuple(started.models) == row.models
     learning = {name for name in row.models if NETWORKS[name].learning_rate}
-    learning -= {"policy"} if "reward_model" in learning else set()  # which then only lends its weights
+    learning -= {"policy"} if {REWARD_MODEL, PROCESS_REWARD_MODEL} & learning else set()  # which then only lends its weights
     assert set(started.optimizers) == learning
     assert all(NETWORKS[name].learning_rate in started.knobs for name in learning)
     assert not any(model.training for model in started.models.values())
@@ -51,8 +51,9 @@ def test_a_frozen_network_is_saved_by_a_fork_alone():
     """Whoever was not forked has it again from its base; a fork's parent may be gone."""
     alone = spec("ppo")
     fork = replace(alone, parent=("parent", 3))
-    assert [name for name in NETWORKS if NETWORKS[name].saved(alone)] == [POLICY, CRITIC, REWARD_MODEL]
-    assert [name for name in NETWORKS if NETWORKS[name].saved(fork)] == [POLICY, REFERENCE, CRITIC, REWARD_MODEL]
+    learning = [CRITIC, REWARD_MODEL, PROCESS_REWARD_MODEL]
+    assert [name for name in NETWORKS if NETWORKS[name].saved(alone)] == [POLICY, *learning]
+    assert [name for name in NETWORKS if NETWORKS[name].saved(fork)] == [POLICY, REFERENCE, *learning]
 
 
 def test_a_fork_keeps_what_both_have_and_builds_the_rest():

@@ -65,7 +65,8 @@ def test_the_verifier_of_steps_rewards_each_step_that_can_still_be_right():
     batch = collect(made)
     for row, answer in enumerate(answers_of(made, batch.batch.completions)):
         cut = bool(batch.batch.completions.truncated[row])
-        expected = [float(made.task.can_become_right(None, answer.beginning(step))) for step in range(len(answer.texts))]
+        expected = [float(made.task.can_become_right(None, answer.beginning(step)))
+                    for step in range(len(answer.texts))]
         if not cut:
             expected[-1] = float(made.task.score(None, batch.batch.texts[row]).exact)
         assert batch.batch.rewards.step_scores[row, :len(expected)].tolist() == expected

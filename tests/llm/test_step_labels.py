@@ -37,8 +37,8 @@ class Any(Letters):
 
 @pytest.mark.parametrize("hard", [True, False])
 def test_rollouts_label_a_step_by_their_outcome(hard):
-    """The random model never ends within the limit: rollouts from a beginning of k letters have k + 6, none is right."""
-    made = session("prm", step_labels="monte_carlo", hard_labels=hard, max_new_tokens=3, rollouts_per_step=2)
+    """Three more letters make answers too long that could have ended."""
+    made = session("prm", step_labels="monte_carlo", hard_labels=hard, max_new_tokens=3, label_rollouts=2)
     made.task = Any()
     found = next_answers(made)
     assert found.gold and [[len(row)] for row in found.gold] == [[len(row)] for row in found.labels]
@@ -46,7 +46,7 @@ def test_rollouts_label_a_step_by_their_outcome(hard):
         for step, (label, true) in enumerate(zip(labels, gold, strict=True)):
             assert label in ((0, 1) if hard else (0, 0.5, 1))
             assert true == float(len(answer.beginning(step)) <= 4)
-    assert found.labels != found.gold, "three more letters make some answers too long that could have ended"
+    assert found.labels != found.gold
 
 
 def test_a_rollout_goes_on_from_the_beginning():

@@ -99,14 +99,28 @@ function markOf({ exact }, check) {
   return exact ? ["✓", "rl-pos", `right (check: ${check})`] : ["✗", "rl-muted", `not right (check: ${check})`];
 }
 
+// A step of an answer, coloured by its score; underlined where the verifier says that it is wrong.
+function stepOf([text, score, gold]) {
+  const step = element("span", "rl-story-step-of", text ? shown(text) : "⏎");
+  step.style.setProperty("--rl-score", `${Math.round(200 * Math.abs(score - 0.5))}%`);
+  step.classList.toggle("rl-story-low", score < 0.5);
+  step.classList.toggle("rl-story-wrong", gold === 0);
+  return step;
+}
+
+const verdictOf = (gold) => (gold === null ? "" : `, verifier: ${gold ? "right" : "wrong"}`);
+const scoresOf = (steps) => (steps.length ? "\nScores of the steps:" : "") + steps.map(([text, score, gold]) =>
+  `\n${text ? shown(text) : "⏎ end"}  ${format(score, 2)}${verdictOf(gold)}`).join("");
+
 function fill(parts, row, check) {
   const { text, cut, exact, role, count, reward, advantage, rest } = row;
   const [sign, look, meaning] = markOf(row, check), level = Math.abs(advantage ?? 0) < 0.005;
   parts.mark.textContent = sign;
   parts.mark.className = look;
   parts.mark.title = meaning;
-  parts.text.textContent = nameOf(row);
-  parts.text.title = rest ? "" : text + (cut ? " (cut at the length limit)" : "");
+  if (row.steps.length) parts.text.replaceChildren(...row.steps.map(stepOf), cut ? "…" : "");
+  else parts.text.textContent = nameOf(row);
+  parts.text.title = rest ? "" : text + (cut ? " (cut at the length limit)" : "") + scoresOf(row.steps);
   parts.text.classList.toggle("rl-story-rest", rest);
   parts.count.textContent = [role, count && `×${count}`].filter(Boolean).join(" ");
   parts.reward.textContent = reward ?? (rest ? "" : "–");

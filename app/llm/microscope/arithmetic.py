@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp
+from math import exp, prod
 from typing import Any
 
 from app.llm.microscope import credit, words
@@ -53,7 +53,7 @@ def token(completion: Mapping[str, Any], place: int) -> dict[str, Any]:
 def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]:
     """All there is of a token of a completion that the update learnt from. `completion` is that of `at`."""
     one = token(completion, place)
-    found = _logprob(one)
+    found = [*_logprob(one), *_step(completion, place, knobs)]
     if "advantage" not in knobs:  # no credit assignment, or an unknown one
         return [*found, *_token_ratio(one), *_kl(one, {}), *_rest(one)]
     if completion.get("advantages") is None:
@@ -184,6 +184,29 @@ def _loss(one: Token, knobs: Knobs) -> list[Line]:
     result = -value + beta * kl - bonus * one.get("entropy", 0.0)
     return [Line("Token's loss", "ℓ", formula, worked, plain(result), "before tokens are aggregated",
                  ("loss", "knob_beta"), "aggregation")]
+
+
+def _step(completion: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]:
+    """The score of the step that ends at the token, beside what the verifier says of it, and the reward of the step."""
+    scores = completion.get("step_scores") or []
+    if place >= len(scores) or scores[place] is None:
+        return []
+    gold = (completion.get("step_gold") or scores)[place]
+    said = {0.0: "the verifier says: wrong", 1.0: "the verifier says: right"}.get(gold, "")
+    line = Line("Reward of the step", "r_k", terms=("reward",), source="step_reward")
+    rewards = [found for chosen in choices.chosen(choices.STEP_REWARD, knobs)
+               for found in words.lines(chosen, _of_steps(scores, place, knobs), None, line)]
+    return [Line("Score of the step", "s_k", "", "", plain(scores[place]), said, ("reward",)), *rewards]
+
+
+def _of_steps(scores: list[float | None], place: int, knobs: Knobs) -> Numbers:
+    """The numbers that the arithmetic of a step's reward may ask for."""
+    known = [score for score in scores if score is not None]
+    before = [score for score in scores[:place] if score is not None]
+    temperature = float(knobs.get("min_temperature", 1.0))
+    return words.numbers(knobs, score=scores[place], previous=before[-1] if before else 0.0,
+                         weights=sum(exp(-score / temperature) for score in known), lowest=min(known),
+                         product=prod(known), at_end=float(len(before) + 1 == len(known)))
 
 
 def _rest(one: Token) -> list[Line]:

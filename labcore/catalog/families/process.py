@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from labcore.catalog.choice import Choice, Family, Letter, StepLabels
 from labcore.catalog.knob import Knob
+from labcore.catalog.worked import Worked
 
 SEPARATOR = Knob(
-    "step_separator", "Step separator", "", "Text that ends each step of an answer; \\n stands for a line break. A "
-    "process reward model scores the end of each step. Empty: every token is a step.", advanced=True, forkable=True, group="reward",
-    aliases="step_separator newline")
+    "step_separator", "Step separator", "", "Text that ends each step of an answer; \\n is a line break. A process "
+    "reward model scores the end of each step. Empty: every token is a step.", advanced=True, forkable=True,
+    group="reward", before="")
 ROLLOUTS = (
-    Knob("rollouts_per_step", "Rollouts per step", 4, "Completions that are sampled from the end of each step; the "
+    Knob("label_rollouts", "Rollouts per step", 4, "Completions that are sampled from the end of each step; the "
          "share of them that the verifier accepts labels the step. Higher: less noise in the labels, more time. "
-         "Lower: less of both.", "next batch", 1, 256, (2, 16), "K", group="reward"),
+         "Lower: less of both.", "next batch", 1, 256, (2, 16), "K", advanced=True, group="reward"),
     Knob("hard_labels", "Hard labels", True, "On: a step is right if any of its rollouts is accepted. Off: its label "
-         "is the share of accepted rollouts.", "next batch", group="reward"),
+         "is the share of accepted rollouts.", "next batch", advanced=True, group="reward"),
 )
 STEP_LABELS = Family("step_labels", "source of step labels", "labcore.llm.step_labels", ("session",), (
     StepLabels("dataset", "the labels in your file", r"\mathcal D", asks=("prompts_per_step",), from_file=True),
@@ -31,22 +32,28 @@ MIN_TEMPERATURE = Knob(
     (0.05, 1.0), "T_{min}", "score", scale="log", advanced=True, group="reward", before=0.1)
 _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
-    Choice("each_step", "its score: an answer earns the sum", r"s_k", letters=(_S,)),
+    Choice("each_step", "its score: an answer earns the sum", r"s_k", letters=(_S,),
+           worked=lambda of: Worked("s_k", "{score}")),
     Choice("min_form", "its score, weighted towards the lowest of the answer (PURE)",
-           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,)),
+           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,),
+           worked=lambda of: Worked("exp(−s_k/T) / Σ exp(−s_j/T) × s_k",
+                                    "exp(−{score} / {min_temperature:g}) / {weights} × {score}")),
     Choice("difference", "the change of the score since the step before: an answer earns the last score",
-           r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,)),
-    Choice("lowest", "0, and at the last step the lowest score", r"1[k = n]\,\min_j s_j", letters=(_S,)),
+           r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,),
+           worked=lambda of: Worked("s_k − s_{k−1}", "{score} − {previous}")),
+    Choice("lowest", "0, and at the last step the lowest score", r"1[k = n]\,\min_j s_j", letters=(_S,),
+           worked=lambda of: Worked("1[k = n] min s", "{at_end:g} × {lowest}")),
     Choice("product", "0, and at the last step the product of all scores", r"1[k = n]\,\textstyle\prod_j s_j",
-           letters=(_S,)),
-    Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,)),
+           letters=(_S,), worked=lambda of: Worked("1[k = n] Π s", "{at_end:g} × {product}")),
+    Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,),
+           worked=lambda of: Worked("1[k = n] s_n", "{at_end:g} × {score}")),
 ))
 OUTCOME_WEIGHT = Knob(
     "outcome_weight", "Weight of the outcome", 0.0, "Weight of the verifier's reward, which is added at the last token "
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
     (0.0, 2.0), "w_o", advanced=True, group="reward", before=0.0)
 STEP_REWARD_KNOB = Knob(
-    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. A sum rewards answers "
-    "with more steps; the lowest score and differences do not.", choices=STEP_REWARD.names, advanced=True,
+    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. each_step rewards "
+    "answers with more steps; min_form, difference, lowest and last do not.", choices=STEP_REWARD.names, advanced=True,
     group="reward", before="each_step")
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

@@ -90,9 +90,9 @@ def _in_code(note: str = "") -> tuple[There, ...]:
 
 REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
                 ("task", "problems", "texts", "prompts", "completions", "rng", "session"), (
-    Reward("verifier", "the task's verifier", r"r", binary=True, elsewhere=_in_code()),
+    Reward("verifier", "the task's verifier", r"r", binary=True, known=True, elsewhere=_in_code()),
     Reward("noisy_verifier", "the verifier, with a share of its rewards flipped", r"1 - r\ \text{with}\ p",
-           knobs=(REWARD_NOISE,), binary=True,
+           knobs=(REWARD_NOISE,), binary=True, known=True,
            words="the verifier's rewards, of which a share of {reward_noise} is flipped",
            elsewhere=_in_code("rewards are not flipped there: flip a share of what score() gives")),
     Reward("order_only", "a flawed verifier of sort: accepts any letters in order",
@@ -120,15 +120,15 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
                  "(the task's own score) is only logged",
            elsewhere=_in_code("the script does not bring the reward models: let score() below give the mean of their "
                               "scores less their variance")),
-    Reward("process_reward", "a trained process reward model, which scores each step", r"\textstyle\sum_k r(s_k) + w_o r",
-           knobs=(SCORER, *process.OF_SOURCE), scorer=True, proxy=True, process=True,
+    Reward("process_reward", "a trained process reward model, which scores each step",
+           r"\textstyle\sum_k r_k + w_o r", knobs=(SCORER, *process.OF_SOURCE), scorer=True, proxy=True, process=True,
            words="the scores that a process reward model gives the steps of an answer ({step_reward}), and "
                  "{outcome_weight} × the verifier's reward at its end. The gold reward (the task's own score) is only "
                  "logged",
            elsewhere=_in_code("no rewards of single steps there: the script does not bring the process reward model, "
                               "so let score() below give the answer's total")),
-    Reward("step_verifier", "the task's verifier of unfinished answers, at each step", r"\textstyle\sum_k r(s_k) + w_o r",
-           knobs=process.OF_SOURCE, process=True,
+    Reward("step_verifier", "the task's verifier of unfinished answers, at each step",
+           r"\textstyle\sum_k r_k + w_o r", knobs=process.OF_SOURCE, process=True, known=True,
            words="for each step 1 while the answer can still become right, else 0 ({step_reward}), and "
                  "{outcome_weight} × the verifier's reward at its end",
            elsewhere=_in_code("no rewards of single steps there: let score() below give the answer's total")),
@@ -141,7 +141,7 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
            "verifier's) is only logged",
            elsewhere=_in_code("the script does not bring the judge: let score() below ask it")),
     Reward("correct_and_format", "the verifier and the form of the answer, as two named rewards",
-           r"w_1 r_{correct} + w_2 r_{format}", knobs=NAMED_WEIGHTS, parts=True,
+           r"w_1 r_{correct} + w_2 r_{format}", knobs=NAMED_WEIGHTS, parts=True, known=True,
            words="{correct_weight} × correct (the verifier's reward) + {format_weight} × format (ended by itself, and "
                  "as long as the right answer)",
            elsewhere=_in_code("score() below is the reward correct alone: add format to it, 1 where a completion ended "

@@ -306,7 +306,7 @@ PRM = (
          group="sampling"),
     Knob("group_size", "Answers per prompt", 4, "Answers of the policy per prompt, whose steps are labelled. Higher: "
          "more right and wrong steps of the same prompt. Lower: less compute.", "next batch", 1, 1024, (1, 16), "G",
-         group="sampling"),
+         advanced=True, group="sampling"),
     *(knob for knob in PREFERENCE if knob.key == "eval_every"),
     Knob("eval_answers", "Held-out answers", 256, "Answers in each evaluation, held out of your file or sampled apart. "
          "More: less noise, slower evaluations. Fewer: quicker.", low=2, high=100_000, unit="answers", advanced=True,

@@ -22,5 +22,6 @@ GPU_SHARE = Knob(
     high=1.0, safe=(0.25, 0.9), unit="share", advanced=True, forkable=True, group="memory")
 
 UPKEEP = {"online": (PROBES, LADDER, GPU_SHARE), "preference": (PROBES, LADDER, GPU_SHARE),
-          "sft": (PROBES, LADDER, GPU_SHARE), **dict.fromkeys(("prm", "reward_model"), (LADDER, GPU_SHARE))}  # a reward model has no probes
+          "sft": (PROBES, LADDER, GPU_SHARE),
+          **dict.fromkeys(("prm", "reward_model"), (LADDER, GPU_SHARE))}  # a reward model has no probes
 EVERY = (PROBES, LADDER, GPU_SHARE)

@@ -125,6 +125,7 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
     """The reward, where that is not the verifier's alone."""
     source, shaping = choices.REWARD[str(values["reward_source"])], choices.SHAPING[str(values["shaping"])]
     found = [f"R = {source.latex}"] if source.latex != "r" else []
+    found += [f"r_k = {choices.STEP_REWARD[str(values['step_reward'])].latex}"] if source.process else []
     in_reward = values["kl_placement"] == "reward"
     estimate = _signed(choices.KL_ESTIMATOR[str(values["kl_estimator"])])
     if _changed(values):
@@ -134,7 +135,10 @@ def _reward(values: Mapping[str, Value]) -> list[str]:
         penalty = rf"-\beta\,{estimate} + " if in_reward else ""
         name = "r'_t" if values.get("whiten_rewards") else "r_t"
         found += [r"r_t = \bar r' + \tfrac{r'_t-\bar r'}{s_{r'}}"] if name != "r_t" else []
-        found.append(rf"{name} = {penalty}{_TOTAL[_changed(values)]}\,1_{{last}}")
+        total = _TOTAL[_changed(values)]
+        found.append(rf"{name} = {penalty}" + (
+            rf"\textstyle\sum_k r_k\,1[end_k = t] + ({total}-\sum_k r_k)\,1_{{last}}" if source.process else
+            rf"{total}\,1_{{last}}"))
     if choices.ADVANTAGE[str(values["advantage"])].critic:
         found.append(r"\delta_t = r_t+\gamma V_{t+1}-V_t")
     return found

@@ -17,10 +17,10 @@ LOOPS = ("online", "preference")  # whose algorithms are rows of choices
 # What an algorithm is made of, in the order of its step, and how a row that has no such knob has it. All else is a
 # number of the same algorithm.
 PARTS: Mapping[str, Value] = {
-    "reward_source": "verifier", "shaping": "none", "selection": "everything", "overlong_filter": False,
-    "whiten_rewards": False, "advantage": "", "normalisation": "none", "whiten_advantages": False, "ratio": "none",
-    "surrogate": "", "top_entropy_share": 1.0, "off_policy_threshold": 0.0, "importance_cap": 0.0,
-    "importance_mode": "token_truncate", "recompute_logprobs": False, "kl_estimator": "",
+    "reward_source": "verifier", "step_reward": "each_step", "shaping": "none", "selection": "everything",
+    "overlong_filter": False, "whiten_rewards": False, "advantage": "", "normalisation": "none",
+    "whiten_advantages": False, "ratio": "none", "surrogate": "", "top_entropy_share": 1.0, "off_policy_threshold": 0.0,
+    "importance_cap": 0.0, "importance_mode": "token_truncate", "recompute_logprobs": False, "kl_estimator": "",
     "kl_placement": "off", "adaptive_kl_target": 0.0, "entropy_target": 0.0, "aggregation": "",
     "pairs": "", "preference_loss": "", "second_loss": choices.NO_LOSS, "third_loss": choices.NO_LOSS,
     "divergence": "", "ld_alpha": 1.0,

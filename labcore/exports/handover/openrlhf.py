@@ -31,6 +31,7 @@ from labcore.exports.handover.plan import (
     only_between,
     only_with,
     pairs_of,
+    remarks,
     requirement,
     switch,
     to,
@@ -214,7 +215,11 @@ _RM: Rules = {
     "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),
     "pairs": pairs_of(),
     "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
-RULES = {"online": _ONLINE, "preference": _DPO, "reward_model": _RM, "sft": _SFT}
+RULES: dict[str, Rules] = {"online": _ONLINE, "preference": _DPO, "prm": {}, "reward_model": _RM, "sft": _SFT}
+_NONE = {"prm": missing(f"no equivalent: OpenRLHF {VERSION} trains no process reward model")}
+_NOTHING = {"prm": f'''# OpenRLHF {VERSION} has no trainer for process reward models, so there is nothing to start here:
+# take the script for TRL (PRMTrainer, in TRL 1.13).
+'''}
 
 
 def _per_update(plan: Plan) -> int:
@@ -223,7 +228,8 @@ def _per_update(plan: Plan) -> int:
 
 def mapped(plan: Plan) -> list[Line]:
     """The settings of each knob of the run in OpenRLHF."""
-    return lines(plan, RULES[plan.loop], "OpenRLHF")
+    none = _NONE.get(plan.loop)
+    return lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop], "OpenRLHF")
 
 
 def settings(plan: Plan) -> dict[str, Any]:
@@ -265,7 +271,10 @@ def _margins(plan: Plan) -> bool:
 
 def script(plan: Plan) -> str:
     """The whole script."""
-    found, command = mapped(plan), COMMANDS[plan.loop]
+    found = mapped(plan)
+    if plan.loop in _NOTHING:
+        return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'OpenRLHF')}\n"
+    command = COMMANDS[plan.loop]
     names: dict[str, str] = {}
     for line in found:
         for key in line.settings:

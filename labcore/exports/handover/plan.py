@@ -27,8 +27,8 @@ from labcore.runs.store.store import Store
 
 MODEL, MERGED = "checkpoint", "merged"  # folders in a run's export
 MOST_ROWS = 100_000  # prompts written to a data set; more steps go through them again
-_BATCHES = {"online": "prompts_per_step", "preference": "pairs_per_step", "reward_model": "pairs_per_step",
-            "sft": "sequences_per_step"}
+_BATCHES = {"online": "prompts_per_step", "prm": "prompts_per_step", "preference": "pairs_per_step",
+            "reward_model": "pairs_per_step", "sft": "sequences_per_step"}
 _WIDTH = 100
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.watch import TWIN
-from labcore.exports.handover import trl_online, trl_pairs
+from labcore.exports.handover import trl_online, trl_pairs, trl_process
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -36,9 +36,10 @@ from labcore.exports.handover.task_code import brings_pairs, learns_singles, pac
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
-    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward")}
-MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in ("CPO", "GMPO", "ORPO")}  # others: trl
-_OF_LOOPS = {"sft": "SFTTrainer", "reward_model": "RewardTrainer"}
+    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward", "PRM")}
+MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in ("CPO", "GMPO", "ORPO", "PRM")}  # else: trl
+LAST = {"PRMTrainer": "1.13.0"}  # the last version with a trainer that VERSION lacks
+_OF_LOOPS = {"prm": "PRMTrainer", "sft": "SFTTrainer", "reward_model": "RewardTrainer"}
 # Of others the first of these choices that has a trainer of its own says which, else it is the usual one.
 _FAMILIES: dict[str, tuple[tuple[Family[Any], ...], str]] = {
     "online": ((choices.SURROGATE, choices.RATIO), "GRPOTrainer"),
@@ -74,8 +75,9 @@ _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
     "sft_loss": choices_of(choices.SFT_LOSS, "SFTTrainer", "see loss_type of SFTConfig"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
-RULES = {"SFTTrainer": _SFT, **{name: {**_COMMON, **rules} for table in (trl_online.RULES, trl_pairs.RULES)
-                                for name, rules in table.items()}}
+RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES},
+         **{name: {**_COMMON, **rules} for table in (trl_online.RULES, trl_pairs.RULES)
+            for name, rules in table.items()}}
 
 
 def mapped(plan: Plan) -> list[Line]:
@@ -101,12 +103,13 @@ def script(plan: Plan) -> str:
                           else f"        {key}={value!r}," for key, value in settings(plan).items())
     steps = plan.steps * plan.passes * plan.parts
     return _SCRIPT.format(
-        label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=VERSION, remarks=remarks(found, name),
-        needs=requirement("trl", VERSION, *_extras(plan)) + packages(plan),
+        label=plan.spec.row.label, task=plan.spec.task, run=plan.run, version=LAST.get(name, VERSION),
+        remarks=remarks(found, name),
+        needs=requirement("trl", LAST.get(name, VERSION), *_extras(plan)) + packages(plan),
         model=plan.model, trainer=name, config=TRAINERS[name], module=MODULES.get(name, "trl"), steps=steps,
         peft=_peft(plan), import_peft="    from peft import LoraConfig\n" if plan.get("lora_rank") else "",
-        task_code=task_code(plan, trl_pairs.LABELLED if learns_singles(plan) else "",
-                            arguments=plan.loop != "online").strip(),
+        task_code=task_code(plan, trl_process.CODE.get(plan.get("step_labels"), "") or (
+            trl_pairs.LABELLED if learns_singles(plan) else ""), arguments=plan.loop != "online").strip(),
         watched=f"{plan.run} with TRL", twin={TWIN: plan.run}, per_step=_per_step(plan), arguments=arguments,
         data=_data(plan), **_model(plan), reward=code, given=f"{rewards}, " if rewards else "")
 
@@ -120,6 +123,8 @@ def _extras(plan: Plan) -> list[str]:
 
 def _model(plan: Plan) -> dict[str, str]:
     """The model that the trainer gets, and the classes that are imported for it."""
+    if plan.loop == "prm":
+        return {"loaded": f"model = {_STEPS}", "classes": "AutoModelForTokenClassification, AutoTokenizer"}
     if plan.loop != "reward_model":
         return {"loaded": f"model = {_CAUSAL}", "classes": "AutoModelForCausalLM, AutoTokenizer"}
     if brings_pairs(plan):
@@ -151,6 +156,8 @@ def _rows(plan: Plan) -> str:
         pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(sampler, tokenizer)"
         return f'[{{"margin": {plan["margin"]}, **row}} for row in {pairs}]' if (
             plan["margin"] or brings_pairs(plan)) else pairs
+    if plan.loop == "prm":
+        return f"labelled_steps{asked}"
     if plan.loop == "preference":
         pairs = f"pairs{asked}" if brings_pairs(plan) else "sampled_pairs(model, tokenizer)"
         return f"labelled({pairs})" if learns_singles(plan) else pairs
@@ -162,6 +169,8 @@ def _rows(plan: Plan) -> str:
 _CAUSAL = 'AutoModelForCausalLM.from_pretrained(options.model, dtype="float32")'
 _SCORER = """AutoModelForSequenceClassification.from_pretrained(
         options.model, num_labels=1, dtype="float32", pad_token_id=tokenizer.pad_token_id)"""
+_STEPS = """AutoModelForTokenClassification.from_pretrained(
+        options.model, num_labels=2, dtype="float32")"""
 _SCRIPT = '''# {label} on "{task}" with TRL {version}, with the settings of the run {run}
 # of RL Visual Lab as they were at its end.
 #

@@ -195,8 +195,8 @@ _SFT: Rules = {
     "compile": _compiled("engine.use_torch_compile"), **_optimizer("optim"),
     **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
-         "reward_model": missing(f"no equivalent: verl {VERSION} trains no reward model")}
-RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "reward_model": {}}
+         **dict.fromkeys(("prm", "reward_model"), missing(f"no equivalent: verl {VERSION} trains no reward model"))}
+RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "prm": {}, "reward_model": {}}
 
 
 def mapped(plan: Plan) -> list[Line]:
@@ -271,6 +271,8 @@ _NOTHING = {"preference": f'''# verl {VERSION} has no trainer for preference pai
 ''', "reward_model": f'''# verl {VERSION} has no trainer for reward models, so there is nothing to start here:
 # take the script for TRL (RewardTrainer) or OpenRLHF (train_rm). A reward model that these have trained can
 # score completions in verl's PPO and GRPO (reward.reward_model).
+''', "prm": f'''# verl {VERSION} has no trainer for process reward models, so there is nothing to start here:
+# take the script for TRL (PRMTrainer, in TRL 1.13).
 '''}
 _MAINS = {"online": '''
 

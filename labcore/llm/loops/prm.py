@@ -28,6 +28,7 @@ from labcore.runs.spec.activity import part_of
 from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.steps import separator_of
 from labcore.tasks.task import AT_RANDOM, Problem, held_of
+from labcore.tasks.usable import OfFile
 
 SHOWN = 16  # answers in the sample view
 HELD_OUT_SHARE = 5  # one row of so many is held out of a file that brings no others
@@ -70,6 +71,7 @@ def split(session: LlmSession) -> Labelled:
         groups = ceil(count / int(session.knobs["group_size"]))
         apart.knobs = {**session.knobs, "prompts_per_step": groups, "order": AT_RANDOM}
         return next_answers(apart)
+    assert isinstance(session.task, OfFile), "its labels are in the user's file"
     rows: list[Problem] = session.task.rows
     _say_other_steps(session, of_rows(session, rows))
     held = [row for row in held_of(session.task) if isinstance(row, Problem)]

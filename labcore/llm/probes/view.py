@@ -22,6 +22,7 @@ from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
 from labcore.llm.networks import learnt
 from labcore.llm.objective import cut, kl_of, ratio_of
+from labcore.llm.probes import step_scores
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
 from labcore.llm.probes.token_records import StepTokens
 from labcore.llm.rewards import Rewards
@@ -298,7 +299,8 @@ def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, 
     met = {name: values for name, values in met.items() if not (name == "gap" and any(map(isnan, values)))}
     mean = sum(columns["advantages"]) / length
     return {"text": batch.texts[row], **_score(batch.rewards, row), "advantage": mean,
-            "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns, **({"met": met} if met else {})}
+            "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns,
+            **step_scores.at_tokens(batch.rewards, row, length), **({"met": met} if met else {})}
 
 
 def sampled_groups(session: LlmSession, problems: list[Problem], generated: Generated,

@@ -25,12 +25,13 @@ from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.nets.critic import Network
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import best_and_worst
-from labcore.llm.probes import view
+from labcore.llm.probes import step_scores, view
 from labcore.llm.probes.budget import SAMPLES as SAMPLES_ACCOUNT
 from labcore.llm.rendering import Ids, encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import token_texts
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.goal import WATCHED_STREAM
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
@@ -313,8 +314,19 @@ def _shown(alone: LlmSession, problem: Problem, answer: Answer, pair: tuple[Answ
     return {"text": answer.text, "truncated": not answer.ended, "count": len(rows),
             "exact": alone.task.score(problem, answer.text).exact if judged else None,
             "reward": _mean(rewards), "advantage": _mean(advantages), **({"role": role} if role else {}),
+            **_steps(alone, answer, drawn.rewards, rows),
             **({"parts": parts} if rewards and (parts := {name: _mean([float(part[row]) for row in rows])
                                                           for name, part in drawn.rewards.parts.items()}) else {})}
+
+
+def _steps(alone: LlmSession, answer: Answer, rewards: Rewards, rows: list[int]) -> dict[str, Any]:
+    """The steps of an answer that was sampled, with their scores; nothing where steps are not scored."""
+    if not rows or rewards.step_scores is None:
+        return {}
+    found = step_scores.at_tokens(rewards, rows[0], len(answer.ids))
+    written = [token for token in answer.ids if token not in alone.rendering.ends]
+    texts = token_texts(alone.tokenizer, written) + [""] * (len(answer.ids) - len(written))
+    return {"steps": step_scores.as_steps(texts, found["step_scores"], found.get("step_gold", []))}
 
 
 def _mean(values: list[float]) -> float | None:

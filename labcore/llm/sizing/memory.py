@@ -100,6 +100,10 @@ def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
         rows, written = int(knobs["sequences_per_step"]), choices.written_share(knobs) > 0
         return Batch(rows, 1, max(rows, measured) if written else measured, sizes.prompt,
                      max(length, limit) if written else length)
+    if loop == "prm":
+        prompts, group = int(knobs["prompts_per_step"]), int(knobs["group_size"])
+        from_file = choices.STEP_LABELS[str(knobs["step_labels"])].from_file
+        return Batch(prompts, 1 if from_file else group, 0 if from_file else prompts * group, sizes.prompt, length)
     prompts = int(knobs["pairs_per_step"])
     source = choices.PAIRS[str(knobs["pairs"])]
     drawn = prompts if source.each_step else sizes.sampled_at_once if source.once else 0
@@ -115,7 +119,7 @@ def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:
 
 
 def _network(spec: RunSpec, sizes: Sizes) -> Layers:
-    return sizes.learning if spec.row.loop == "reward_model" else sizes
+    return sizes.learning if spec.row.loop in held.SCORERS else sizes
 
 
 def kv_cache(sizes: Sizes, done: Batch, tokens: int, width: int, once: bool) -> int:
@@ -132,7 +136,7 @@ def next_logits(sizes: Sizes, rows: int) -> int:
 
 def before_step(sizes: Sizes, loop: str) -> int:
     """Bytes of the copy of what learns, to look at a step again: of large networks only in the online loop."""
-    kept = loop == "online" or (loop != "reward_model" and sizes.learnt <= sizes.most_copied)
+    kept = loop == "online" or (loop not in held.SCORERS and sizes.learnt <= sizes.most_copied)
     return WEIGHT * sizes.learnt if kept else 0
 
 
@@ -170,7 +174,8 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Weights", ALWAYS, held.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
         Part("Reference", ALWAYS, held.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
         Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),
-        Part("Reward model", ALWAYS, held.weights(sizes.parameters("reward_model", "scorer")), "4 bytes a parameter"),
+        Part("Reward model", ALWAYS, held.weights(sizes.parameters(
+            "reward_model", "process_reward_model", "scorer")), "4 bytes a parameter"),
         Part("Teacher", ALWAYS, held.weights(sizes.parameters("teacher")), "4 bytes a parameter"),
         Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
              f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
@@ -187,7 +192,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),
              "of each token for each other, where no fused kernel computes them"),
-        Part("Logits", LEARNS, 0 if loop == "reward_model" else teacher_logits(sizes, spec, done) + passes.logits(
+        Part("Logits", LEARNS, 0 if loop in held.SCORERS else teacher_logits(sizes, spec, done) + passes.logits(
             sizes, done, mode, any(float(knobs.get(key, 0)) > 0 for key in ("entropy_coef", "entropy_target"))),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
         Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]

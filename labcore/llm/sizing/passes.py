@@ -24,6 +24,7 @@ from labcore.runs.spec.vllm import by_vllm
 
 Way = Literal["packed", "shared", "causal", "plain"]
 
+SCORERS = ("prm", "reward_model")  # loops in which the policy only lends its weights to a network of few outputs
 HALF, FULL = 2, 4  # bytes of a number in bfloat16 and in float32
 # Of attention on a GPU: times as long a pair of tokens takes where a mask is needed, which rules out flash kernels and
 # the halving that causality allows. And times as long a token takes on a cache: its keys and values are copied for each
@@ -220,7 +221,7 @@ def rounded(parameters: int) -> int:
 def of_run(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> int:
     """Bytes at the most: weights, their gradients and moments, the copy of what learns to look at a step again, and
     the weights in bfloat16."""
-    copied = weights(learnt) if loop != "reward_model" else 0
+    copied = weights(learnt) if loop not in SCORERS else 0
     half = rounded(parameters) if mode.width == HALF else 0
     return weights(parameters) + gradients(learnt) + optimizer(learnt, kind) + copied + half
 

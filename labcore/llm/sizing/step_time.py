@@ -74,7 +74,7 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
     times = int(knobs.get("mini_batches", 1)) if loop == "online" else 1
     whole = replace(whole, prompts=whole.prompts * times)
     trunk = passes.tokens(whole, passes.way(sizes, whole, mode_of(spec))) * sizes.layers * _token(speed, "layer")
-    head = 0.0 if loop == "reward_model" else whole.rows * whole.length * _token(speed, "head")
+    head = 0.0 if loop in passes.SCORERS else whole.rows * whole.length * _token(speed, "head")
     learnt = (2 if knobs.get("lora_rank") else 3) + bool(knobs.get("gradient_checkpointing"))
     updates = int(knobs.get("updates_per_batch", 1))
     total = updates * learnt * (trunk + head)
@@ -83,7 +83,8 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
     total += (trunk + head) * sizes.parameters("teacher") / sizes.parameters("policy") * ("teacher" in names)
     if share := choices.written_share(knobs):
         total += sampling(sizes, whole, speed) * share
-    if loop == "online" or any(source.each_step for source in choices.chosen(choices.PAIRS, knobs)):
+    labelled = any(not source.from_file for source in choices.chosen(choices.STEP_LABELS, knobs))
+    if loop == "online" or labelled or any(source.each_step for source in choices.chosen(choices.PAIRS, knobs)):
         total += sampling(sizes, whole, speed)
     elif evaluated := int(knobs.get("eval_prompts", 0)):
         total += sampling(sizes, replace(whole, sampled=evaluated), speed) / int(knobs["eval_every"])

@@ -59,7 +59,7 @@ def _tensors(spec: RunSpec) -> int:
     parameters, names = _parameters(Path(spec.model)), spec.row.models
     if spec.knobs.get("lora_rank"):  # all share one frozen trunk, beside which what learns is small
         return passes.weights(parameters)
-    frozen = {"reference", *(("policy",) if "reward_model" in names else ())}
+    frozen = {"reference", *(("policy",) if {"reward_model", "process_reward_model"} & {*names} else ())}
     learnt = parameters * len({*names} - frozen)
     moments = passes.optimizer(learnt, str(spec.knobs.get("optimizer")))
     return passes.weights(parameters * len(names)) + passes.gradients(learnt) + moments

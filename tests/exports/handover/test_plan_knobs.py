@@ -51,7 +51,8 @@ def test_a_mix_is_handed_over_by_what_it_chose(key):
 
 
 PREFERENCES = (choices.PREFERENCE_LOSS, choices.DIVERGENCE, choices.PAIRS)
-ONLINE_FAMILIES = [family for family in choices.FAMILIES if family not in (*PREFERENCES, choices.SFT_LOSS)]
+ONLINE_FAMILIES = [family for family in choices.FAMILIES if family not in (
+    *PREFERENCES, choices.SFT_LOSS, choices.STEP_LABELS)]
 # (tool, choice) -> the members that the tool has nothing like, which are said to have no equivalent on purpose.
 WITHOUT = {("trl", "advantage"): {"gae"}, ("trl", "ratio"): {"none"}}
 

@@ -84,7 +84,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 def test_every_key_for_verl_exists_in_that_version(plans):
     assert KEYS["version"] == verl.VERSION
     for each in plans:
-        if each.loop not in ("preference", "reward_model"):
+        if each.loop not in ("preference", "prm", "reward_model"):
             keys = KEYS["keys"][{"sft": "sft_trainer_engine"}.get(each.loop, "ppo_trainer")]
             assert set(verl.settings(each)) <= set(keys), each.run
 
@@ -92,6 +92,8 @@ def test_every_key_for_verl_exists_in_that_version(plans):
 def test_every_option_for_openrlhf_exists_in_that_version(plans):
     assert OPTIONS["version"] == openrlhf.VERSION
     for each in plans:
+        if each.loop == "prm":  # which it does not train
+            continue
         known = OPTIONS["commands"][openrlhf.COMMANDS[each.loop]]
         assert set(openrlhf.settings(each)) <= set(known), each.run
 
@@ -138,6 +140,12 @@ def test_verl_learns_sft_on_conversations(tmp_path, files):
 def test_verl_says_what_it_does_not_train(algorithm, words):
     script = verl.script(plan(algorithm))
     assert all(line.startswith("#") for line in script.splitlines()) and words in script
+
+
+@pytest.mark.parametrize("tool", [verl, openrlhf])
+def test_no_shell_tool_trains_a_process_reward_model(tool):
+    script = tool.script(plan("prm"))
+    assert all(line.startswith("#") for line in script.splitlines()) and "process reward models" in script
 
 
 @pytest.mark.parametrize("algorithm, task", [("grpo", "sort"), ("ppo", "prompts"), ("dpo", "preferences"),

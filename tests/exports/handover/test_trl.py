@@ -182,7 +182,7 @@ SHORT = {"online": ("sort", SMALL), "preference": ("preferences", {"pairs_per_st
          "sft": ("add", {"sequences_per_step": 4})}
 RUNS += [("online_dpo", "sort", {"pairs_per_step": 4, "letters": 2, "max_new_tokens": 4})]
 RUNS += [(row.key, *SHORT[row.loop]) for row in ALGORITHMS.values()
-         if row.key not in {algorithm for algorithm, *_ in RUNS}]
+         if row.key not in {algorithm for algorithm, *_ in RUNS} and row.loop in SHORT]  # TRL 1.16 has no PRMTrainer
 # What the lab finds in the logs of each trainer, beside the loss.
 LOGGED = {"online": {"reward", "entropy", "completions/mean_length"}, "preference": {"grad_norm", "learning_rate"},
           "reward_model": {"grad_norm", "learning_rate"}, "sft": {"grad_norm", "learning_rate"}}
