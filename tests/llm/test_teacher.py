@@ -14,8 +14,9 @@ from labcore.llm.loops import sft
 from labcore.llm.nets import head
 from labcore.llm.nets.forward import at_tokens, plain
 from labcore.llm.networks import TEACHER
+from labcore.llm.rendering import encode_examples
 from labcore.llm.session import LlmSession
-from labcore.llm.teacher import Distributions, asked, compared
+from labcore.llm.teacher import Distributions, asked, compared, said
 from labcore.maths.supervised import reverse_kl
 from tests.llm.tools import completion_ids, model, prompts, records, session, shake, spec
 
@@ -136,3 +137,27 @@ def test_asked_of_no_token_it_says_nothing_of_it():
     batch = collect(started).batch
     logprobs, _ = asked(started, batch.prompts, batch.completions)
     assert (logprobs <= 0).all()
+
+
+@pytest.mark.parametrize("algorithm", ["opd", "gkd", "seqkd"])
+def test_samples_say_what_the_teacher_would_have_written(algorithm):
+    started = session(algorithm, letters=False, steps=1, max_new_tokens=8)
+    (record,) = records(started, pictures=True)
+    shown = ([each for group in record.samples["groups"] for each in group["completions"]] if algorithm == "opd"
+             else record.samples["examples"])
+    assert shown
+    for each in shown:
+        assert len(each["tokens"]) == len(each["teacher_logprobs"]) == len(each["teacher_top"])
+        for (text, p), *others in each["teacher_top"]:
+            assert isinstance(text, str) and 0 < p <= 1 and all(p >= other for _, other in others)
+        if algorithm == "opd":
+            apart = [theirs - old for theirs, old in zip(each["teacher_logprobs"], each["old_logprobs"], strict=True)]
+            assert each["advantages"] == pytest.approx(apart, abs=2e-3)
+
+
+def test_the_teacher_of_sort_would_write_the_letters_in_order():
+    started = session("opd", letters=False)
+    (problem,) = started.task.problems(1, started.rng)
+    examples = encode_examples(started.rendering, [problem], started.context, started.device)
+    [told] = said(started, examples.prompts, examples.answers, 1.0)
+    assert [top[0][0] for top in told["teacher_top"]][:len(problem.answer)] == list(problem.answer)
