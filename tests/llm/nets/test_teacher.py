@@ -61,8 +61,8 @@ def test_another_vocabulary_is_refused_with_the_tokens_that_differ():
 
 
 def test_padding_is_no_token_of_a_completion():
-    padded = letter_tokenizer("ab")
+    padded, plain = letter_tokenizer("ab"), letter_tokenizer("ab")
     padded.add_special_tokens({"pad_token": "<pad>"})
-    plain = letter_tokenizer("ab")
     plain.add_special_tokens({"pad_token": "<other>"})
+    assert padded.get_vocab() != plain.get_vocab()
     check_vocabulary("theirs", padded, plain)
