@@ -46,6 +46,12 @@ def _log_ratio(completion: Mapping[str, Any]) -> list[float | None]:
                                           strict=False)]
 
 
+def _to_teacher(completion: Mapping[str, Any]) -> list[float | None]:
+    """log π_T − log π of each token."""
+    return [theirs - own for theirs, own in zip(completion.get("teacher_logprobs") or [],
+                                                completion.get("logprobs") or [], strict=False)]
+
+
 # The ratio is the one that the algorithm takes: that of the whole sequence where it does.
 VIEWS: dict[str, View] = {
     "advantages": View("Advantage", "", _listed("advantages"), signed=True),
@@ -56,6 +62,7 @@ VIEWS: dict[str, View] = {
     "values": View("Value", "reward", _listed("values"), signed=True),
     "k1": View("KL, k1", "nats", _log_ratio, signed=True),
     "apart": View("Log-ratio", "nats to the reference", _log_ratio, signed=True),
+    "teacher": View("Teacher", "nats likelier to the teacher", _to_teacher, signed=True),
     "loss": View("Loss", "nats", lambda completion: [-value for value in completion.get("logprobs") or []]),
     "slope": View("Gradient", "∂S/∂log π", _listed("slope"), signed=True),
     "share": View("Gradient share", "%", lambda completion: [100 * value for value in completion.get("share") or []]),

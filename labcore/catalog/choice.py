@@ -151,15 +151,17 @@ class Selection(Choice):
     ranks: bool = False
 
 
+WHITEN = Knob(
+    "whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
+    "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True,
+    group="advantage")
 # The knobs of a critic and of the advantages that are computed with it.
 CRITIC = (
     Knob("critic_learning_rate", "Critic learning rate", 1e-3, "Higher: the critic follows the policy faster. Lower: "
          "a steadier, staler baseline.", "live", 0.0, 1.0, (1e-4, 3e-3), r"\eta_V", scale="log", group="advantage"),
     Knob("value_clip", "Value clip", 0.2, "Higher: the critic may move further per batch. Lower: more careful, "
          "slower.", "live", 0.0, 1e6, (0.1, 1.0), r"\varepsilon_V", "reward", advanced=True, group="advantage"),
-    Knob("whiten_advantages", "Whiten advantages", True, "On: advantages get mean 0 and standard deviation 1 in each "
-         "batch, so the step does not depend on the reward's size. Off: it does.", "live", advanced=True,
-         group="advantage"),
+    WHITEN,
     Knob("whiten_rewards", "Whiten rewards", False, "On: token rewards, including the KL penalty, are scaled to "
          "standard deviation 1 in each batch before the critic's advantages are computed; their mean is kept. Off: no "
          "scaling.", "live", advanced=True, group="advantage"),
@@ -192,7 +194,7 @@ class Advantage(Choice):
 
     @property
     def brings(self) -> tuple[Knob, ...]:
-        return (*self.knobs, *(CRITIC if self.critic else ()))
+        return (*self.knobs, *(CRITIC if self.critic else (WHITEN,) if self.teacher else ()))
 
     def bias_of(self, knobs: Mapping[str, Any]) -> str:
         """Its bias in a run with these knobs."""

@@ -54,7 +54,7 @@ def needs_reward_model(knobs: Mapping[str, Any]) -> bool:
 def needs_teacher(knobs: Mapping[str, Any]) -> bool:
     """True if a run learns from a teacher: from its distribution, its log-probs, or answers that it writes."""
     asked = any(each.teacher for family in (ADVANTAGE, SFT_LOSS) for each in chosen(family, knobs))
-    return asked or (knobs.get("answers") == "teacher" and float(knobs["on_policy_share"]) < 1)
+    return asked or (knobs.get("answers") == "teacher" and float(knobs.get("on_policy_share", 0)) < 1)
 
 
 def written_share(knobs: Mapping[str, Any]) -> float:

@@ -3,7 +3,8 @@
 Left out are the rows of SFT and of the reward model: neither moves a policy by a reward, so no exact value belongs to
 them. Left out of the others are the knobs of a base that SFT makes and of adapters on it, since a run starts from a
 table or random weights. The length limit is part of the problem, so it is fixed. All rows that hold to a reference have
-one β, so that they have one optimum π*; and pairs are the task's own, with labels that depend on the reward.
+one β, so that they have one optimum π*, which is the teacher of the rows that learn from one. Pairs are the task's own,
+with labels that depend on the reward.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
 from labcore.catalog.task import Task
 
+OPTIMUM = "optimum"  # the teacher of a run that learns from one: π* at BETA
 BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sure of it as the reference
 LONGEST = 6  # tokens
 SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
@@ -35,6 +37,8 @@ def _row(row: Algorithm) -> Algorithm:
     own: dict[str, Value] = {}
     if penalised:
         own["beta"] = BETA
+    if "teacher" in usual:
+        own["teacher"], penalised = OPTIMUM, True
     if usual.get("pairs") == "reference_once":
         own["pairs"] = "dataset"
     if not all(source.known for source in choices.chosen(choices.REWARD, usual)):
@@ -50,6 +54,10 @@ def _fitted(knob: Knob) -> Knob:
     """The length limit as a part of the problem, and sliders with room around what small problems take."""
     if knob.key == "max_new_tokens":
         return replace(knob, effect="restart", high=LONGEST, advanced=False)
+    if knob.key == "teacher":
+        return replace(knob, choices=(OPTIMUM,), forkable=False, help="The policy learns from the optimum π*, the "
+                       f"policy with the highest reward − {BETA:g} × KL to the reference. Its objective is then the "
+                       "same.")
     return replace(knob, safe=SAFE[knob.key]) if knob.key in SAFE else knob
 
 

@@ -26,7 +26,7 @@ _NO_CRITIC = _keys(each for each in choices.ADVANTAGE if not each.critic)
 _SEQUENCES = _keys(each for each in choices.ADVANTAGE if each.level == "sequence")
 _NO_RATIOS = _keys(each for each in _LOSSES if each.apart or not each.reference)
 _EVERY_TOKEN = _keys(each for each in _LOSSES if each.every_token)
-_ELSEWHERE = ("max_new_tokens",)  # what a choice needs that acts without it too
+_ELSEWHERE = ("max_new_tokens", "teacher")  # what a choice needs that acts without it too
 
 
 def _all_but(*readers: str) -> tuple[Value, ...]:
@@ -59,9 +59,12 @@ RULES = (
          "the KL placement is off"),
     Rule(("kl_estimator", "kl_placement", "adaptive_kl_target", "adaptive_kl_horizon"), {"beta": (0,)}, "β is 0"),
     Rule(("beta", "kl_estimator", "adaptive_kl_target", "adaptive_kl_horizon"),
-         {"kl_placement": ("reward",), "advantage": _keys(each for each in choices.ADVANTAGE if each.constant),
+         {"kl_placement": ("reward",), "advantage": _keys(each for each in choices.ADVANTAGE
+                                                          if each.constant or each.teacher),
           "selection": _keys(each for each in choices.SELECTION if not each.ranks)},
          "neither the advantage nor the selection uses the KL in the reward"),
+    Rule(("teacher",), {}, "no part of the run asks a teacher", lambda values: not choices.needs_teacher(values)),
+    Rule(("answers",), {"on_policy_share": (1,)}, "the policy writes all answers itself"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
     Rule(("entropy_step",), {"entropy_target": (0,)}, "there is no entropy target"),
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),

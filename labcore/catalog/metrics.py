@@ -107,9 +107,9 @@ _ALL = (
     Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
            scale="symlog", better="lower"),
     Metric("teacher/reverse_kl", "Reverse KL to the teacher", "nats/token", "KL(policy ‖ teacher): large where the "
-           "policy writes what the teacher finds unlikely. Over the whole vocabulary in GKD; online the mean of log π − log "
-           "π_T of the sampled tokens, which can be negative by chance.", r"KL(\pi,\pi_T)", "Falls towards 0.",
-           scale="symlog", better="lower", short="reverse"),
+           "policy writes what the teacher finds unlikely. Over the whole vocabulary in GKD; online the mean of "
+           "log π − log π_T of the sampled tokens, which can be negative by chance.", r"KL(\pi,\pi_T)",
+           "Falls towards 0.", scale="symlog", better="lower", short="reverse"),
     Metric("teacher/forward_kl", "Forward KL to the teacher", "nats/token", "KL(teacher ‖ policy): large where the "
            "policy finds unlikely what the teacher may write.", r"KL(\pi_T,\pi)", "Falls towards 0.", scale="symlog",
            better="lower", short="forward"),

@@ -322,6 +322,15 @@ QUESTIONS = (
              "the same randomness, so any difference is due to the knob. For a claim, use a sweep with several seeds.",
              page="compare"),
 
+    Question("teacher", _RUNS, "When is a teacher better than a reward?",
+             "When you have a model that is already better at the task and has the same vocabulary. A reward grades a "
+             "whole completion with one number; a teacher says of every token how likely it finds it, so the policy "
+             "needs far fewer completions. On-policy distillation asks the teacher about the policy's own completions, "
+             "GKD also about given ones. The policy cannot become better than its teacher; RL has no such limit. A low "
+             "agreement with the teacher and a KL that does not fall mean that the policy samples nothing that the "
+             "teacher finds likely: train it on given answers first.",
+             metrics=("teacher/reverse_kl", "teacher/forward_kl", "teacher/agreement"),
+             knobs=("teacher", "teacher_discount", "jsd_beta", "on_policy_share", "answers")),
     Question("not_finite", _RUNS, "A number became NaN. Is the run lost?",
              "No: the last good checkpoint is kept. Fork from it with a third of the learning rate. If it happens "
              "again, look for rewards that are infinite or very large, and use fp32 in place of bf16. A lower gradient "

@@ -20,6 +20,7 @@ from labcore.llm.nets.head import has_plain_head, headless
 from labcore.llm.nets.micro_batches import micro_batches, retried
 from labcore.llm.networks import TEACHER
 from labcore.llm.session import LlmSession
+from labcore.llm.token_texts import alternative
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy, selective_log_softmax
 from labcore.maths.masked import masked_mean
@@ -105,6 +106,37 @@ def compared(logits: Tensor, ids: Tensor, states: Tensor, head: nn.Module,
         likeliest, same = policy.argmax(-1), policy.argmax(-1) == teacher.argmax(-1)
         both = forward_kl(policy, teacher), reverse_kl(policy, teacher)
     return (*logprobs_and_entropy(logits, ids, entropy_grad=False), likeliest, loss(policy, teacher), *both, same)
+
+
+# ---------------------------------------------------------------- to look at
+
+TOP = 3  # of the teacher's likeliest tokens that are named
+
+
+@torch.no_grad()
+@part_of("tokens of the teacher")
+def said(session: LlmSession, prompts: Prompts, completions: Completions, temperature: float) -> list[dict[str, Any]]:
+    """What the teacher would have written at each token of some completions, as lists for each row.
+
+    `teacher_logprobs` are of the tokens that are there, nats; `teacher_top` the TOP likeliest tokens in their place,
+    each as its text and its probability.
+    """
+    teacher = session.models[TEACHER]
+    measure = partial(_with_top, temperature=temperature)
+    with precision(teacher, session.knobs["dtype"]):
+        logprobs, places, likely = at_tokens(teacher, prompts, completions.ids, measure)
+    rows = zip(completions.ids.tolist(), completions.extents.tolist(), logprobs.double().tolist(), places.tolist(),
+               likely.double().tolist(), strict=True)
+    return [{"teacher_logprobs": [round(value, 5) for value in values[:length]],
+             "teacher_top": [[[alternative(session.tokenizer, ids[:at], token), round(p, 5)]
+                              for token, p in zip(tokens[at], shares[at], strict=True)] for at in range(length)]}
+            for ids, length, values, tokens, shares in rows]
+
+
+def _with_top(logits: Tensor, ids: Tensor, temperature: float) -> tuple[Tensor, ...]:
+    table = (logits.float() / temperature).log_softmax(-1)
+    top = table.topk(min(TOP, table.shape[-1]), -1)
+    return table.gather(-1, ids[..., None])[..., 0], top.indices, top.values.exp()
 
 
 # ---------------------------------------------------------------- metrics

@@ -19,7 +19,7 @@ from labcore.runs.store.dialects import sqlite_url
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 
-TASKS = ("sort", "add")  # what a first visit trains on: together they stay under a megabyte
+TASKS = ("sort", "add")  # what a first visit trains on
 TEACHER = "sort"  # the task that a first visit has a teacher of
 
 

@@ -93,7 +93,7 @@ def config(run: RunRow) -> dict[str, Any]:
     spec = run.spec
     fields = {"kind": spec.kind, "algorithm": spec.algorithm, "task": spec.task, "seed": spec.seed, "steps": spec.steps,
               "model": name_of_model(spec.model), **({"mix": spec.mix} if spec.mix else {}), **spec.knobs}
-    named = {key: Path(str(fields.get(key, ""))) for key in ("model", "reward_model")}
+    named = {key: Path(str(fields.get(key, ""))) for key in ("model", "reward_model", "teacher")}
     fields.pop("judge_url", None)  # it may hold a key
     return fields | {key: path.name for key, path in named.items() if path.is_absolute()}
 

@@ -22,7 +22,9 @@ from tests.llm.tools import records, session, spec
 
 FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
-OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
+OF_THE_STEP = {"informative": {"resample_rounds"},
+               **{key: {"teacher"} for key in ("teacher_log_ratio", "teacher_mean_log_ratio")},
+               "reference_once": {"pair_prompts", "group_size"},
                **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
                                                     "uncertainty_weighted_ensemble")},
                "process_reward": {"reward_model", "step_reward", "step_separator"},
@@ -42,6 +44,7 @@ REFUSED_IN = (
      "process_reward", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae", "but ppo"),
+    ("advantage", "teacher_log_ratio teacher_mean_log_ratio", "but opd minillm"),
     ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),
     ("surrogate", "detached_weight", "but cispo dppo dppo_kl"),
     ("surrogate", "tv_mask kl_mask", "but dppo dppo_kl"),

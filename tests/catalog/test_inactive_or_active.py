@@ -22,8 +22,8 @@ ONLINE = [row.key for row in ALGORITHMS.values() if row.loop == "online"]
 # form of answers, which the small task has none of.
 ASKED = {key for rule in RULES for key in rule.knobs} | {
     key for family in choices.FAMILIES for choice in family.members for key in choice.needs}
-ELSEWHERE = {"reward_model", "reward_function", "reward_weights", "judge_url", "judge_model", "judge_instruction",
-             "uncertainty_weight", "stop_gold_fall", "lora_alpha", "sft_target",
+ELSEWHERE = {"teacher", "reward_model", "reward_function", "reward_weights", "judge_url", "judge_model",
+             "judge_instruction", "uncertainty_weight", "stop_gold_fall", "lora_alpha", "sft_target",
              "format_weight",
              "recompute_logprobs", "importance_mode",  # in fp32 by the rounding of the first update alone
              "max_new_tokens"}

@@ -95,6 +95,7 @@ def every_completion(vocabulary: int, length: int, eos: int) -> tuple[Tensor, Te
 
 # Numbers that are logged only with shaping, with noise, with a proxy, or where a surrogate has a lower bound.
 SOMETIMES = {"reward/shaped", "reward/verifier", "reward/gold", "reward/spread", "reward/steps", "clip_frac/low",
+             "teacher/forward_kl",
              *(key for key, metric in METRICS.items() if metric.kind)}
 
 

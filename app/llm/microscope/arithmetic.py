@@ -8,6 +8,7 @@ from typing import Any
 
 from app.llm.microscope import credit, words
 from app.llm.microscope.lines import Line, agrees, bracketed, less, plain
+from app.tokens import signs
 from labcore.catalog import choices
 from labcore.catalog.amounts import percent
 from labcore.catalog.choice import KL
@@ -69,7 +70,18 @@ def _logprob(one: Token) -> list[Line]:
     named = [("old", "old_logprobs"), ("reference", "ref_logprobs"), ("sampler", "sampler_logprobs")]
     others = [f"{name} {plain(one[key])}" for name, key in named if one.get(key) is not None]
     return [Line("Log-prob", "log π", "", "", plain(now), " · ".join([f"probability {percent(exp(min(now, 0)))}",
-                                                                      *others]), ("logprob",))]
+                                                                      *others]), ("logprob",)), *_teacher(one)]
+
+
+def _teacher(one: Token) -> list[Line]:
+    """The teacher's log-prob of the token, and what it would have written in its place."""
+    if (theirs := one.get("teacher_logprobs")) is None:
+        return []
+    likely = ", ".join(f"“{signs(text)}” {percent(p)}" for text, p in one.get("teacher_top") or [])
+    apart = theirs - one["logprobs"]
+    return [Line("Teacher", "log π_T", "", "", plain(theirs), f"it would write {likely}", ("teacher",)),
+            Line("Log-ratio to the teacher", "log π_T − log π", "log π_T − log π", less(theirs, one["logprobs"]),
+                 plain(apart), "the teacher finds it likelier" if apart > 0 else "the teacher finds it less likely")]
 
 
 def _ratio(one: Token, knobs: Knobs) -> list[Line]:

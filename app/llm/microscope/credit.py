@@ -13,6 +13,7 @@ from typing import Any
 
 from app.llm.microscope import words
 from app.llm.microscope.lines import Line, bracketed, less, plain
+from labcore.catalog.choice import Advantage
 from labcore.catalog.choices import ADVANTAGE, NORMALISATION
 from labcore.catalog.knob import Value
 from labcore.catalog.worked import Numbers
@@ -86,12 +87,14 @@ def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int,
 
 def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Value], advantage: float) -> list[Line]:
     """The lines of a reward for each token: with a critic, δ and the advantage from the returns that it learns."""
+    chosen = ADVANTAGE[str(knobs["advantage"])]
+    if chosen.teacher:
+        return _of_teacher(chosen, completion, place, knobs, advantage)
     rewards, values, returns = (completion.get(key) for key in ("rewards", "values", "returns"))
     found = [] if not rewards else [Line("Token reward", "r", "", "", plain(rewards[place]), "the completion's reward "
                                          "is given at its last token" if place + 1 < len(rewards) else "", ("reward",))]
     whitened = "whitened over the batch's tokens" if knobs.get("whiten_advantages") else ""
     if not (values and rewards and returns):
-        chosen = ADVANTAGE[str(knobs["advantage"])]
         return [*found, Line("Advantage", "Â", "", "", plain(advantage), chosen.label, TERMS, "advantage")]
     value, ahead = values[place], values[place + 1] if place + 1 < len(values) else 0.0
     gamma = float(knobs["gamma"])
@@ -103,3 +106,13 @@ def _of_token(completion: Mapping[str, Any], place: int, knobs: Mapping[str, Val
             Line("Advantage", "A", "Σ (γλ)ˡ δ = R̂ − V", less(returns[place], value), plain(returns[place] - value),
                  "" if whitened else "as used in the loss", (*TERMS, "target"), "advantage"),
             *([Line("", "Â", "", "", plain(advantage), whitened, TERMS)] if whitened else [])]
+
+
+def _of_teacher(chosen: Advantage, completion: Mapping[str, Any], place: int, knobs: Mapping[str, Value],
+                advantage: float) -> list[Line]:
+    """The advantage from the log-probs of the teacher and of the policy that sampled."""
+    theirs, own = completion.get("teacher_logprobs"), completion.get("old_logprobs")
+    of = words.numbers(knobs, advantage=advantage, teacher_logprobs=theirs[place] if theirs else None,
+                       old_logprobs=own[place] if own else None)
+    note = "whitened over the batch's tokens" if knobs.get("whiten_advantages") else ""
+    return words.lines(chosen, of, advantage, Line("Advantage", "Â", note=note, terms=TERMS, source="advantage"))

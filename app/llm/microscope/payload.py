@@ -21,9 +21,9 @@ Knobs = Mapping[str, Value]
 DIGITS = 7  # of a token's number
 SMALL = -7.0  # nats: a tenth of a percent
 # By which of `VIEWS` the tokens of a kind can be coloured, the usual one first.
-CREDITED = ("share", "ratio", "advantages", "slope", "logprobs", "k3", "entropy", "values", "step_scores",
+CREDITED = ("teacher", "share", "ratio", "advantages", "slope", "logprobs", "k3", "entropy", "values", "step_scores",
             "step_gold")
-GIVEN = {"pairs": ("apart", "share", "logprobs", "entropy"), "examples": ("loss", "share", "entropy"),
+GIVEN = {"pairs": ("apart", "share", "logprobs", "entropy"), "examples": ("teacher", "loss", "share", "entropy"),
          "answers": ("logprobs",), "groups": CREDITED}
 
 

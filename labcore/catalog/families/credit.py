@@ -23,9 +23,11 @@ _WHITENED = ("advantages are whitened over the batch's tokens, not divided by th
 _IN_GROUP = "Scale: a completion's own reward is in the group mean, so the gradient is (1 − 1/G) as long."
 _BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a file
 
-_NOT_THE_REWARD = "Direction: it follows the teacher, whatever the reward is."
-_NO_TEACHER = (There("GRPOTrainer", note="GRPOTrainer has no teacher, and TRL's DistillationTrainer takes the reverse "
-                     "KL over the whole vocabulary (beta=1.0): the same mean gradient as a discount of 0"),)
+_NO_TEACHER = (
+    There("DistillationTrainer", {"beta": 1.0}, "the reverse KL over the whole vocabulary: the mean gradient of the "
+          "log-ratio with a discount of 0, with less noise"),
+    There("verl", {_VERL: "grpo"}, "verl's trainer takes no teacher here: these are GRPO's advantages of the rewards"),
+    There("OpenRLHF", note="OpenRLHF takes no teacher: these are advantages of the rewards", name="reinforce"))
 
 
 def _of_teacher(of: Numbers) -> Worked:
@@ -223,11 +225,13 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
     Advantage("teacher_log_ratio", "log-ratio of teacher to policy, with those of later tokens discounted",
               r"\textstyle\sum_{s\ge t}\gamma_T^{s-t}\log\tfrac{\pi_T(y_s)}{\pi_{old}(y_s)}", teacher=True,
-              knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, bias=_NOT_THE_REWARD, elsewhere=_NO_TEACHER),
+              knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=_NO_TEACHER,
+              trainer="DistillationTrainer"),
     Advantage("teacher_mean_log_ratio", "mean log-ratio of teacher to policy from this token on",
               r"\frac{\sum_{s\ge t}\gamma_T^{s-t}\log\frac{\pi_T(y_s)}{\pi_{old}(y_s)}}{\sum_{s\ge t}\gamma_T^{s-t}}",
-              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, bias=_NOT_THE_REWARD + " The mean "
-              "over the rest of the completion weighs its end more.", elsewhere=_NO_TEACHER),
+              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=_NO_TEACHER,
+              trainer="DistillationTrainer",
+              bias="Direction: the mean over the rest of a completion gives its last tokens more weight."),
 ))
 
 _OVER_TOKENS = "by the spread of the batch's rewards, not of its "

@@ -26,8 +26,8 @@ ROWS = (
               "keeps to what the teacher finds likely. Without own answers it never learns to recover from its own "
               "mistakes.",
         paper="Agarwal et al. 2023, arXiv:2306.13649", extra_knobs=(SFT_LOSS, *SOURCES),
-        defaults={"sft_loss": "generalised_jsd", "sft_target": 1.0, "learning_rate": 3e-3}, models=("policy",), steps=200,
-        panels=("exact_match", *TEACHER_PANELS, *_GIVEN[1:])),
+        defaults={"sft_loss": "generalised_jsd", "sft_target": 1.0, "learning_rate": 3e-3},
+        models=("policy",), steps=200, panels=("exact_match", *TEACHER_PANELS, *_GIVEN[1:])),
     row("seqkd", "Sequence-level KD", "sft",
         summary="SFT on answers that the teacher samples: needs only its text, but learns from one sample where a "
                 "distribution says more.",
@@ -46,14 +46,15 @@ ROWS = (
         watch="KL to the teacher: it falls, and the reward follows without being used. The policy cannot become better "
               "than its teacher. Where it samples nothing that the teacher finds likely, it learns slowly.",
         paper="Lu and Thinking Machines Lab 2025, On-Policy Distillation",
-        defaults={"advantage": "teacher_log_ratio", "aggregation": "token_mean", "kl_placement": "off",
+        defaults={"advantage": "teacher_log_ratio", "whiten_advantages": False, "aggregation": "token_mean",
+                  "kl_placement": "off",
                   "updates_per_batch": 1, "group_size": 4, "prompts_per_step": 64},
         models=("policy", "reference"), panels=online_panels(*TEACHER_PANELS, "reward")),
     row("minillm", "MiniLLM", "online",
         summary="The reverse KL of whole completions: a token's advantage is the mean log-ratio of teacher to policy "
                 "over the rest of the completion.",
-        latex=r"\begin{gathered}" + _REVERSE + r"\\ \hat A_t = \frac{\sum_{s\ge t}\gamma_T^{s-t}" + _LOG_RATIO +
-        r"}{\sum_{s\ge t}\gamma_T^{s-t}},\quad i = 1\ldots P\,G\end{gathered}",
+        latex=r"\begin{gathered}" + _REVERSE + r"\\ \hat A_t = \operatorname{whiten}\bigg(\frac{\sum_{s\ge t}"
+        r"\gamma_T^{s-t}" + _LOG_RATIO + r"}{\sum_{s\ge t}\gamma_T^{s-t}}\bigg),\quad i = 1\ldots P\,G\end{gathered}",
         watch="The gradient norm: it is noisier than that of on-policy distillation, because a token also answers for "
               "the tokens after it. The paper's single-step term, samples mixed with the teacher's and a pretraining "
               "loss are left out.",

@@ -329,6 +329,6 @@ SFT = (
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
 # of LoRA, ENGINE, OPTIMIZER and PROMPT are left out of it where they are off.)
 SFT_LOSS = Knob(
-    "sft_loss", "SFT loss", "nll", "Loss of each token of an answer: −log π, that times the token's own probability, or "
-    "the divergence between the policy's distribution and a teacher's.",
+    "sft_loss", "SFT loss", "nll", "Loss of each token of an answer: −log π, that times the token's own probability, "
+    "or the divergence between the policy's distribution and a teacher's.",
     choices=choices.SFT_LOSS.names, advanced=True, group="loss")

@@ -50,7 +50,8 @@ def _beta(value: float, source: str) -> Defaults:
 
 
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
-_CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig", "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
+_CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig",
+            "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
             **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig", "online": "GRPOConfig",
             "preference": "DPOConfig", "prm": "PRMConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
 _RATES = {"OnlineDPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
@@ -59,6 +60,7 @@ _RATE = 1e-6
 
 _OF_ALL: Defaults = {
     "schedule": Default(LINEAR, "TRL 1.16's configurations, which inherit it from transformers"),
+    "teacher": Default("", "the built-in teacher has the vocabulary of the built-in models"),
     "sft_steps": Default(0, "pretrained weights need no SFT of a base"),
     "eval_prompts": Default(32, _MEASURED), "eval_every": Default(50, _MEASURED)}
 _OF_LOOPS: Mapping[str, Defaults] = {

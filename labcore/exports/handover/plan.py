@@ -358,7 +358,20 @@ ALL_LINEAR = "on all linear layers there, not only those of attention"
 UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab: nothing that is learnt
     "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there"),
     "gpu_share": built_in("memory is the tool's own matter: its batch sizes set it")}
-BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES, **UPKEEP_RULES}
+
+
+def _teacher(plan: Plan, value: Any) -> Line:
+    """The teacher for a trainer that takes none."""
+    rule = missing("this trainer takes no teacher") if choices.needs_teacher(plan.spec.knobs) else built_in()
+    return rule(plan, value)
+
+
+TEACHER_RULES: Rules = {
+    "teacher": _teacher,
+    "on_policy_share": switch(missing("it learns from the answers in the rows below only"), 0.0),
+    "answers": switch(missing("the rows below have the task's answers: put answers of your teacher in their place"),
+                      "given")}
+BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES, **UPKEEP_RULES, **TEACHER_RULES}
 
 
 def requirement(package: str, version: str, *extras: str) -> str:

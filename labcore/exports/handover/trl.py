@@ -12,7 +12,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.watch import TWIN
-from labcore.exports.handover import trl_online, trl_pairs, trl_process
+from labcore.exports.handover import trl_distillation, trl_online, trl_pairs, trl_process
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -36,13 +36,15 @@ from labcore.exports.handover.task_code import brings_pairs, learns_singles, pac
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
-    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward", "PRM")}
-MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in ("CPO", "GMPO", "ORPO", "PRM")}  # else: trl
+    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward", "PRM", "GKD", "Distillation")}
+MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in (
+    "CPO", "GKD", "GMPO", "ORPO", "PRM")}  # others: trl
 LAST = {"PRMTrainer": "1.13.0"}  # the last version with a trainer that VERSION lacks
-_OF_LOOPS = {"prm": "PRMTrainer", "sft": "SFTTrainer", "reward_model": "RewardTrainer"}
+_OF_LOOPS = {"prm": "PRMTrainer", "reward_model": "RewardTrainer"}
 # Of others the first of these choices that has a trainer of its own says which, else it is the usual one.
 _FAMILIES: dict[str, tuple[tuple[Family[Any], ...], str]] = {
-    "online": ((choices.SURROGATE, choices.RATIO), "GRPOTrainer"),
+    "online": ((choices.ADVANTAGE, choices.SURROGATE, choices.RATIO), "GRPOTrainer"),
+    "sft": ((choices.SFT_LOSS,), "SFTTrainer"),
     "preference": ((choices.PREFERENCE_LOSS,), "DPOTrainer")}
 
 
@@ -51,7 +53,7 @@ def trainer(plan: Plan) -> str:
     if plan.loop in _OF_LOOPS:
         return _OF_LOOPS[plan.loop]
     families, usual = _FAMILIES[plan.loop]
-    chosen = (family[str(plan[family.key])].trainer for family in families)
+    chosen = (family[str(plan[family.key])].trainer for family in families if family.key in plan.spec.knobs)
     return next(filter(None, chosen), usual)
 
 
@@ -75,9 +77,9 @@ _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
     "sft_loss": choices_of(choices.SFT_LOSS, "SFTTrainer", "see loss_type of SFTConfig"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
+_TABLES = (trl_online.RULES, trl_pairs.RULES, trl_distillation.RULES)
 RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES},
-         **{name: {**_COMMON, **rules} for table in (trl_online.RULES, trl_pairs.RULES)
-            for name, rules in table.items()}}
+         **{name: {**_COMMON, **rules} for table in _TABLES for name, rules in table.items()}}
 
 
 def mapped(plan: Plan) -> list[Line]:
@@ -96,7 +98,7 @@ def settings(plan: Plan) -> dict[str, Any]:
 def script(plan: Plan) -> str:
     """The whole script."""
     name, found = trainer(plan), mapped(plan)
-    code, rewards = trl_online.functions(plan) if plan.loop == "online" else ("", "")
+    code, arguments_first = _first(plan, name)
     named = {key: line.knob for line in found for key in line.settings}
     width = max(len(f"{key}={value!r},") for key, value in settings(plan).items())
     arguments = "\n".join(f"        {f'{key}={value!r},':<{width}}  # {named[key]}" if key in named
@@ -111,7 +113,17 @@ def script(plan: Plan) -> str:
         task_code=task_code(plan, trl_process.CODE.get(plan.get("step_labels"), "") or (
             trl_pairs.LABELLED if learns_singles(plan) else ""), arguments=plan.loop != "online").strip(),
         watched=f"{plan.run} with TRL", twin={TWIN: plan.run}, per_step=_per_step(plan), arguments=arguments,
-        data=_data(plan), **_model(plan), reward=code, given=f"{rewards}, " if rewards else "")
+        data=_data(plan), **_model(plan), reward=code, given=arguments_first)
+
+
+def _first(plan: Plan, name: str) -> tuple[str, str]:
+    """The code of the reward functions of a trainer that takes some, and its arguments before the configuration."""
+    if name in trl_distillation.TAUGHT:
+        return "", f"teacher_model={trl_distillation.teacher(plan)}, "
+    if plan.loop != "online":
+        return "", ""
+    code, rewards = trl_online.functions(plan)
+    return code, f"{rewards}, "
 
 
 def _extras(plan: Plan) -> list[str]:
@@ -126,7 +138,9 @@ def _model(plan: Plan) -> dict[str, str]:
     if plan.loop == "prm":
         return {"loaded": f"model = {_STEPS}", "classes": "AutoModelForTokenClassification, AutoTokenizer"}
     if plan.loop != "reward_model":
-        return {"loaded": f"model = {_CAUSAL}", "classes": "AutoModelForCausalLM, AutoTokenizer"}
+        plain = trainer(plan) == "GKDTrainer" and not plan.chat
+        return {"loaded": f"{trl_distillation.PLAIN_TEMPLATE if plain else ''}model = {_CAUSAL}",
+                "classes": "AutoModelForCausalLM, AutoTokenizer"}
     if brings_pairs(plan):
         return {"loaded": f"model = {_SCORER}", "classes": "AutoModelForSequenceClassification, AutoTokenizer"}
     return {"loaded": f"sampler = {_CAUSAL}\n    model = {_SCORER}",
@@ -147,6 +161,8 @@ def _per_step(plan: Plan) -> str:
 
 def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
+    if trainer(plan) == "GKDTrainer":
+        return trl_distillation.messages(plan, f"problems({plan.rows}, seed={plan.spec.seed})")
     return f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
 
 

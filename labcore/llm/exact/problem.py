@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.catalog.exact import BETA
 from labcore.llm.batch import Completions, Prompts, decode
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import completion_outputs
-from labcore.llm.networks import REFERENCE
+from labcore.llm.networks import REFERENCE, TEACHER
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.rewards import reward, verified
 from labcore.llm.session import LlmSession
@@ -151,7 +152,9 @@ def rewarded_by(session: LlmSession) -> dict[str, Any]:
 
 def effective_beta(session: LlmSession) -> float:
     """β of the objective: 0 where the KL is only measured or nothing is compared with a reference, and as an adaptive
-    controller has moved it."""
+    controller has moved it. A run with a teacher has the objective of which the teacher is the optimum."""
+    if TEACHER in session.models:
+        return BETA
     if session.knobs.get("kl_placement") == "off" or REFERENCE not in session.models:
         return 0.0
     return float(session.in_force["beta"] if "kl_placement" in session.knobs else session.knobs["beta"])

@@ -25,6 +25,7 @@ def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
         found += _of_critic(knobs, exact_critic)
     elif "gamma" in advantage.needs and float(knobs["gamma"]) < 1:
         found.append("Direction: γ < 1 discounts the final reward for early tokens.")
+    found += _of_teacher(knobs) if advantage.teacher else []
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")
     found += [_aggregated(knobs, ratio), *_of_kl(knobs, ratio), *_of_ratio(knobs), *_of_sampling(knobs)]
@@ -41,6 +42,16 @@ def _of_critic(knobs: Knobs, exact: bool) -> list[str]:
         found.append("Direction: advantages are whitened over the batch that they come from.")
     if knobs["whiten_rewards"]:
         found.append("Direction: rewards are whitened over the batch that they come from.")
+    return found
+
+
+def _of_teacher(knobs: Knobs) -> list[str]:
+    found = ["Scale: the teacher is π*, so the gradient is that of −KL(π‖π*), which is 1/β times as long."]
+    if float(knobs["teacher_discount"]) < 1:
+        found.append("Direction: with a discount below 1 a token does not answer for the log-ratios of all tokens "
+                     "after it: at 0 the gradient is that of each token's KL with its prefix held fixed.")
+    if knobs["whiten_advantages"]:
+        found.append("Direction: advantages are whitened over the batch that they come from.")
     return found
 
 

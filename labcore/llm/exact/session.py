@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.exact.problem import Enumerated, effective_beta, enumerate_problem, logprobs, rewarded_by
+from labcore.llm.exact.teacher import optimum_of
 from labcore.llm.exact.truth import Truth, expectation, gradient, truth
 from labcore.llm.nets.forward import precision
 from labcore.llm.nets.model import build, load
@@ -121,6 +122,9 @@ class ExactSession(LlmSession):
         begun = self.beginning
         super()._equip(resume)
         self.beginning = self.models.get(REFERENCE) or begun or NETWORKS[REFERENCE].build(self.policy)
+
+    def _teacher(self) -> PreTrainedModel:
+        return optimum_of(self)
 
     def saved_networks(self) -> dict[str, nn.Module]:
         """As there, and the beginning of a fork that has no reference: its parent may be gone."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
-from labcore.llm.exact.problem import Space, enumerate_problem, token_logprobs
+from labcore.llm.exact.problem import Space, effective_beta, enumerate_problem, token_logprobs
 from labcore.llm.exact.truth import gradient, truth
 from labcore.llm.experience import Batch, Sampled, judged, rollout_of
 from labcore.llm.generation import Generated
@@ -79,8 +79,7 @@ class World:
         knobs = session.in_force
         logp, ref_logp = (token_logprobs(model, self.prompts, self.space, knobs["temperature"]).sum(-1)
                           for model in (session.policy, session.reference))
-        beta = 0.0 if knobs["kl_placement"] == "off" else float(knobs["beta"])
-        return truth(logp, ref_logp.detach(), self.rewards, beta).objective
+        return truth(logp, ref_logp.detach(), self.rewards, effective_beta(session)).objective
 
     def gradient(self, session: LlmSession) -> Tensor:
         """∇(J − β KL) of the session's policy. (D,) float64"""

@@ -23,12 +23,12 @@ from labcore.llm.evaluation import Evaluation, evaluate
 from labcore.llm.loops.stages import Ready, Stage, Taught
 from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
-from labcore.llm.networks import POLICY
+from labcore.llm.networks import POLICY, TEACHER
 from labcore.llm.probes import view, watched
 from labcore.llm.probes.token_records import Met, given
 from labcore.llm.rendering import Examples, encode_examples
 from labcore.llm.session import LlmSession
-from labcore.llm.teacher import Distributions, measures
+from labcore.llm.teacher import Distributions, measures, said
 from labcore.llm.written import next_writer, written
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -70,22 +70,24 @@ def run(session: LlmSession) -> Iterator[Stage]:
         if session.knobs["sft_target"] < 1 and reached >= session.knobs["sft_target"]:
             checked = check(session.spec.task_row, session.knobs)
             session.finished_because = f"reached the SFT target: {checked} {reached:.2f}"
-        yield Taught(partial(_samples, problems=problems, answers=examples.answers, met=met, evaluation=evaluation))
+        yield Taught(partial(_samples, problems=problems, examples=examples, met=met, evaluation=evaluation))
         yield Record(session.step, session.tokens, metrics)  # its checkpoint knows that it is finished
 
 
-def _samples(session: LlmSession, problems: list[Problem], answers: Completions, met: Met,
+def _samples(session: LlmSession, problems: list[Problem], examples: Examples, met: Met,
              evaluation: Evaluation | None) -> dict[str, Any]:
     """Some examples of an update token by token, and completions of its evaluation. For a step that was not evaluated
     these are drawn with random numbers of their own; of a large network there are none then."""
-    shown = given(met, session, answers, min(view.GROUPS, len(problems)))
-    examples = [{**session.rendering.shown(problem), "text": problem.answer, **each}
-                for problem, each in zip(problems, shown, strict=False)]
+    rows = slice(min(view.GROUPS, len(problems)))
+    answers = Completions(examples.answers.ids[rows], examples.answers.mask[rows], examples.answers.truncated[rows])
+    taught = said(session, examples.prompts[rows], answers, 1.0) if TEACHER in session.models else [{}] * len(answers)
+    learnt = [{**session.rendering.shown(problem), "text": problem.answer, **each, **theirs} for problem, each, theirs
+              in zip(problems, given(met, session, examples.answers, len(answers)), taught, strict=False)]
     if evaluation is None and view.limited(session):
-        return {"step": session.step, "groups": [], "examples": examples}
+        return {"step": session.step, "groups": [], "examples": learnt}
     found = evaluation or evaluate(watched.apart(session, session.step))
     groups = view.sampled_groups(session, found.problems, found.generated, found.rewards)
-    return {"step": session.step, **groups, "examples": examples}
+    return {"step": session.step, **groups, "examples": learnt}
 
 
 def next_examples(session: LlmSession) -> tuple[list[Problem], Examples]:

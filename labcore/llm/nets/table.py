@@ -61,8 +61,8 @@ class SoftmaxTableModel(PreTrainedModel):  # type: ignore[misc]
             nn.init.normal_(module.weight, std=PEAKS / self.config.scale)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
-        places = _places(input_ids, attention_mask, self.config.vocab_size)
-        return BaseModelOutput(last_hidden_state=self.config.scale * self.entries(places))
+        rows = places(input_ids, attention_mask, self.config.vocab_size)
+        return BaseModelOutput(last_hidden_state=self.config.scale * self.entries(rows))
 
 
 class SoftmaxTable(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
@@ -95,19 +95,19 @@ class _Tokens(nn.Module):
         self.weight = torch.empty(size, 0)
 
 
-def _places(ids: Tensor, mask: Tensor | None, base: int) -> Tensor:
+def places(ids: Tensor, mask: Tensor | None, base: int) -> Tensor:
     """The row of each prefix: shorter prefixes first, those of one length as numbers to the base V. (B, S) -> (B, S)
 
     Padding on the left is no part of a prefix; under it the row is the first, and nobody asks.
     """
     there = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-    size, number, places = torch.zeros_like(ids[:, 0]), torch.zeros_like(ids[:, 0]), []
+    size, number, found = torch.zeros_like(ids[:, 0]), torch.zeros_like(ids[:, 0]), []
     first = torch.tensor([0, *(sum(base**k for k in range(1, n)) for n in range(1, ids.shape[1] + 1))],
                          device=ids.device)  # by the length of the prefix
     for token, counts in zip(ids.unbind(1), there.unbind(1), strict=True):
         size, number = size + counts, torch.where(counts, number * base + token, number)
-        places.append(first[size] + number)
-    return torch.stack(places, 1)
+        found.append(first[size] + number)
+    return torch.stack(found, 1)
 
 
 def build_table(vocabulary: int, context: int, seed: int, end: int) -> SoftmaxTable:

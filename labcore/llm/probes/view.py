@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from labcore.catalog import choices
+from labcore.llm import teacher
+from labcore.llm.batch import Completions
 from labcore.llm.evaluation import signal_first
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
-from labcore.llm.networks import learnt
+from labcore.llm.networks import TEACHER, learnt
 from labcore.llm.objective import cut, kl_of, ratio_of
 from labcore.llm.probes import step_scores
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
@@ -192,6 +194,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
+    `teacher_logprobs` and `teacher_top` are those of `teacher.said`, where there is a teacher.
     `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it. What `tokens` took down of
     the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
     """
@@ -215,11 +218,13 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     lists = {name: _listed(values) for name, values in columns.items()}
     lists["cut"] = sides(cut(knobs, tensors), logprobs)
     met, earned = _met(knobs, part, tokens, rows), total_rewards(knobs, part).double().cpu().tolist()
+    taught = _taught(session, part)
     shown = []
     for place, prompt in enumerate(prompts):
         problem, members = batch.problems[prompt], range(place * size, (place + 1) * size)
         shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [
-            _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) for at in members]})
+            _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) | taught[at]
+            for at in members]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())
     wrong = batch.completions.lengths.cpu()[~batch.rewards.exact]
     return {"step": session.step, "groups": shown, "batch_groups": len(rollout.prompts), "beta": knobs["beta"],
@@ -279,6 +284,14 @@ def _credit_of(part: Rollout, earned: list[float], row: int) -> dict[str, Any]:
     """The total reward of a completion, None where it could not be scored, and that it is left out where it is."""
     return {"earned": None if isnan(earned[row]) else round(earned[row], 5),
             **({} if part.kept is None or part.kept[row] else {"left_out": True})}
+
+
+def _taught(session: LlmSession, part: Rollout) -> list[dict[str, Any]]:
+    """What the teacher would have written in each completion; nothing without one."""
+    if TEACHER not in session.models:
+        return [{}] * len(part.ids)
+    completions = Completions(part.ids, part.completion_mask, part.truncated)
+    return teacher.said(session, part.prompts, completions, session.knobs["temperature"])
 
 
 def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]]:

@@ -43,7 +43,8 @@ def config_in(script: str) -> dict:
     ("grpo", "GRPOTrainer"), ("gmpo", "GMPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"),
     ("reinforce", "RLOOTrainer"), ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"),
     ("simpo", "CPOTrainer"), ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
-    ("dft", "SFTTrainer")])
+    ("dft", "SFTTrainer"), ("gkd", "GKDTrainer"), ("seqkd", "SFTTrainer"), ("opd", "DistillationTrainer"),
+    ("minillm", "DistillationTrainer")])
 def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     assert trl.trainer(plan(algorithm)) == trainer
     module = trl.MODULES.get(trainer, "trl")
@@ -69,6 +70,21 @@ def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     ("simpo", {}, {"loss_type": "simpo", "simpo_gamma": 1.0, "cpo_alpha": 1.0, "beta": 2.0})])
 def test_preference_losses_under_trls_names(algorithm, knobs, found):
     assert trl.settings(plan(algorithm, knobs=knobs)).items() >= found.items()
+
+
+@pytest.mark.parametrize("algorithm, knobs, found", [
+    ("gkd", {}, {"beta": 0.5, "lmbda": 0.5, "seq_kd": False, "per_device_train_batch_size": 64}),
+    ("gkd", {"sft_loss": "reverse_kl", "on_policy_share": 1.0}, {"beta": 1.0, "lmbda": 1.0}),
+    ("gkd", {"sft_loss": "forward_kl", "answers": "teacher"}, {"beta": 0.0, "seq_kd": True}),
+    ("opd", {}, {"beta": 1.0, "temperature": 1.0, "max_completion_length": 8, "per_device_train_batch_size": 256})])
+def test_distillation_under_trls_names(algorithm, knobs, found, tmp_path):
+    each = plan(algorithm, knobs=knobs)
+    assert trl.settings(each).items() >= found.items()
+    script = trl.script(each)
+    assert "teacher_model='teacher', args=config" in script and "put its folder checkpoint here as teacher" in script
+    (tmp_path / "theirs").mkdir()
+    own = trl.script(plan(algorithm, knobs={**knobs, "teacher": str(tmp_path / "theirs")}))
+    assert f"teacher_model='{tmp_path / 'theirs'}', args=config" in own and "put its folder" not in own
 
 
 @pytest.mark.parametrize("algorithm, knobs", [("kto", {}), ("dpo", {"preference_loss": "sft"})])

@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 
 from labcore.llm.exact.session import ExactSession
-from labcore.llm.networks import REFERENCE
+from labcore.llm.exact.teacher import optimum_of
+from labcore.llm.networks import REFERENCE, TEACHER
 from labcore.llm.session import LlmSession
 from labcore.runs.spec.run_spec import knobs_of, make
 from labcore.tasks.enumerable import Enumerable
@@ -45,6 +46,8 @@ def session(algorithm: str, away: float = 0.08, **knobs) -> LlmSession:
             for weight in network.parameters():
                 weight.data.zero_()
             shake(network, seed, away)
+    if TEACHER in found.models:
+        found.models[TEACHER] = optimum_of(found)  # of that reference and these rewards
     return found
 
 

@@ -1,0 +1,38 @@
+"""Advantages from a teacher's log-probs: by hand, beside a slow loop, and at their limits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from labcore.maths.advantages import teacher_log_ratio, teacher_mean_log_ratio
+
+OLD = torch.tensor([[-1.0, -2.0, -0.5], [-0.25, -9.0, -9.0]], dtype=torch.float64)
+TEACHER = torch.tensor([[-0.5, -4.0, -0.5], [-1.25, 7.0, 7.0]], dtype=torch.float64)
+MASK = torch.tensor([[True, True, True], [True, False, False]])
+
+
+def test_worked_by_hand(close):
+    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.0), [[0.5, -2.0, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.5), [[0.5 - 1.0, -2.0, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 1.0), [[-0.5, -1.0, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5), [[-0.5 / 1.75, -2 / 1.5, 0.0], [-1.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3, 1.0])
+def test_beside_a_slow_loop(close, discount):
+    generator = torch.Generator().manual_seed(1)
+    old, teacher = torch.randn(2, 4, 6, generator=generator, dtype=torch.float64)
+    mask = torch.arange(6) < torch.tensor([6, 4, 1, 3])[:, None]
+    for row in range(4):
+        ratios = [float(teacher[row, t] - old[row, t]) for t in range(6) if mask[row, t]]
+        for t in range(len(ratios)):
+            weights = [discount ** (s - t) for s in range(t, len(ratios))]
+            summed = sum(weight * each for weight, each in zip(weights, ratios[t:], strict=True))
+            close(teacher_log_ratio(teacher, old, mask, discount)[row, t], summed)
+            close(teacher_mean_log_ratio(teacher, old, mask, discount)[row, t], summed / sum(weights))
+
+
+def test_a_policy_that_is_its_teacher_has_nothing_to_learn():
+    for of in (teacher_log_ratio, teacher_mean_log_ratio):
+        assert not of(OLD, OLD, MASK, 0.7).any()
