@@ -354,10 +354,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                                "FIPO"),
                          There("GRPOTrainer RLOOTrainer", note="TRL does not weight tokens by later tokens: no "
                                "equivalent of FIPO"),
-                         There("ms-swift", {"loss_type": "fipo"}, aggregates="token_mean", knobs={
-                             "future_half_life": "fipo_decay_rate", "future_safety": "fipo_safety_threshold",
-                             # 0 is no bound at all there
-                             "future_range": lambda most: {"fipo_clip_range": most or 1e-6}})),
+                         There("ms-swift", note="ms-swift 4.6.0 stops with an error at its loss_type fipo: no "
+                               "equivalent of FIPO")),
               metric=Metric("surrogate/future_kl_clip", "Surrogate, future KL", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),
     Surrogate("clip_cov", "clipped; some tokens of high covariance have no gradient",

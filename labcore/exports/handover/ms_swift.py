@@ -12,7 +12,7 @@ from typing import Any
 from labcore.exports.handover import shell, trl
 from labcore.exports.handover.ms_swift_rules import OF_TRAINER, RULES, TOOL
 from labcore.exports.handover.plan import Line, Plan, lines, requirement
-from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
+from labcore.exports.handover.task_code import brings_pairs, learns_singles, needs_pairs, packages, task_code
 from labcore.exports.handover.trl_pairs import LABELLED
 
 VERSION = "4.6.0"
@@ -32,7 +32,8 @@ def settings(plan: Plan) -> dict[str, Any]:
     """Arguments and their values: the run's knobs, then what the lab does without a knob."""
     steps = plan.steps * plan.passes * plan.parts
     found: dict[str, Any] = {"model": "$MODEL", "model_type": "any_model", "use_hf": True, "torch_dtype": "float32",
-                             "fp16": False, "external_plugins": "task.py", "dataset": "train.jsonl"}
+                             "fp16": False, "external_plugins": "task.py", "dataset": "train.jsonl",
+                             "gradient_accumulation_steps": 1}
     if plan.loop != "sft":
         found["rlhf_type"] = kind(plan)
     if plan.loop == "online":
@@ -73,18 +74,19 @@ def script(plan: Plan) -> str:
 
 def _main(plan: Plan) -> str:
     """The code of task.py behind that of the task: it writes the rows, and swift imports it for the rest."""
+    shape = plan.loop if not needs_pairs(plan) else "singles" if learns_singles(plan) else "pairs"
     sampled = needs_pairs(plan) and not brings_pairs(plan)
     classes = ("AutoModelForCausalLM, " if sampled else "") + "AutoTokenizer"
     margin = f', margin=row.get("margin", {plan["margin"]})' if plan.loop == "reward_model" and (
         plan["margin"] or brings_pairs(plan)) else ""
     asked = f"({plan.rows}, {plan.spec.seed})"
-    rows = {"grpo": f"problems{asked}", "sft": f"problems{asked}", "kto": "labelled(found)"}.get(kind(plan), "found")
+    rows = {"pairs": "found", "singles": "labelled(found)"}.get(shape, f"problems{asked}")
     pairs = _SAMPLED.format(rows=plan.rows) if sampled else f"    found = pairs{asked}\n" if needs_pairs(plan) else ""
     return "".join([
-        LABELLED if kind(plan) == "kto" else "", _CHAT if plan.chat else "",
+        LABELLED if shape == "singles" else "", _CHAT if plan.chat else "",
         _EXAMPLE.format(prompt="written(prompt)" if plan.chat else "prompt"),
         _TOKENIZER.format(classes=classes) if plan.chat or sampled else "", pairs,
-        _ROWS.format(example=_EXAMPLES.get(kind(plan), _PAIR).format(margin=margin), rows=rows),
+        _ROWS.format(example=_EXAMPLES[shape].format(margin=margin), rows=rows),
         _PLUGIN.replace("BOS", str(not plan.chat)), _REWARD if plan.loop == "online" else ""])
 
 
@@ -117,9 +119,9 @@ _ROWS = '''    with open("train.jsonl", "w", encoding="utf-8") as file:
             row = {example}
             file.write(json.dumps(row, ensure_ascii=False) + "\\n")
 '''
-_PAIR = 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'
-_EXAMPLES = {"grpo": 'example(row["prompt"], solution=row["answer"])', "sft": 'example(row["prompt"], row["answer"])',
-             "kto": 'example(row["prompt"], row["completion"], label=bool(row["label"]))'}
+_EXAMPLES = {"online": 'example(row["prompt"], solution=row["answer"])', "sft": 'example(row["prompt"], row["answer"])',
+             "singles": 'example(row["prompt"], row["completion"], label=bool(row["label"]))',
+             "pairs": 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'}
 _PLUGIN = '''else:  # imported by swift
     from swift.model import ModelLoader, ModelMeta, register_model
     from swift.template import TemplateMeta, register_template

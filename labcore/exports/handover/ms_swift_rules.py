@@ -124,7 +124,8 @@ ONLINE: Rules = {
     "max_new_tokens": to("max_completion_length"),
     "entropy_coef": switch(missing("ms-swift has no entropy bonus"), 0.0),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
-    "off_policy_threshold": switch(to("off_policy_sequence_mask_delta"), 0.0),
+    "off_policy_threshold": switch(missing("ms-swift 4.6.0 stops with an error at off_policy_sequence_mask_delta"),
+                                   0.0),
     "rollouts": choice({"engine": ({}, ""), "vllm": ({"use_vllm": True, "vllm_mode": "colocate"}, "")}, "see use_vllm"),
     "importance_cap": _sampler, "importance_mode": _by_vllm(given(
         lambda plan, value: {f"{_CORRECTION}_mode": value}, _sampler_mode)),

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from labcore.errors import LabError
+from labcore.runs.files.jsonl import LINE_LIMIT
+from labcore.runs.files.untrusted import NotJSON, json_of, opened
 from labcore.watch.following.calls import Call, Completions, Pictures
 from labcore.watch.following.reader import Growing
 from labcore.watch.following.step_files import STEP, number, text_of
-from labcore.runs.files.jsonl import LINE_LIMIT
-from labcore.runs.files.untrusted import NotJSON, json_of, opened
 
 _PROMPT, _COMPLETION, _ADVANTAGES = "prompt", "completion", "advantages"
 _OTHER = (STEP, _PROMPT, _COMPLETION, _ADVANTAGES, "entropy", "num_turns")  # what remains are rewards and columns
@@ -33,7 +33,9 @@ class SwiftCompletions(Growing):
             if not line.endswith(b"\n"):
                 break
             self.memory["lines"] = self.memory.get("lines", 0) + 1
-            if (step := self._step(line)) is not None:
+            step = self._step(line)
+            if step not in (None, self.memory.get("step")):  # the last log of a training repeats the line before
+                self.memory["step"] = step
                 found.append(Pictures(step, partial(self._read, step, at + used, len(line))))
             used += len(line)
         return used, found

@@ -195,7 +195,8 @@ def test_texts_of_the_user_stay_within_quotes_and_comments(files):
         assert f"PATTERN = {nasty!r}" in script
 
 
-LORA = {"trl": "peft_config=LoraConfig(r=8, lora_alpha=16)", "verl": "lora_rank=8", "openrlhf": "--ds.lora.rank 8"}
+LORA = {"trl": "peft_config=LoraConfig(r=8, lora_alpha=16)", "verl": "lora_rank=8", "openrlhf": "--ds.lora.rank 8",
+        "ms-swift": "--lora_rank 8"}
 
 
 @pytest.mark.parametrize("key", list(TOOLS))

@@ -14,7 +14,8 @@ from tests.exports.handover.conftest import ENGINE, plan, switched
 
 MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf, "ms-swift": ms_swift}
 ESTIMATOR = {"verl": "algorithm.adv_estimator", "openrlhf": "--algo.advantage.estimator"}
-BOUND = {"trl": "delta", "verl": "actor_rollout_ref.actor.clip_ratio_c", "openrlhf": "--actor.dual_clip", "ms-swift": "delta"}
+BOUND = {"trl": "delta", "verl": "actor_rollout_ref.actor.clip_ratio_c", "openrlhf": "--actor.dual_clip",
+         "ms-swift": "delta"}
 LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
 
