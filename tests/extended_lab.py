@@ -69,7 +69,8 @@ def check_an_online_run_of_added_choices(lab, page, capsys, tmp_path):
     explored = given(page("surrogate", run=run_id, exponent="0.9"))
     assert (explored["now"]["focus"], explored["said"]["exponent"]) == ("tempered", 0.9)
     assert "tempered" in explored["drawn"] and "exponent" in {dial["name"] for dial in explored["dials"]}
-    handed_over(row.spec, run_id, {"trl": "no equivalent", "verl": "register_policy_loss", "openrlhf": "no equivalent"})
+    handed_over(row.spec, run_id, {"trl": "no equivalent", "verl": "register_policy_loss", "openrlhf": "no equivalent",
+                                   "ms-swift": "no equivalent"})
     saved(row.spec, page)
     assert cli.main(["export", run_id, "--to", "trl"]) == 0 and "tempered" in capsys.readouterr().out
     assert cli.main(["export", run_id, "--out", str(tmp_path / "out")]) == 0 and any((tmp_path / "out").iterdir())

@@ -58,7 +58,8 @@ WAYS = (
      "dependencies, so you can copy it.",
      "from labcore.watch import Watch\n\nwith Watch(\"my run\") as run:\n    run.log(step, {\"reward\": 0.3})\n"
      "    run.rollouts(step, prompts, texts,\n        rewards={\"correct\": scores})", "python"),
-    ("Log files: no change", "The lab reads the logs that verl, OpenRLHF, TRL, TensorBoard or Stable-Baselines3 write.",
+    ("Log files: no change", "The lab reads the logs that verl, OpenRLHF, TRL, ms-swift, TensorBoard or "
+     "Stable-Baselines3 write.",
      "# while the trainer runs\nrl-lab watch path/to/outputs", "bash"),
 )
 

@@ -54,7 +54,7 @@ class Caution:
 @dataclass(frozen=True)
 class There:
     """The settings that stand for a choice in other tools, which are named in `tools`: "GRPOTrainer" (TRL), "verl",
-    "OpenRLHF".
+    "OpenRLHF", "ms-swift".
 
     `settings` are those that stand for it; none and no `note`: the tool does so by itself. `note` says what is
     different there. `name` is what the tool calls the choice, where one setting has that name as its value. `knobs` are

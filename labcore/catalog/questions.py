@@ -354,8 +354,8 @@ QUESTIONS = (
              knobs=("verifier", "fields", "held_out_file"), page="llm"),
     Question("export", _RUNS, "How do I use the trained model elsewhere?",
              "The tab Export of a run has its checkpoints as safetensors, its curves as CSV, and the whole run as a "
-             "capsule that others can replay. It also writes a script with the same settings for TRL, verl or OpenRLHF "
-             "and lists the settings that the tool lacks. A pretrained model loads with transformers.",
+             "capsule that others can replay. It also writes a script with the same settings for TRL, verl, OpenRLHF "
+             "or ms-swift and lists the settings that the tool lacks. A pretrained model loads with transformers.",
              page="llm"),
 )
 

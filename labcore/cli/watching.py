@@ -21,7 +21,7 @@ LOOK_SECONDS = 1.0
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("watch", watch, "show the runs of another trainer live, from its logs: verl, TRL, "
-              "OpenRLHF, prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
+              "OpenRLHF, ms-swift, prime-rl, Stable-Baselines3, TensorBoard, W&B offline, Trackio, CSV, JSON lines")
     sub.add_argument("folders", nargs="*", metavar="DIR", help="a folder that a trainer writes its logs to; without a "
                      "folder, list the watched runs")
     sub.add_argument("--once", action="store_true", help="read the existing files, then exit")

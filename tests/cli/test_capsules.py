@@ -91,7 +91,8 @@ def test_export_as_a_folder_with_tensorboard(run_id, tmp_path, capsys):
 
 def test_scripts_for_other_tools(tmp_path, capsys):
     run_id = Store().create(fake.grpo(7, group_size=4))
-    for key, words in (("trl", "GRPOConfig("), ("verl", "verl.trainer.main_ppo"), ("openrlhf", "train_ppo_ray")):
+    for key, words in (("trl", "GRPOConfig("), ("verl", "verl.trainer.main_ppo"), ("openrlhf", "train_ppo_ray"),
+                       ("ms-swift", "swift rlhf")):
         assert main(["export", run_id, "--to", key]) == 0
         printed = capsys.readouterr().out
         assert words in printed and run_id in printed

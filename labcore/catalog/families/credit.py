@@ -38,6 +38,10 @@ def _of_teacher(of: Numbers) -> Worked:
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 
 
+def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:
+    return There("ms-swift", {"advantage_estimator": estimator, _SCALE: scale}, note)
+
+
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
                     "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
@@ -50,6 +54,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean, not the batch's"),
         There("verl", {_VERL: "reinforce_plus_plus"}, "the advantages of the batch's tokens are also divided by their "
               "spread"),
+        _swift("none", note="ms-swift subtracts the group's mean, not the batch's"),
         There("OpenRLHF", name="flash_reinforce"))),
     Advantage("leave_one_out", "reward − mean of the others in its group",
               r"R_i - \tfrac{1}{G-1}\textstyle\sum_{j\ne i}R_j", "sequence", group=True, against="group", exact=True,
@@ -57,13 +62,14 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the mean of the whole group: the advantage is "
               "smaller by the factor (G − 1)/G"),
-        There("RLOOTrainer"), There("verl", {_VERL: "rloo"}), There("OpenRLHF", name="rloo"))),
+        There("RLOOTrainer"), There("verl", {_VERL: "rloo"}), There("OpenRLHF", name="rloo"),
+        _swift("none", "rloo"))),
     Advantage("group_mean", "reward − group mean", r"R - \bar R_g", "sequence", group=True, against="group", exact=True,
               worked=lambda of: Worked("R − mean R", "{reward} − {mean:b}"),
               bias=_IN_GROUP,
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}), There("verl", {_VERL: "grpo", _BY_STD: False}),
-        There("OpenRLHF", name="dr_grpo"))),
+        There("OpenRLHF", name="dr_grpo"), _swift("none"))),
     Advantage("group_standardised", "reward − group mean, over the group's standard deviation",
               r"\frac{R - \bar R_g}{s_g + \epsilon}", "sequence", group=True, scaled=True, against="group",
               worked=lambda of: Worked("(R − mean R) / (std R + 10⁻⁴)", "({reward} − {mean:b}) / ({std} + 0.0001)"),
@@ -74,7 +80,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                 "count most (bias by difficulty). The advantage `group_mean` has no such bias."),),
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "group"}), There("verl", {_VERL: "grpo", _BY_STD: True}),
-        There("OpenRLHF", name="group_norm"))),
+        There("OpenRLHF", name="group_norm"), _swift("group"))),
     Advantage("batch_standardised", "reward − group mean, over the batch's standard deviation",
               r"\frac{R - \bar R_g}{s + \epsilon}", "sequence", group=True, scaled=True, against="group", exact=True,
               worked=lambda of: Worked("(R − mean R) / (std R of the batch + 10⁻⁴)",
@@ -83,7 +89,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "batch"}),
         There("verl", {_VERL: "reinforce_plus_plus_baseline"}, _WHITENED),
-        There("OpenRLHF", note=_WHITENED, name="reinforce_baseline"))),
+        There("OpenRLHF", note=_WHITENED, name="reinforce_baseline"), _swift("batch"))),
     Advantage("greedy_baseline", "reward − reward of the greedy completion", r"R - R_{greedy}", "sequence",
               rollouts=("greedy",), against="batch",
               worked=lambda of: Worked("R − R of the greedy completion", _BASELINE),
@@ -92,6 +98,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               "completion"),
         There("verl", {_VERL: "remax", "trainer.use_v1": False}, "only verl's older trainer samples the greedy "
               "completion"),
+        _swift("none", note="ms-swift subtracts the group's mean, not the reward of a greedy completion"),
         There("OpenRLHF", note="the baseline is the mean of the others in the group, not the reward of a greedy "
               "completion", name="rloo"))),
     Advantage("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence",
@@ -102,6 +109,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               "rewards"),
         There("verl", {_VERL: "reinforce_plus_plus"}, "the baseline is the mean of this batch's tokens, and advantages "
               "are divided by their spread"),
+        _swift("none", note="ms-swift subtracts the group's mean, not that of all earlier rewards"),
         There("OpenRLHF", note="the baseline is the mean of this batch, not of all earlier ones",
               name="flash_reinforce"))),
     Advantage("beta_normalised", "reward − group mean, over a Beta density at that mean",
@@ -117,6 +125,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               "bnpo is something else: the mean over tokens"),
         There("verl", {_VERL: "grpo", _BY_STD: True}, "divided by the group's standard deviation: no equivalent of "
               "BNPO's Beta density"),
+        _swift("group", note="ms-swift divides by the group's standard deviation: its loss_type bnpo is the mean over "
+               "tokens"),
         There("OpenRLHF", note="divided by the group's standard deviation: no equivalent of BNPO's Beta density",
               name="group_norm"))),
     Advantage("parts_standardised", "each named reward over its own group's standard deviation, then summed",
@@ -133,6 +143,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("verl", {_VERL: "gdpo"}, "return a dict of score and the named rewards from compute_score(), and add "
               "+algorithm.gdpo_reward_keys=[correct,format] and +algorithm.gdpo_reward_weights=[…] to the settings: "
               "without them verl stops"),
+        _swift("gdpo", note="make the named rewards two reward functions, and weigh them by reward_weights"),
         There("OpenRLHF", note="the rewards are summed before they are compared: no equivalent of GDPO",
               name="group_norm"))),
     Advantage("mean_scaled", "reward − group mean, over that mean", r"\frac{R - \bar R_g}{\bar R_g}", "sequence",
@@ -148,7 +159,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "none"}, "the group's mean is subtracted, but the advantage is not divided by "
               "it: prompts that are seldom solved count for less than in MaxRL"),
         There("verl", {_VERL: "grpo", _BY_STD: False}, "not divided by the group's mean: no equivalent of MaxRL"),
-        There("OpenRLHF", note="not divided by the group's mean: no equivalent of MaxRL", name="dr_grpo"))),
+        There("OpenRLHF", note="not divided by the group's mean: no equivalent of MaxRL", name="dr_grpo"),
+        _swift("none", note="not divided by the group's mean: no equivalent of MaxRL"))),
     Advantage("best_over_rest", "lead of the group's best completion over the second best; 0 for all others",
               r"\max_g R - \max_{j\ne i}R_j", "sequence", group=True, against="group",
               worked=lambda of: Worked("max(R − max of the others' R, 0)", "max({reward} − {rest:b}, 0)"),
@@ -161,6 +173,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer compares all completions with the group's mean: no "
               "equivalent of pass@k"),
         There("verl", {_VERL: "grpo_passk", _BY_STD: False}),
+        _swift("none", note="all completions are compared with the group's mean: no equivalent of pass@k"),
         There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
               name="dr_grpo"))),
     Advantage("length_weighted", "reward − mean of the group weighted by length",
@@ -170,7 +183,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the plain mean of the group"),
         There("verl", {_VERL: "opo"}),
-        There("OpenRLHF", note="the plain mean of the group is subtracted", name="dr_grpo"))),
+        There("OpenRLHF", note="the plain mean of the group is subtracted", name="dr_grpo"),
+        _swift("none", note="the plain mean of the group is subtracted"))),
     Advantage("group_mean_active", "reward − group mean, over the share of groups whose rewards differ",
               r"\frac{R - \bar R_g}{\operatorname{mean}_g 1[\max_g R > \min_g R]}", "sequence", group=True,
               against="group",
@@ -182,6 +196,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               "smaller by their share"),
         There("verl", {_VERL: "gpg"}, "verl divides by the share of completions whose reward is not 0, not of groups "
               "whose rewards differ"),
+        _swift("none", note="zero-variance groups stay in the mean, so the gradient is smaller by their share"),
         There("OpenRLHF", note="zero-variance groups stay in the mean, so the gradient is smaller by their share",
               name="dr_grpo"))),
     Advantage("one", "1: imitate", r"1", "sequence", constant=True,
@@ -191,6 +206,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean: to imitate, use SFTTrainer"),
         There("verl", {_VERL: "grpo"}, "verl has no advantage of 1: to imitate the best completions, use its SFT "
               "trainer"),
+        _swift("none", note="ms-swift has no advantage of 1: to imitate the best completions, use swift sft"),
         There("OpenRLHF", note="OpenRLHF has no advantage of 1: to imitate the best completions, use train_sft"))),
     Advantage("reward_to_go_whitened", "return from this token on, whitened over the batch's tokens",
               r"\operatorname{whiten}\big(\textstyle\sum_{s\ge t}\gamma^{s-t}r_s\big)", knobs=(GAMMA,),
@@ -199,6 +215,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "batch"}, "GRPOTrainer subtracts the group's mean and divides by the spread of "
               "the batch's rewards, not of its tokens' returns"),
+        _swift("batch", "reinforce_plus_plus", "ms-swift subtracts the group's mean, and divides by the spread of the "
+               "batch's advantages of completions, not of tokens"),
         There("verl", {_VERL: "reinforce_plus_plus"}), There("OpenRLHF", name="reinforce"))),
     Advantage("steps_standardised", "sum of this and later steps' rewards, each over the group's steps",
               r"\textstyle\sum_{k:\,end_k\ge t}\tfrac{r_k - \bar r_g}{s_g + \epsilon}", group=True, scaled=True,
@@ -238,16 +256,17 @@ _OVER_TOKENS = "by the spread of the batch's rewards, not of its "
 NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.advantages",
                        ("advantages", "scored", "completion_mask"), (
     Normalisation("none", "none", r"\hat A", elsewhere=(
-        There("GRPOTrainer verl OpenRLHF"), There("RLOOTrainer", {"normalize_advantages": False}))),
+        There("GRPOTrainer verl OpenRLHF ms-swift"), There("RLOOTrainer", {"normalize_advantages": False}))),
     Normalisation("sequences", "mean 0 and standard deviation 1 over the batch's completions",
                   r"\frac{\hat A - \overline{\hat A}}{s_{\hat A} + \epsilon}", elsewhere=(
         There("GRPOTrainer", {_SCALE: "batch"}, f"{_OVER_TOKENS}advantages"),
-        There("RLOOTrainer", {"normalize_advantages": True}),
+        There("RLOOTrainer", {"normalize_advantages": True}), _swift("batch", "reinforce_plus_plus"),
         There("verl OpenRLHF", note="whitened over tokens, so long completions weigh more"))),
     Normalisation("tokens", "mean 0 and standard deviation 1 over the batch's tokens", r"\operatorname{whiten}(\hat A)",
                   elsewhere=(
         There("GRPOTrainer", {_SCALE: "batch"}, f"{_OVER_TOKENS}tokens' advantages"),
         There("RLOOTrainer", {"normalize_advantages": True}, "over completions, so that all of them have the same "
               "weight"),
+        _swift("batch", "reinforce_plus_plus", "over completions, so that all of them have the same weight"),
         There("verl OpenRLHF"))),
 ))

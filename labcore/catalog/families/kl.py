@@ -27,7 +27,7 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
         There("GRPOTrainer", {_GRPO: True}, "k3 × ratio in the loss: the gradient of each token's KL with its prefix "
               "held fixed; k1 in the reward has that of the KL of whole completions, which is the same only for "
               "completions of one token"),
-        There("RLOOTrainer"), There("verl", name="kl"), There("OpenRLHF", {_OPENRLHF: "k1"}))),
+        There("RLOOTrainer ms-swift/reward"), There("verl", name="kl"), There("OpenRLHF", {_OPENRLHF: "k1"}))),
     KL("k2", "k2: half the squared log-ratio", r"\tfrac12\log^2\tfrac{\pi}{\pi_{ref}}", sign="k_2",
        worked=lambda of: Worked("½ (log π − log π_ref)²", "½ × {apart:b}²", also={
            "apart": of["logprobs"] - of["ref_logprobs"]}),
@@ -43,7 +43,8 @@ KL_ESTIMATOR = Family("kl_estimator", "KL estimator", "labcore.maths.kl", ("logp
        cautions=(
         Caution("k3 in the loss has the gradient of KL(π_ref ‖ π), not of KL(π ‖ π_ref): use k2 or `ratio_k3` for the "
                 "latter.", lambda v: kl_in(v, "loss")),),
-       elsewhere=(There("GRPOTrainer", {_GRPO: False}), There("GMPOTrainer"), There("verl", name="low_var_kl"),
+       elsewhere=(There("GRPOTrainer", {_GRPO: False}), There("GMPOTrainer ms-swift/loss"),
+                  There("verl", name="low_var_kl"),
                   There("OpenRLHF", {_OPENRLHF: "k3"}))),
     KL("ratio_k3", "ratio × k3: its gradient is that of each token's KL",
        r"\rho\big(\tfrac{\pi_{ref}}{\pi} - 1 - \log\tfrac{\pi_{ref}}{\pi}\big)", sign="k_3", by_ratio=True,
@@ -65,16 +66,17 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
     Aggregation("sequence_mean_token_mean", "mean over sequences of token means",
                 r"\tfrac1B\sum_i\tfrac1{T_i}\sum_t", own_length=True,
                 bias="Direction: divided by its own length, so each token of a long completion counts less.",
-                elsewhere=(There("GRPOTrainer", {"loss_type": "grpo"}), There("GMPOTrainer"),
+                elsewhere=(There("GRPOTrainer ms-swift", {"loss_type": "grpo"}), There("GMPOTrainer"),
                            There("verl", {_AGGREGATED: "seq-mean-token-mean"}),
                            There("OpenRLHF", {_OPENRLHF_AGGREGATED: "seq-mean-token-mean"}))),
     Aggregation("token_mean", "mean over all tokens of the update", r"\tfrac1{\sum_i T_i}\sum_i\sum_t",
                 bias=_RANDOM, of_product=_RANDOM,
-                elsewhere=(There("GRPOTrainer", {"loss_type": "dapo"}), There("verl", {_AGGREGATED: "token-mean"}),
+                elsewhere=(There("GRPOTrainer ms-swift", {"loss_type": "dapo"}),
+                           There("verl", {_AGGREGATED: "token-mean"}),
                            There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"}))),
     Aggregation("constant_length", "sum over tokens, divided by B × the length limit",
                 r"\tfrac1{B\,L_{max}}\sum_i\sum_t", bias="Scale: divided by the length limit.", of_product=_TIMES_T,
-                elsewhere=(There("GRPOTrainer", {"loss_type": "dr_grpo"}),
+                elsewhere=(There("GRPOTrainer ms-swift", {"loss_type": "dr_grpo"}),
                            There("verl", {_AGGREGATED: "seq-mean-token-sum-norm"}),
                            There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"},
                                  "divided by the actual number of tokens, not by a constant"))),
@@ -83,5 +85,7 @@ AGGREGATION = Family("aggregation", "aggregation", "labcore.maths.aggregation",
                 elsewhere=(There("GRPOTrainer", {"loss_type": "luspo"}), There("verl", {
                                _AGGREGATED: "seq-mean-token-sum"}),
                            There("OpenRLHF", {_OPENRLHF_AGGREGATED: "token-mean"},
-                                 "smaller by the mean length, which hardly matters with Adam"))),
+                                 "smaller by the mean length, which hardly matters with Adam"),
+                           There("ms-swift", {"loss_type": "dr_grpo"},
+                                 "smaller by the length limit, which hardly matters with Adam"))),
 ))

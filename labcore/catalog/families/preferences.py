@@ -57,8 +57,8 @@ _difference = partial(_compared, differences=True)
 
 def _dpo(*takes: str, note: str = "", name: str = "", knobs: Mapping[str, str] | None = None,
          refuses: tuple[str, ...] = ()) -> There:
-    """A loss in TRL's DPOTrainer, whose name for it is the lab's own where none is given."""
-    return There("DPOTrainer", note=note, name=name, knobs=knobs or {}, takes=takes, refuses=refuses)
+    """A loss in the DPOTrainer of TRL and ms-swift, whose name for it is the lab's own where none is given."""
+    return There("DPOTrainer ms-swift", note=note, name=name, knobs=knobs or {}, takes=takes, refuses=refuses)
 
 
 _OF_ORPO = There("ORPOTrainer", note="its SFT term counts the tokens of the prompt too")
@@ -82,6 +82,7 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _difference("cdpo", "cDPO: the logistic loss with smoothed labels",
                 r"-(1-\varepsilon)\log\sigma(\beta\Delta) - \varepsilon\log\sigma(-\beta\Delta)", **_OWN,
                 knobs=(LABEL_SMOOTHING,), any_divergence=True, cautions=(_AS_DPO,), elsewhere=(
+        There("ms-swift", name="sigmoid", knobs=_SMOOTHED),
         _dpo(_DPO_KL, name="sigmoid", note="without label smoothing: its sigmoid loss has none"),
         There("OpenRLHF", note="set by label_smoothing", knobs={"label_smoothing": "--model.label_smoothing"}))),
     _difference("robust", "robust DPO: the logistic loss, unbiased under flipped labels",
@@ -107,7 +108,8 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
               r"-\log\sigma(\beta c)-\tfrac12\log\sigma(-\beta c)-\tfrac12\log\sigma(-\beta r)", **_OWN,
               trains="sides", elsewhere=(_dpo(),)),
     _compared("bco_pair", "BCO: a classifier of each side", r"-\log\sigma(\beta c)-\log\sigma(-\beta r)", **_OWN,
-              trains="sides", elsewhere=(_dpo(),)),
+              trains="sides", elsewhere=(
+        There("ms-swift", name="bco_pair", note="less the running mean of the rewards"), _dpo())),
     _compared("sppo_hard", "SPPO: squared distance of each side from its target",
               r"\big(c-\tfrac1{2\beta}\big)^2+\big(r+\tfrac1{2\beta}\big)^2", **_OWN, trains="sides",
               elsewhere=(_dpo(),)),
@@ -132,36 +134,39 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     _difference("sigmoid_norm", "length-normalised DPO: mean log-ratios per token",
                 r"-\log\sigma\big(\beta(\tfrac{c}{T_w}-\tfrac{r}{T_l})\big)", **_OWN, cautions=(_NORMALISED,),
                 elsewhere=(
+        There("ms-swift", name="sigmoid", note="DPO of summed log-ratios: ms-swift does not divide by the length"),
         _dpo(_DPO_KL),
         There("OpenRLHF", note="DPO of summed log-ratios: OpenRLHF does not divide by the length"))),
     _compared("kto", "KTO: each completion against the KL of the batch",
               r"\lambda_D(1-\sigma(\beta(c-z))) + \lambda_U(1-\sigma(\beta(z-r)))", **_OWN, knobs=SIDE_WEIGHTS,
               whole_batch=True, pairwise=False, unpaired=True, every_token=True, mismatched=True, trains="sides",
               trainer="KTOTrainer", term="KTO", letters=(Letter("z", r"z = \max(0, \widehat{KL})"),), elsewhere=(
-        There("KTOTrainer", {"loss_type": "kto"}, knobs={
+        There("KTOTrainer ms-swift", {"loss_type": "kto"}, knobs={
             "desirable_weight": "desirable_weight", "undesirable_weight": "undesirable_weight"}),)),
     _compared("apo_zero_unpaired", "APO-zero of single completions: raises desired ones, lowers undesired ones",
               r"\lambda_D(1-\sigma(\beta c)) + \lambda_U\,\sigma(\beta r)", **_OWN, knobs=SIDE_WEIGHTS,
               whole_batch=True, pairwise=False, unpaired=True, every_token=True, trains="sides", trainer="KTOTrainer",
-              term="APO", elsewhere=(There("KTOTrainer", {"loss_type": "apo_zero_unpaired"}, knobs={
+              term="APO", elsewhere=(There("KTOTrainer ms-swift", {"loss_type": "apo_zero_unpaired"}, knobs={
                   "desirable_weight": "desirable_weight", "undesirable_weight": "undesirable_weight"}),)),
     PreferenceLoss("simpo", "SimPO: mean log-probs with a target margin, no reference",
                    r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)", **_OWN,
                    knobs=(TARGET_MARGIN,), cautions=(_NORMALISED,), trainer="CPOTrainer", elsewhere=(
-        There("CPOTrainer", {"loss_type": "simpo"}, knobs={"target_margin": "simpo_gamma"}),)),
+        There("CPOTrainer ms-swift", {"loss_type": "simpo"}, knobs={"target_margin": "simpo_gamma"}),)),
     PreferenceLoss("cpo", "CPO: logistic loss of the difference of log-probs, no reference",
                    r"-\log\sigma\big(\beta(\ell_w-\ell_l)\big)", **_OWN, trainer="CPOTrainer", elsewhere=(
-        There("CPOTrainer", {"loss_type": "sigmoid"}),)),
+        There("CPOTrainer ms-swift", {"loss_type": "sigmoid"}),)),
     PreferenceLoss("alphapo", "AlphaPO: SimPO with a bent reward, no reference",
                    r"-\log\sigma\big(\beta(\bar r_w-\bar r_l)-\gamma\big)", **_OWN,
                    knobs=(TARGET_MARGIN, REWARD_ALPHA), cautions=(_NORMALISED,), trainer="CPOTrainer",
                    letters=(Letter(r"\bar r", r"\bar r = \tfrac1\alpha\big(1-\pi_\theta(y)^{-\alpha/T}\big)"),),
                    elsewhere=(There("CPOTrainer", {"loss_type": "simpo"}, knobs={
-                       "target_margin": "simpo_gamma", "reward_alpha": "alpha"}),)),
+                       "target_margin": "simpo_gamma", "reward_alpha": "alpha"}),
+                       There("ms-swift", {"loss_type": "simpo"}, "SimPO: ms-swift has no setting for α", knobs={
+                           "target_margin": "simpo_gamma"}, lacks={"reward_alpha": "ms-swift has no setting for it"}))),
     PreferenceLoss("orpo", "ORPO: SFT and an odds ratio, no reference",
                    r"-\tfrac{\ell_w}{\bar T_w} - \beta\log\sigma\big(\log\tfrac{odds_w}{odds_l}\big)", **_OWN,
                    whole_batch=True, trains="margin and chosen", term="SFT", cautions=(_NORMALISED,),
-                   trainer="ORPOTrainer", elsewhere=(_OF_ORPO,),
+                   trainer="ORPOTrainer", elsewhere=(_OF_ORPO, There("ms-swift")),
                    letters=(Letter("odds", r"odds = \tfrac p{1-p},\quad p = \pi_\theta(y)^{1/T}"),)),
     PreferenceLoss("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{\bar T_w}", whole_batch=True,
                    every_token=True, trains="chosen", term="SFT",
@@ -170,7 +175,7 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (
     Choice("reverse_kl", "reverse KL: DPO's own", r"\log u", elsewhere=(
-        There("DPOTrainer", name="reverse_kl"), There("OpenRLHF"))),
+        There("DPOTrainer", name="reverse_kl"), There("OpenRLHF ms-swift"))),
     Choice("forward_kl", "forward KL", r"1-\tfrac1u", elsewhere=(There("DPOTrainer", name="forward_kl"),)),
     Choice("jensen_shannon", "Jensen–Shannon", r"\log\tfrac{2u}{1+u}", elsewhere=(
         There("DPOTrainer", name="js_divergence"),)),

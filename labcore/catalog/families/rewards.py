@@ -79,7 +79,7 @@ RESAMPLE_ROUNDS = Knob(
     "more compute per step. 0: none.", "next batch", 0, 64,
     (0, 4), unit="rounds", advanced=True, group="sampling")
 
-_TOOLS = "GRPOTrainer GMPOTrainer RLOOTrainer verl OpenRLHF"
+_TOOLS = "GRPOTrainer GMPOTrainer RLOOTrainer verl OpenRLHF ms-swift"
 _IN_SCORE = "write it into score() below"
 
 
@@ -149,6 +149,7 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
 ))
 
 _SOFT = "add trl.rewards.get_soft_overlong_punishment to the reward functions"
+_UNCLIPPED = There("ms-swift", note=f"ms-swift clips no rewards: {_IN_SCORE}")
 SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards", "lengths"), (
     Choice("none", "none", r"R", elsewhere=(There(_TOOLS),)),
     Choice("overlong", "penalty near the length limit", r"R + p\,\operatorname{clip}\big(\tfrac{L_{max}-c-|y|}{c},"
@@ -157,22 +158,25 @@ SHAPING = Family("shaping", "reward shaping", "labcore.maths.shaping", ("rewards
         There("verl", note="the DAPO reward manager has it, as overlong_buffer_cfg"),
         There("OpenRLHF", note="set by the buffer and the penalty", knobs={
             "overlong_buffer": "--reward.overlong_buffer_len",
-            "overlong_penalty": "--reward.overlong_penalty_factor"}))),
+            "overlong_penalty": "--reward.overlong_penalty_factor"}),
+        There("ms-swift", {"reward_funcs": ("score", "soft_overlong")}, knobs={
+            "overlong_buffer": "soft_cache_length",
+            "overlong_penalty": lambda most: {"reward_weights": (1.0, most)}}))),
     Choice("length_cost", "cost of each token", r"R - c\,|y|", knobs=(LENGTH_COST,), elsewhere=(
         There("GRPOTrainer GMPOTrainer RLOOTrainer", note=f"no reward function for it: {_IN_SCORE}"),
         There("verl", note=f"no reward manager has it: {_IN_SCORE}"),
-        There("OpenRLHF", note=f"no such reward: {_IN_SCORE}"))),
+        There("OpenRLHF ms-swift", note=f"no such reward: {_IN_SCORE}"))),
     Choice("clipped", "clipped to −c … c", r"\operatorname{clip}(R, -c, c)", knobs=(REWARD_CLIP,), elsewhere=(
         There("GRPOTrainer GMPOTrainer", note=f"GRPOTrainer clips no rewards: {_IN_SCORE}"),
         There("RLOOTrainer", knobs={"reward_clip": lambda most: {"reward_clip_range": (-most, most)}}),
         There("verl", note=f"no reward manager has it: {_IN_SCORE}"),
-        There("OpenRLHF"))),  # by --reward.clip_range
+        _UNCLIPPED, There("OpenRLHF"))),  # by --reward.clip_range
     Choice("clipped_between", "clipped to a lowest and a highest reward", r"\operatorname{clip}(R, c_{low}, c_{high})",
            knobs=REWARD_RANGE, elsewhere=(
         There("GRPOTrainer GMPOTrainer", note=f"GRPOTrainer clips no rewards: {_IN_SCORE}"),
         There("RLOOTrainer"),  # by reward_clip_range
         There("verl", note=f"no reward manager has it: {_IN_SCORE}"),
-        There("OpenRLHF"))),
+        _UNCLIPPED, There("OpenRLHF"))),
 ))
 
 _ALL_TRUNCATED = "trains on truncated completions too"
@@ -187,6 +191,7 @@ SELECTION = Family("selection", "selection", "labcore.maths.selection", ("reward
         There("GRPOTrainer GMPOTrainer RLOOTrainer", note=_TRL_SELECTS),
         There("verl", {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "acc"},
               lacks={"resample_rounds": "verl samples until its batch is full"}),
+        There("ms-swift", {"dynamic_sample": True}, knobs={"resample_rounds": "max_resample_times"}),
         There("OpenRLHF", {"--algo.dynamic_filtering_enable": True, "--algo.dynamic_filtering_range": (0.0, 1.0)},
               "groups whose mean reward lies between 0 and 1 are kept",
               lacks={"resample_rounds": "OpenRLHF samples until its batch is full"}))),
@@ -196,12 +201,14 @@ SELECTION = Family("selection", "selection", "labcore.maths.selection", ("reward
         There("GRPOTrainer GMPOTrainer RLOOTrainer", note="TRL trains on all completions: keep the best of each prompt "
               "and use SFTTrainer"),
         There("verl", note="verl trains on all completions: keep the best of each prompt and use its SFT trainer"),
-        There("OpenRLHF", note="OpenRLHF trains on all completions: keep the best of each prompt and use train_sft"))),
+        There("OpenRLHF", note="OpenRLHF trains on all completions: keep the best of each prompt and use train_sft"),
+        There("ms-swift", note="ms-swift trains on all completions: keep the best of each prompt and use swift sft"))),
     Selection("not_truncated", "completions that ended by themselves", r"y_{|y|} = \text{end}",
               kept=r"y_{i,T_i} = \text{end}", bias="Direction: completions that were cut are left out.",
               rules=(Rule(("overlong_filter",), {"selection": ("not_truncated",)},
                           "the selection leaves these completions out already"),),
               elsewhere=(
         There("GRPOTrainer GMPOTrainer RLOOTrainer", {"mask_truncated_completions": True}),
+        There("ms-swift", {"overlong_filter": True}),
         There("verl", note=f"verl {_ALL_TRUNCATED}"), There("OpenRLHF", note=f"OpenRLHF {_ALL_TRUNCATED}"))),
 ))

@@ -9,10 +9,11 @@ from labcore.catalog.worked import Worked
 _GKD, _BETA = "GKDTrainer", "beta"
 
 SFT_LOSS = Family("sft_loss", "SFT loss", "labcore.maths.supervised", ("logprobs", "policy", "teacher"), (
-    SftLoss("nll", "negative log-likelihood", r"-\log\pi_\theta", elsewhere=(There("SFTTrainer verl OpenRLHF"),),
+    SftLoss("nll", "negative log-likelihood", r"-\log\pi_\theta", elsewhere=(
+        There("SFTTrainer verl OpenRLHF ms-swift"),),
             worked=lambda of: Worked("−log π", "−{logprobs:b}")),
     SftLoss("dft", "DFT: weighted by the token's own probability", r"-\operatorname{sg}(\pi_\theta)\log\pi_\theta",
-            elsewhere=(There("SFTTrainer", {"loss_type": "dft"}),),
+            elsewhere=(There("SFTTrainer", {"loss_type": "dft"}), There("ms-swift", {"enable_dft_loss": True})),
             worked=lambda of: Worked("−π log π", "−exp({logprobs}) × {logprobs:b}", "π has no gradient")),
     SftLoss("forward_kl", "forward KL: the policy covers what the teacher may write", r"KL(\pi_T\,\|\,\pi_\theta)",
             teacher=True, knobs=(TEACHER,), trainer=_GKD, elsewhere=(There(_GKD, {_BETA: 0.0}),)),

@@ -15,6 +15,8 @@ _LEVEL, _VERL_MODE, _OPENRLHF = ("importance_sampling_level", "actor_rollout_ref
                                  "--actor.policy_loss_type")
 _ACTOR = "actor_rollout_ref.actor"
 _SAME_ADVANTAGE = "the same gradient as long as all tokens of a completion have one advantage"
+_ONE_WHILE = "ratios of tokens, which are 1 while a batch is used once"
+_SAME_WHILE = "ratios of tokens: the same gradient as long as a batch is used once"
 
 
 def _of_sequence(formula: str, numbers: str) -> Worked:
@@ -24,30 +26,31 @@ def _of_sequence(formula: str, numbers: str) -> Worked:
 RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logprobs", "completion_mask"), (
     Ratio("none", "none: the score function on policy", "1", sign="1", elsewhere=(
         There("verl", {_VERL_MODE: "gpg"}),
-        There("OpenRLHF", {_OPENRLHF: "ppo"}, "ratios of tokens, which are 1 while a batch is used once")),
+        There("OpenRLHF", {_OPENRLHF: "ppo"}, _ONE_WHILE), There("ms-swift", {_LEVEL: "token"}, _ONE_WHILE)),
           trainer="RLOOTrainer"),
     Ratio("token", "per token", r"\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", sign=r"\rho_t", elsewhere=(
-        There("GRPOTrainer", {_LEVEL: "token"}), There("GMPOTrainer"), There("verl"),
+        There("GRPOTrainer ms-swift", {_LEVEL: "token"}), There("GMPOTrainer"), There("verl"),
         There("OpenRLHF", {_OPENRLHF: "ppo"})),
           worked=lambda of: Worked("exp(log π − log π_old)", "exp({logprobs} − {old_logprobs:b})")),
     Ratio("sequence_sum", "whole sequence", r"\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}", "sequence", sign="s_i",
           whole=True, product=True, elsewhere=(
         There("RLOOTrainer"),
-        There("verl", {_VERL_MODE: "vanilla"}, "ratios of tokens: the same gradient as long as a batch is used once"),
-        There("OpenRLHF", {_OPENRLHF: "ppo"}, "ratios of tokens: the same gradient as long as a batch is used once")),
+        There("verl", {_VERL_MODE: "vanilla"}, _SAME_WHILE), There("OpenRLHF", {_OPENRLHF: "ppo"}, _SAME_WHILE),
+        There("ms-swift", {_LEVEL: "token"}, _SAME_WHILE)),
           trainer="RLOOTrainer",
           worked=lambda of: _of_sequence("exp(Σ (log π − log π_old))", "exp({apart})")),
     Ratio("sequence_mean", "whole sequence, geometric mean",
           r"\Big(\prod_t\frac{\pi_\theta(y_t)}{\pi_{old}(y_t)}\Big)^{1/T}", "sequence", sign="s_i", whole=True,
           near_one=True, elsewhere=(
-        There("GRPOTrainer", {_LEVEL: "sequence"}), There("verl", {_VERL_MODE: "gspo"}),
+        There("GRPOTrainer ms-swift", {_LEVEL: "sequence"}), There("verl", {_VERL_MODE: "gspo"}),
         There("OpenRLHF", {_OPENRLHF: "gspo"}, aggregates="sequence_mean_token_mean")),
           worked=lambda of: _of_sequence("exp(1/T Σ (log π − log π_old))", "exp({apart} / {length:g})")),
     Ratio("sequence_mean_token", "whole sequence, geometric mean; the gradient of each token its own",
           r"\operatorname{sg}(s)\frac{\pi_\theta(y_t)}{\operatorname{sg}(\pi_\theta(y_t))}", "sequence", sign="s_{i,t}",
           near_one=True, elsewhere=(
         There("GRPOTrainer", {_LEVEL: "sequence"}, _SAME_ADVANTAGE), There("verl", {_VERL_MODE: "gspo"}),
-        There("OpenRLHF", {_OPENRLHF: "gspo"}, _SAME_ADVANTAGE, aggregates="sequence_mean_token_mean")),
+        There("OpenRLHF", {_OPENRLHF: "gspo"}, _SAME_ADVANTAGE, aggregates="sequence_mean_token_mean"),
+        There("ms-swift", {_LEVEL: "sequence_token"})),
           worked=lambda of: _of_sequence("exp(1/T Σ (log π − log π_old))", "exp({apart} / {length:g})")),
 ))
 
@@ -180,7 +183,8 @@ def _gate_words(of: Numbers) -> Worked:
     return Worked("4/τ σ(τ(ρ − 1)) Â", "4/{tau:g} × σ({tau:g} × ({ratio} − 1.0000)) × {advantage:b}", also={"tau": tau})
 
 
-_ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF", note="always clipped: the same as long as a batch is used once")
+_ALWAYS = There("GRPOTrainer RLOOTrainer OpenRLHF ms-swift",
+                note="always clipped: the same as long as a batch is used once")
 
 
 def _masked_words(of: Numbers, apart: float) -> Worked:
@@ -229,14 +233,14 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
     Surrogate("clip", "clipped", r"\min\big(\rho\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
               r"1+\varepsilon_{high})\hat A\big)", needs_ratio=True, cut="clip_cut", knobs=(CLIP_LOW, CLIP_HIGH),
               rules=at_one(CLIP_LOW, CLIP_HIGH), worked=_clip_words,
-              elsewhere=(There("GRPOTrainer RLOOTrainer verl OpenRLHF"),),  # verl's follows from the ratio
+              elsewhere=(There("GRPOTrainer RLOOTrainer verl OpenRLHF ms-swift"),),  # verl's follows from the ratio
               metric=Metric("surrogate/clip", "Surrogate, clipped", "advantage", "Mean of the smaller of the unclipped "
                             "and the clipped term.", r"L^{CLIP}", "At or below the unclipped one.")),
     Surrogate("bounded_clip", "clipped, and bounded where the advantage is negative: dual clip c, two-sided clip δ",
               r"\max\big(\min\big(\min(\rho, \delta)\hat A,\ \operatorname{clip}(\rho, 1-\varepsilon_{low}, "
               r"1+\varepsilon_{high})\hat A\big),\ c\hat A\,1_{\hat A<0}\big)", needs_ratio=True, cut="bounded_cut",
               knobs=(CLIP_LOW, CLIP_HIGH, CLIP_DELTA, DUAL_CLIP), rules=at_one(CLIP_DELTA, DUAL_CLIP),
-              elsewhere=(There("GRPOTrainer verl OpenRLHF"), _ALWAYS),
+              elsewhere=(There("GRPOTrainer verl OpenRLHF ms-swift"), _ALWAYS),
               cautions=(
         Caution("`clip_delta` is below 1 + ε_high: tokens with a positive advantage lose their gradient at "
                 "`clip_delta`, and ε_high bounds only tokens with a negative advantage. Set `clip_delta` above 1 + "
@@ -257,7 +261,9 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                          There("verl", {_VERL_MODE: "geo_mean"}, name="geo_mean",
                                aggregates="sequence_mean_token_mean"),
                          There("OpenRLHF", note="OpenRLHF takes the arithmetic mean of clipped ratios: no equivalent "
-                               "of GMPO"), _ALWAYS),
+                               "of GMPO"),
+                         There("ms-swift", note="ms-swift clips the ratio of each token: no equivalent of GMPO"),
+                         _ALWAYS),
               cautions=(
         Caution("`geometric_clip` clips the ratio of each token: with another ratio it clips whole completions. Set "
                 "`ratio=token`.", lambda v: v["ratio"] != "token"),),
@@ -267,7 +273,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               r"\operatorname{sg}\big(\min(\rho, \varepsilon_{max})\big)\hat A\,\log\pi_\theta", needs_ratio=True,
               weighs=True, cut="cap_cut", knobs=(RATIO_CAP,), worked=_cap_words,
               rules=(Rule((RATIO_CAP.key,), {}, ONE_UPDATE, lambda v: one_update(v) and float(v["ratio_cap"]) >= 1),),
-              elsewhere=(There("GRPOTrainer", {"loss_type": "cispo"}, knobs={"ratio_cap": "epsilon_high"},
+              elsewhere=(There("GRPOTrainer ms-swift", {"loss_type": "cispo"}, knobs={"ratio_cap": "epsilon_high"},
                                aggregates="token_mean"),
                          There("verl", {_VERL_MODE: "cispo"}, knobs={"ratio_cap": lambda cap: {
                              f"{_ACTOR}.clip_ratio_low": 1.0, f"{_ACTOR}.clip_ratio_high": cap - 1}}),
@@ -283,6 +289,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                              "gate_positive": "sapo_temperature_pos", "gate_negative": "sapo_temperature_neg"}),
                          There("verl", {_VERL_MODE: "sapo"}, name="sapo", aggregates="sequence_mean_token_mean", knobs={
                              "gate_positive": f"{_ACTOR}.tau_pos", "gate_negative": f"{_ACTOR}.tau_neg"}),
+                         There("ms-swift", {"loss_type": "sapo"}, aggregates="sequence_mean_token_mean", knobs={
+                             "gate_positive": "tau_pos", "gate_negative": "tau_neg"}),
                          There("OpenRLHF", note="OpenRLHF clips, and has no soft gate"), _ALWAYS),
               metric=Metric("surrogate/soft_gate", "Surrogate, soft gate", "advantage", "Mean of the smoothly gated "
                             "ratio times advantage.", r"L^{SAPO}")),
@@ -297,7 +305,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                              "gamma_power_positive": "vespo_k_pos", "gamma_rate_positive": "vespo_lambda_pos",
                              "gamma_power_negative": "vespo_k_neg", "gamma_rate_negative": "vespo_lambda_neg"}),
                          There("verl", note=_VESPO),
-                         There("OpenRLHF", note="OpenRLHF clips: no equivalent of VESPO"), _ALWAYS),
+                         There("OpenRLHF", note="OpenRLHF clips: no equivalent of VESPO"),
+                         There("ms-swift", note="ms-swift clips: no equivalent of VESPO"), _ALWAYS),
               metric=Metric("surrogate/gamma_weight", "Surrogate, Gamma weight", "advantage × nats", "Mean of the "
                             "reshaped sequence ratio as a fixed weight, times advantage and log-probability.",
                             r"L^{VESPO}")),
@@ -328,7 +337,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               r"\hat A\,\log\pi_\theta - \tfrac12\beta_{old}\log^2\rho", needs_ratio=True, weighs=True, knobs=(PULL,),
               rules=at_one(PULL), elsewhere=(
         There("verl", {_VERL_MODE: "dro"}, knobs={"pull": f"{_ACTOR}.policy_loss.dro_beta"}),
-        There("OpenRLHF", note="OpenRLHF clips: no equivalent of DRO"), _ALWAYS),
+        There("OpenRLHF", note="OpenRLHF clips: no equivalent of DRO"),
+        There("ms-swift", note="ms-swift clips: no equivalent of DRO"), _ALWAYS),
               worked=lambda of: Worked("Â log π − ½ {pull:g} log² ρ",
                                        "{advantage} × {logprobs:b} − ½ × {pull:g} × (log({ratio}))²"),
               metric=Metric("surrogate/quadratic", "Surrogate, quadratic pull", "advantage × nats", "Mean of advantage "
@@ -343,6 +353,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                          There("OpenRLHF", note="OpenRLHF does not weight tokens by later tokens: no equivalent of "
                                "FIPO"),
                          There("GRPOTrainer RLOOTrainer", note="TRL does not weight tokens by later tokens: no "
+                               "equivalent of FIPO"),
+                         There("ms-swift", note="ms-swift 4.6.0 stops with an error at its loss_type fipo: no "
                                "equivalent of FIPO")),
               metric=Metric("surrogate/future_kl_clip", "Surrogate, future KL", "advantage", "Mean of the "
                             "clipped term, weighed by how the rest of the completion has changed.", r"L^{FIPO}")),

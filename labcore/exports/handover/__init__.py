@@ -1,1 +1,1 @@
-"""Hand a run over: write a ready script for TRL, verl or OpenRLHF that trains the same at a larger size."""
+"""Hand a run over: write a ready script for TRL, verl, OpenRLHF or ms-swift that trains the same at a larger size."""

@@ -138,8 +138,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if not fits(row.spec):
-        raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for TRL, verl or "
-                       "OpenRLHF: choose another run.")
+        raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for other "
+                       "tools: choose another run.")
     knobs = KnobHistory(row.spec, store.events_after(run_id)).at(row.step)
     return Plan(run_id, replace(row.spec, knobs=knobs), chats(run_id, row.spec))
 

@@ -1,4 +1,4 @@
-"""The common parts of the shell scripts for verl and OpenRLHF: quoting, the beginning, and the code of the task."""
+"""The common parts of the shell scripts for verl, OpenRLHF and ms-swift: quoting, the beginning, files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def array(rows: Iterable[tuple[str, str]]) -> str:
 
 
 # ---------------------------------------------------------------- whitening
-# Advantages whitened over the batch: in verl and OpenRLHF an estimator does it, with a baseline of its own.
+# Advantages whitened over the batch: in verl, OpenRLHF and ms-swift an estimator does it, with a baseline of its own.
 
 def whitens(plan: Plan, tool: str) -> bool:
     """Whether an estimator of the tool stands for how the run normalises advantages that are compared first."""

@@ -23,16 +23,14 @@ from labcore.exports.handover.plan import (
     Plan,
     Rules,
     adapter,
-    choice,
     choices_of,
-    given,
     lines,
     remarks,
     requirement,
-    switch,
     to,
 )
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, packages, task_code
+from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
@@ -63,16 +61,8 @@ def _thinking(plan: Plan, value: Any) -> Line:
     return Line("", value, arguments if plan.loop == "online" else {}, built_in=plan.loop != "online" or not arguments)
 
 
-_COMMON: Rules = {
-    "learning_rate": to("learning_rate"), "max_grad_norm": to("max_grad_norm"),
-    "dtype": given(lambda plan, value: {"bf16": value == "bf16"}), "compile": switch(to("torch_compile"), False),
-    "gradient_checkpointing": to("gradient_checkpointing"),
-    "schedule": given(lambda plan, value: {"lr_scheduler_type": plan.scheduler}),
-    "warmup_steps": given(lambda plan, value: {"warmup_steps": value * plan.passes * plan.parts}),
-    **{knob: to(knob) for knob in ("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")},
-    "optimizer": choice({"adamw": ({}, ""), "adamw_8bit": ({"optim": "adamw_8bit"}, "")}, "see optim"),
-    **BASE_RULES, **TASK_RULES, "thinking": _thinking,
-    **adapter(IN_THE_CODE, IN_THE_CODE)}
+_COMMON: Rules = {**TRAINING_ARGUMENTS, **BASE_RULES, **TASK_RULES, "thinking": _thinking,
+                  **adapter(IN_THE_CODE, IN_THE_CODE)}
 _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
     "sft_loss": choices_of(choices.SFT_LOSS, "SFTTrainer", "see loss_type of SFTConfig"),

@@ -12,6 +12,7 @@ from labcore.exports.handover.plan import (
     MEASURED,
     Line,
     Plan,
+    Rule,
     Rules,
     acting,
     built_in,
@@ -25,35 +26,48 @@ from labcore.exports.handover.plan import (
     to,
 )
 
-_FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
+DPO = "DPOTrainer"
+FOR_PAIRS = built_in("in the code below, where the pairs are sampled")
 _OTHER_LOSSES = "DPOTrainer has this divergence for other losses only: it uses the reverse KL"
 
 
-def _of_dpo(plan: Plan) -> list[tuple[str, There]]:
+def _dpo_there(name: str, tool: str) -> There | None:
+    """What becomes of a loss in a tool's DPOTrainer; None if another trainer has it."""
+    loss = choices.PREFERENCE_LOSS[name]
+    return None if loss.trainer else loss.there(tool)
+
+
+def _of_dpo(plan: Plan, tool: str = DPO) -> list[tuple[str, There]]:
     """The run's losses that DPOTrainer has: its names for them, and what is to be said of them."""
-    found = [(loss, loss.there("DPOTrainer")) for loss in choices.chosen(choices.PREFERENCE_LOSS, plan.spec.knobs)]
-    return [(there.name or loss.key, there) for loss, there in found if there]
+    found = [(name, _dpo_there(name, tool)) for name in choices.losses_of(plan.spec.knobs)]
+    return [(there.name or name, there) for name, there in found if there]
 
 
-def _loss(plan: Plan, _: Any) -> Line:
-    """All losses, a list in one setting, and their weights."""
-    known = _of_dpo(plan)
-    settings: dict[str, Any] = {"loss_type": [name for name, _ in known]}
-    weights = [weight for name, weight in choices.weighted_losses(plan.spec.knobs)
-               if choices.PREFERENCE_LOSS[name].there("DPOTrainer")]
-    if len(known) > 1 or weights not in ([], [1.0]):
-        settings["loss_weights"] = weights
-    if not known:
-        return Line("", 0, {}, note="no equivalent: DPOTrainer trains DPO instead")
-    return Line("", 0, settings, note="; ".join(there.note for _, there in known if there.note))
+def losses(tool: str) -> Rule:
+    """All losses of a tool's DPOTrainer, a list in one setting, and their weights."""
+    def rule(plan: Plan, _: Any) -> Line:
+        known = _of_dpo(plan, tool)
+        settings: dict[str, Any] = {"loss_type": [name for name, _ in known]}
+        weights = [weight for name, weight in choices.weighted_losses(plan.spec.knobs) if _dpo_there(name, tool)]
+        if len(known) > 1 or weights not in ([], [1.0]):
+            settings["loss_weights"] = weights
+        if not known:
+            return Line("", 0, {}, note=f"no equivalent: {tool} trains DPO instead")
+        return Line("", 0, settings, note="; ".join(there.note for _, there in known if there.note))
+
+    return rule
 
 
-def _second(plan: Plan, value: Any) -> Line:
-    if value == choices.NO_LOSS:
-        return Line("", value, {}, built_in=True)
-    if choices.PREFERENCE_LOSS[str(value)].there("DPOTrainer"):
-        return Line("", value, {}, built_in=True, note="in loss_type")
-    return Line("", value, {}, note="DPOTrainer has no such loss to add")
+def second(tool: str) -> Rule:
+    """A further loss of a tool's DPOTrainer."""
+    def rule(plan: Plan, value: Any) -> Line:
+        if value == choices.NO_LOSS:
+            return Line("", value, {}, built_in=True)
+        if _dpo_there(str(value), tool):
+            return Line("", value, {}, built_in=True, note="in loss_type")
+        return Line("", value, {}, note=f"{tool} has no such loss to add")
+
+    return rule
 
 
 def _divergence(plan: Plan, value: Any) -> Line:
@@ -90,9 +104,9 @@ _COMMON: Rules = {
     "pairs": pairs_of("the experimental OnlineDPOTrainer samples them at every step"),
     "eval_every": MEASURED, "eval_prompts": MEASURED,
     **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS),
-                    _FOR_PAIRS)}
+                    FOR_PAIRS)}
 _DPO: Rules = {
-    **_COMMON, "preference_loss": _loss, **dict.fromkeys(("second_loss", "third_loss"), _second),
+    **_COMMON, "preference_loss": losses(DPO), **dict.fromkeys(("second_loss", "third_loss"), second(DPO)),
     **dict.fromkeys(choices.LOSSES.values(), built_in()),
     "reference_every": switch(given(lambda plan, value: {"sync_ref_model": True, "ref_model_sync_steps": value}), 0),
     "reference_mixup": lambda plan, value: (to("ref_model_mixup_alpha") if plan["reference_every"] else built_in())(
@@ -102,7 +116,7 @@ _DPO: Rules = {
     "pair_weighting": _weighting}
 
 
-def _without(trainer: str) -> Rules:
+def without(trainer: str) -> Rules:
     """What only DPOTrainer has."""
     one = f"{trainer} has one loss only"
     return {**{key: _unless(key, choices.NO_LOSS, one) for key in ("second_loss", "third_loss")},
@@ -119,18 +133,18 @@ def _without(trainer: str) -> Rules:
 RULES: dict[str, Rules] = {
     "DPOTrainer": _DPO,
     "KTOTrainer": {
-        **_COMMON, **_without("KTOTrainer"),
+        **_COMMON, **without("KTOTrainer"),
         "preference_loss": choices_of(choices.PREFERENCE_LOSS, "KTOTrainer", "it has KTO only"),
         "pairs_per_step": given(lambda plan, value: {"per_device_train_batch_size": 2 * value},
                                 "in single completions, two of each pair")},
     "CPOTrainer": {
-        **_COMMON, **_without("CPOTrainer"),
+        **_COMMON, **without("CPOTrainer"),
         "preference_loss": choices_of(choices.PREFERENCE_LOSS, "CPOTrainer", "see loss_type"),
         "second_loss": choice({choices.NO_LOSS: ({"cpo_alpha": 0.0}, ""), "sft": ({}, "")},
                               "CPOTrainer adds nothing but the SFT loss"),
         "second_weight": only_with("second_loss", "sft", to("cpo_alpha", note="of the mean over the batch's tokens"))},
     "ORPOTrainer": {
-        **_COMMON, **_without("ORPOTrainer"),
+        **_COMMON, **without("ORPOTrainer"),
         "preference_loss": choices_of(choices.PREFERENCE_LOSS, "ORPOTrainer", "it has ORPO only")},
     "RewardTrainer": {
         **_COMMON, **LABELS, "margin": built_in("in the rows below"), "eval_pairs": MEASURED,

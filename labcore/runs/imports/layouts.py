@@ -59,6 +59,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "eval_margin": ("eval/margin",),
 }
 UNKNOWN = ""
+HISTORY = "log_history"  # of transformers.TrainerState, saved as trainer_state.json
 # How TRL calls the mean of a reward function, which is a part of the reward.
 _PART = re.compile(r"(?:train/)?rewards/(.+)/mean", re.IGNORECASE)
 # Columns that name the run of a row, in tables that hold several.
@@ -112,6 +113,7 @@ def _begins(*prefixes: str) -> Callable[[frozenset[str]], bool]:
 _ANY = (Axis("step", "updates"), Axis("train/global_step", "updates"), Axis("global_step", "updates"),
         Axis("trainer/global_step", "updates"), Axis("training/global_step"), Axis("iteration"),
         Axis("time/iterations"), Axis("current_steps", "updates"), Axis("_step"))
+_PROGRESS, _SPEED = "global_step/max_steps", "train_speed(s/it)"  # in each line of ms-swift's logging.jsonl
 LAYOUTS = (
     # stable_baselines3.common.monitor: a row per episode with its return, its length and the seconds since the start.
     Layout("Stable-Baselines3's monitor", _has("r", "l", "t"), (), row="episode", sums={"env_steps": "episode_length"},
@@ -148,6 +150,11 @@ LAYOUTS = (
     # The CSV that TensorBoard offers for download, called run-RUN-tag-TAG.csv.
     Layout("TensorBoard", _has("wall time", "step", "value"), (Axis("step"),), value="value",
            names={"seconds": ("wall time",)}),
+    # swift/trainers/patcher.py writes logging.jsonl; its trainers are TRL's or made after them.
+    Layout("ms-swift", lambda found: _SPEED in found and "logps/chosen" in found, _ANY,
+           names={"kl/mismatched": ("kl",)}),
+    Layout("ms-swift", _has(_SPEED), _ANY, names={"entropy": ("entropy/mean",), "mean_token_accuracy": ("token_acc",),
+                                                  "held_out/token_accuracy": ("eval_token_acc",)}),
     # TRL's KTOTrainer: its kl is that of completions under other prompts, in nats per sequence.
     Layout("TRL's KTOTrainer", lambda found: any({f"{place}kl", f"{place}logps/chosen"} <= found
                                                  for place in ("", "train/")), _ANY,
@@ -207,11 +214,17 @@ def _names(place: int) -> dict[str, list[tuple[str, int]]]:
 
 def flat(value: Mapping[str, Any]) -> dict[str, Any]:
     """One object of a JSON log as a row: {"train": {"loss": 1}} has the column train/loss, and what a tool holds in
-    an inner member stands beside its step.
+    an inner member stands beside its step. The last line of ms-swift's log repeats all others: it has no column.
 
     >>> flat({"step": 1, "data": {"actor/lr": 1e-6, "actor/pg_loss": None}})
     {'step': 1, 'actor/lr': 1e-06, 'actor/pg_loss': nan}
+    >>> flat({"loss": 0.5, "global_step/max_steps": "3/100"}), flat({"best_metric": 1, "log_history": [{"loss": 0.5}]})
+    ({'loss': 0.5, 'global_step': 3}, {})
     """
+    if isinstance(value.get(HISTORY), list):
+        return {}
+    if isinstance(progress := value.get(_PROGRESS), str) and (step := progress.partition("/")[0]).isdecimal():
+        return flat({key: each for key, each in value.items() if key != _PROGRESS} | {"global_step": int(step)})
     layout = next((each for each in _INNER if isinstance(value.get(each.inner), dict)), None)
     if layout is None:
         return dict(_flat(value, ""))

@@ -10,11 +10,10 @@ from typing import Any
 from labcore.errors import LabError
 from labcore.runs.files import untrusted
 from labcore.runs.files.jsonl import LINE_LIMIT
-from labcore.runs.imports.layouts import flat
+from labcore.runs.imports.layouts import HISTORY, flat
 from labcore.runs.imports.table import Table
 
 DOCUMENT = 16 * 2**20  # bytes of JSON that is no JSON lines: read as a whole it takes many times as much memory
-HISTORY = "log_history"  # of transformers.TrainerState, saved as trainer_state.json
 
 Objects = Callable[[], Iterator[tuple[int, dict[str, Any]]]]
 

@@ -24,6 +24,7 @@ from labcore.watch.following.growing import Stamp, stamp
 from labcore.watch.following.layouts import HEAD, HELD_OUT, LAYOUTS, Layout, candidates
 from labcore.watch.following.reader import Damaged, Reader
 from labcore.watch.following.sending import Sending
+from labcore.watch.following.step_files import StepFile
 
 IDLE_SECONDS = 900.0  # without a change of its files, after which a run is no longer sent: its trainer may have ended
 KEEP_SECONDS = 5.0  # between two saves of the read positions
@@ -197,8 +198,8 @@ class Follower:
 
     def _read(self, source: Source, last: bool) -> set[str]:
         """Read a file that changed, and once more when it stops changing. Returns the runs with new data."""
-        rarely = not source.layout.numbers and self._looks % RARELY == 0
-        if source.settled and not source.layout.numbers and not rarely and not last:
+        rarely = isinstance(source.reader, StepFile) and self._looks % RARELY == 0
+        if source.settled and isinstance(source.reader, StepFile) and not rarely and not last:
             return set()
         now = stamp(self.path / source.name)
         settled = now == source.stamp or (now is not None and source.stamp is None

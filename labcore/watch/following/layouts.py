@@ -18,6 +18,7 @@ from labcore.watch.following.event_files import EventFile
 from labcore.watch.following.lines import Csv, JsonLines, Monitor
 from labcore.watch.following.reader import Reader
 from labcore.watch.following.step_files import PrimeEpisodes, PrimeRollouts, TrlCompletions, VerlGenerations
+from labcore.watch.following.swift_completions import SwiftCompletions
 from labcore.watch.following.trackio_store import MAGIC, TrackioStore
 from labcore.watch.following.trainer_state import TrainerState
 from labcore.watch.following.wandb_log import WandbLog
@@ -110,8 +111,10 @@ LAYOUTS = (
     Layout("Weights & Biases", _path(r"(?:wandb/)?(?P<name>(?:offline-)?run-[^/]+)/run-[^/]+\.wandb"), WandbLog,
            run=lambda found: found["run"] + found["name"], begins=_is(b":W&B")),
     Layout("Stable-Baselines3", _path(r"progress\.csv"), Csv),
+    # Its event files are in the folder `runs` itself.
+    Layout("ms-swift", _path(r"logging\.jsonl"), JsonLines, begins=_with(b"global_step/max_steps")),
     # transformers creates the folder `runs/Nov27_02-13-56_host` in its folder of checkpoints.
-    Layout("TensorBoard", _path(rf"(?P<dated>runs/{_DATED}/)?[^/]*\.tfevents\.[^/]*"), EventFile, many=True),
+    Layout("TensorBoard", _path(rf"(?P<dated>runs/(?:{_DATED}/)?)?[^/]*\.tfevents\.[^/]*"), EventFile, many=True),
     Layout("Stable-Baselines3", _path(r"progress\.json"), JsonLines),
     Layout("Hugging Face trainer", _path(r"(?:checkpoint-\d+/)?trainer_state\.json"), TrainerState, many=True),
     Layout("Stable-Baselines3's monitor", _path(r"(?:[^/]*\.)?monitor\.csv"), Monitor, many=True,
@@ -119,6 +122,8 @@ LAYOUTS = (
     Layout("Trackio", _path(r"(?P<name>[^/]+)\.db"), TrackioStore, run=lambda found: found["run"] + found["name"],
            begins=_is(MAGIC)),
     Layout("TRL", _path(r"completions/completions_\d+\.parquet"), TrlCompletions, numbers=False),
+    Layout("ms-swift", _path(r"completions\.jsonl"), SwiftCompletions, numbers=False,
+           begins=_is(b'{"step": [')),
     Layout("prime-rl", _path(r"rollouts/step_\d+/(?P<split>train|eval)/(?:all|effective)/traces\.jsonl"), PrimeEpisodes,
            run=_split, numbers=False),
     Layout("prime-rl", _path(r"rollouts/step_\d+/(?P<split>train|eval)_rollouts\.jsonl"), PrimeRollouts, run=_split,

@@ -10,7 +10,7 @@ from typing import Any
 from labcore.errors import LabError
 from labcore.runs.files.jsonl import LIMIT
 from labcore.runs.files.untrusted import NotJSON, read_json
-from labcore.runs.imports.objects import HISTORY
+from labcore.runs.imports.layouts import HISTORY
 from labcore.watch.converting.names import number
 from labcore.watch.following.calls import Call, End, Row, Settings
 from labcore.watch.following.growing import stamp

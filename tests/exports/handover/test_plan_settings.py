@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.exports.handover import openrlhf, trl, verl
+from labcore.exports.handover import ms_swift, openrlhf, trl, verl
 from labcore.exports.handover.plan import Line, Plan
 from labcore.exports.handover.tools import TOOLS
 from tests.exports.handover.conftest import ENGINE, plan, switched
 
-MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf}
+MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf, "ms-swift": ms_swift}
 ESTIMATOR = {"verl": "algorithm.adv_estimator", "openrlhf": "--algo.advantage.estimator"}
-BOUND = {"trl": "delta", "verl": "actor_rollout_ref.actor.clip_ratio_c", "openrlhf": "--actor.dual_clip"}
+BOUND = {"trl": "delta", "verl": "actor_rollout_ref.actor.clip_ratio_c", "openrlhf": "--actor.dual_clip",
+         "ms-swift": "delta"}
 LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
 AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
 

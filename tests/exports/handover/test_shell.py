@@ -43,7 +43,7 @@ def started(script: str, folder: Path, model: str, here: bool = False) -> list[s
     """
     bin_folder = folder / "bin"
     bin_folder.mkdir()
-    for name in ("python", "torchrun", "deepspeed"):
+    for name in ("python", "torchrun", "deepspeed", "swift"):
         (bin_folder / name).write_text(STUB.format(python=sys.executable, here=here))
         (bin_folder / name).chmod(0o755)
     (folder / "run.sh").write_text(script)
@@ -193,7 +193,7 @@ def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):
         assert code["reward_func"]([query], ["cab="], ["abc"]) == {"rewards": reward, "scores": reward}
 
 
-@pytest.mark.parametrize("key", ["verl", "openrlhf"])
+@pytest.mark.parametrize("key", [tool.key for tool in TOOLS.values() if tool.language == "bash"])
 def test_bash_reads_every_script(key, plans, tmp_path):
     for each in plans:
         (tmp_path / f"{each.run}.sh").write_text(TOOLS[key].script(each))

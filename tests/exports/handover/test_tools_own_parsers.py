@@ -1,8 +1,9 @@
-"""The scripts for verl and OpenRLHF before these tools' own eyes: what they ask of their settings before they train.
+"""The scripts for verl, OpenRLHF and ms-swift before these tools' own eyes: their checks before they train.
 
-OpenRLHF's parser and the checks that follow it are run as its command runs them, and verl's settings are composed by
-Hydra from verl's files and made into its configuration classes. Neither needs a GPU; where a tool is not installed the
-test is skipped, and `test_shell.py` compares with what that version published (`tests/golden`).
+OpenRLHF's parser and the checks that follow it are run as its command runs them, verl's settings are composed by
+Hydra from verl's files and made into its configuration classes, and ms-swift's arguments are parsed into its classes.
+None needs a GPU; where a tool is not installed the test is skipped, and `test_shell.py` and `test_ms_swift.py` compare
+with what that version published (`tests/golden`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.exports.handover import openrlhf, trl, verl
+from labcore.exports.handover import ms_swift, openrlhf, trl, verl
 from labcore.exports.handover.plan import Plan
 from tests.exports.handover.conftest import ENGINE, fitting, plan, switched
 from tests.exports.handover.test_shell import started
@@ -29,9 +30,8 @@ ONE_TASK = dict(reversed(fitting()))  # a task for each algorithm
 
 def folder_of(package: str, wanted: str) -> Path:
     """Where a package of that version lies. It is not imported, since that may import what is not there."""
-    try:
-        found = version(package)
-    except PackageNotFoundError:
+    found = version_of(package)
+    if not found:
         pytest.skip(f"{package} is not installed")
     if found != wanted:
         pytest.skip(f"the script is for {package} {wanted}")
@@ -179,3 +179,44 @@ def classes(found: Any, parts: tuple[str, ...]) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     return {part: config.omega_conf_to_dataclass(OmegaConf.select(found, part)) for part in parts}
+
+
+# ---- ms-swift ------------------------------------------------------------------------------------------------------
+
+def test_ms_swift_takes_its_arguments(files, checkpoint, tmp_path, monkeypatch):
+    """All algorithms in one test, because its first import takes seconds."""
+    if version_of("ms-swift") != ms_swift.VERSION:
+        pytest.skip(f"ms-swift {ms_swift.VERSION} is not installed: see requirements-swift.txt")
+    parse = import_module("swift.utils").parse_args
+    classes = import_module("swift.arguments")
+    for algorithm, task in ONE_TASK.items():
+        each = switched(plan(algorithm, task, files, steps=2), pair_prompts=2, letters=2)
+        folder = tmp_path / algorithm
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        for file in filter(Path.is_file, tmp_path.iterdir()):
+            (folder / file.name).write_bytes(file.read_bytes())
+        words = started(learnable(ms_swift.script(each)), folder, str(checkpoint), here=True)
+        import_module("swift.template").TEMPLATE_MAPPING.pop("as_written", None)  # of the algorithm before
+        import_module("swift.model").MODEL_MAPPING.pop("any_model", None)
+        parsed, left = parse(classes.SftArguments if words[1] == "sft" else classes.RLHFArguments, words[2:])
+        assert not left and parsed.learning_rate == each["learning_rate"] and parsed.gradient_accumulation_steps == 1
+        assert parsed.template_meta.template_type == "as_written" and not (parsed.fp16 or parsed.bf16)
+        for key, value in ms_swift.settings(each).items():
+            if "$" not in str(value) and key not in CHANGED:
+                assert listed(getattr(parsed, key)) == listed(value), (algorithm, key)
+
+
+CHANGED = ("external_plugins", "output_dir", "torch_dtype", "report_to", "reward_funcs", "lr_scheduler_type", "optim",
+           "save_steps")  # ms-swift makes paths, classes or lists of them
+
+
+def listed(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else [value]
+
+
+def version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

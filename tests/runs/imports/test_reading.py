@@ -1,5 +1,7 @@
 """Files of other tools: what they become, and one sentence for every file that is none."""
 
+from pathlib import Path
+
 import pytest
 
 from labcore.errors import LabError
@@ -34,6 +36,14 @@ def test_a_log_history_of_trl():
     assert run.mapped["completions/truncated_frac"] == "completions/clipped_ratio"
     assert run.left == {"train_runtime": UNKNOWN}
     assert any("prompts too" in note for note in run.notes) and any("optimizer updates" in note for note in run.notes)
+
+
+def test_the_log_of_ms_swift():
+    """Its last line repeats all others, and is no row."""
+    content = (Path(__file__).parents[2] / "watch" / "following" / "recorded" / "ms-swift" / "logging.jsonl").read_bytes()
+    run = only(content, "logging.jsonl")
+    assert [row.step for row in rows(run)] == [1, 2, 3, 4] and run.mapped["entropy"] == "entropy/mean"
+    assert rows(run)[0].metrics | {"reward": 0.875, "reward/Score": 0.875, "updates": 1.0} == rows(run)[0].metrics
 
 
 def test_a_history_of_wandb_places_rows_by_the_trainers_step():

@@ -6,7 +6,8 @@ import pytest
 
 from labcore.runs.files.paths import home
 from labcore.watch.following import follower as module
-from tests.watch.following.tools import RECORDED, Session, copied, curve, once, sent, tool_of
+from labcore.watch.following.swift_completions import SwiftCompletions
+from tests.watch.following.tools import RECORDED, Followed, Session, content, copied, curve, once, sent, tool_of
 
 
 def test_verl(tmp_path):
@@ -64,6 +65,31 @@ def test_trl_from_its_event_files_and_from_its_state(tmp_path):
     reward = curve(state, "reward")
     assert reward == pytest.approx(curve(events, "train/reward"), rel=1e-6) and list(reward) == [1, 2, 3, 4]
     assert state[0]["config"]["max_steps"] == 4 and state[-1]["state"] == "finished" and "train_loss" in str(state)
+
+
+def test_ms_swift(tmp_path):
+    said = once(copied("ms-swift", tmp_path))
+    assert tool_of("ms-swift") == "ms-swift" and "trainer_state.json is not followed" in " ".join(said)
+    lines = sent()["ms-swift"]
+    assert curve(lines, "reward")[1] == 0.875 and curve(lines, "entropy/mean")[4] == pytest.approx(4.575, abs=0.01)
+    assert [(line["kind"], line.get("step")) for line in lines[1:]] == [
+        *((kind, step) for step in (1, 2, 3, 4) for kind in ("rollouts", "numbers")), ("end", None)]
+    group = lines[1]["groups"][-1]
+    assert (group["prompt"], len(group["completions"])) == ("jd=", 4)
+    assert {row["rewards"]["Score"] for row in group["completions"]} == {0.0, 1.0}
+    assert sum(row["advantages"] for row in group["completions"]) == pytest.approx(0, abs=1e-6)
+
+
+def test_ms_swifts_completions_grow_line_by_line(tmp_path):
+    data = content("ms-swift/completions.jsonl")
+    followed = Followed(tmp_path / "completions.jsonl", SwiftCompletions)
+    first = data.index(b"\n") + 1
+    assert followed.append(data[:100]) == []
+    [one] = followed.append(data[100:first])
+    followed.restart()
+    rest = followed.append(data[first:] + b'{"step": ["x"]}\n{"step": ["5"], "prompt": ["a"]}\nnot JSON\n')
+    assert [one.step, *(each.step for each in rest)] == [1, 2, 3, 4] and "line 6" in followed.said[0]
+    assert rest[1].read().completions[0] == "5K!D" and one.read().group == 4
 
 
 def test_weights_and_biases(tmp_path):
