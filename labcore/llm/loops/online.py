@@ -21,8 +21,8 @@ from torch import Tensor
 from labcore.catalog import choices
 from labcore.catalog.conditions import off_policy
 from labcore.llm import early_stopping, objective
-from labcore.llm.group_queue import collect
 from labcore.llm.generation import policy_logprobs_and_entropy
+from labcore.llm.group_queue import collect
 from labcore.llm.loops.stages import Collected, Learnt, Stage, Updated
 from labcore.llm.moving_reference import follow_policy
 from labcore.llm.nets.forward import at_tokens, completion_outputs, precision
