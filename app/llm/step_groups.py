@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import Any
 
-from app.llm import reward_parts
+from app.llm import reward_parts, sample_age
 
 WATCHED, BATCH = tuple(f"w{place}" for place in range(4)), tuple(f"b{place}" for place in range(8))
 
@@ -42,8 +42,8 @@ def of_batch(group: Group) -> Group:
         {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0].get("exact"),
          "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
          "parts": reward_parts.mean(same), "steps": _steps(same[0]),
-         **likelihoods(_total(same[0], "old_logprobs"), _total(same[0], "logprobs"))}
-        for same in found.values()]}
+         **likelihoods(_total(sample_age.before(group, same[0])), _total(same[0].get("logprobs")))}
+        for same in found.values()], **({"age": group["age"]} if "age" in group else {})}
 
 
 def _steps(completion: dict[str, Any]) -> list[list[Any]]:
@@ -73,11 +73,10 @@ def likelihoods(before: float | None, after: float | None) -> dict[str, float | 
                for when, logprob in (("before", before), ("after", after))}}
 
 
-def _total(completion: dict[str, Any], key: str) -> float | None:
+def _total(logprobs: Sequence[float | None] | None) -> float | None:
     """Return the sum over the tokens; None if any of them is missing."""
-    logprobs: Sequence[float | None] = completion.get(key) or [None]
-    known = [logprob for logprob in logprobs if logprob is not None]
-    return sum(known) if len(known) == len(logprobs) else None
+    known = [logprob for logprob in logprobs or [None] if logprob is not None]
+    return sum(known) if len(known) == len(logprobs or [None]) else None
 
 
 def _mean(completions: list[dict[str, Any]], key: str) -> float | None:

@@ -16,7 +16,7 @@ from app.chat_text import in_one_line, prompt_view
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
-from app.llm import probes, reward_parts, verdicts
+from app.llm import probes, reward_parts, sample_age, verdicts
 from app.llm.history import Column, over, recurring, thinned
 from app.llm.step_groups import BATCH, WATCHED, Key, groups_of, key_of, likelihoods
 from app.llm.story_words import SMALL, likelihood, sentence
@@ -155,7 +155,8 @@ def payload(groups: dict[str, dict[str, Any]], chosen: str, columns: list[Column
         **{f"{earned}s": any(answer[earned] is not None for answer in group["answers"])
            for earned in ("reward", "advantage")},
         "apart": "" if chosen in WATCHED or columns else APART, **drawn,
-        "sentence": f"{drawn['sentence']} {reward_parts.sentence(group)}".strip()}
+        "sentence": " ".join(filter(None, (drawn["sentence"], reward_parts.sentence(group),
+                                           sample_age.sentence(group))))}
 
 
 def _line(prompt: str) -> str:

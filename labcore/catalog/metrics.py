@@ -162,14 +162,16 @@ _ALL = (
            "0.05 the ratios are wrong from the start.", digits=4, better="lower"),
     Metric("sampling/kl", "KL of sampler and policy", "nats/token", "Mean k3 estimate of KL(sampler ‖ policy) over the "
            "batch's tokens, before an update on the batch. The sampler is the policy of the step that sampled, or has "
-           "rounded weights.", r"KL(\pi_{sampler},\pi)", "Near 0. It grows with the age of the batch and with the learning "
-           "rate.", digits=4, better="lower", chart="divergence"),
-    Metric("sampling/effective_frac", "Effective sample size", "share of tokens", "(Σ w)² / (n Σ w²) of the weights w = "
-           "π(policy)/π(sampler) of the batch's n tokens, before an update on the batch: the share of tokens that would "
-           "give as little noise if the policy itself had sampled them.", healthy="Near 1. Below 0.5: a few tokens have "
-           "most of the weight.", scale="rate", better="higher", chart="clip"),
-    Metric("sampling/outside_frac", "Outside the importance bounds", "share of tokens", "Share of tokens whose ratio of "
-           "trainer to sampler is outside the bounds of importance sampling: their weight is the bound, or 0 if the "
+           "rounded "
+           "weights.", r"KL(\pi_{sampler},\pi)", "Near 0. It grows with the age of the batch and with the "
+           "learning rate.", digits=4, better="lower", chart="divergence"),
+    Metric("sampling/effective_frac", "Effective sample size", "share of tokens", "(Σ w)² / (n Σ w²) of the weights w "
+           "= π(policy)/π(sampler) of the batch's n tokens, before an update on the batch: the share of tokens that "
+           "would give as little noise if the policy itself had sampled "
+           "them.", healthy="Near 1. Below 0.5: a few tokens "
+           "have most of the weight.", scale="rate", better="higher", chart="clip"),
+    Metric("sampling/outside_frac", "Outside the importance bounds", "share of tokens", "Share of tokens whose ratio "
+           "of trainer to sampler is outside the bounds of importance sampling: their weight is the bound, or 0 if the "
            "mode masks.", healthy="Below 0.1.", scale="rate", chart="clip"),
     Metric("sample_age/mean", "Age of the batch", "updates", "Mean number of updates that the policy made between "
            "sampling a completion and the first update on it.", digits=1, short="mean"),

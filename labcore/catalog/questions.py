@@ -166,11 +166,12 @@ QUESTIONS = (
              findings=("precision_mismatch",), metrics=("sampling/logp_difference", "sampling/outside_frac"),
              knobs=("importance_cap", "dtype", "rollouts", "sampler_dtype")),
     Question("stale", _CLIP, "How old may the samples be?",
-             "In asynchronous training the policy learns from completions that it sampled some updates ago. What counts "
-             "is how far it has moved since, not the number of steps: look at KL of sampler and policy and at Effective "
-             "sample size. While the KL is a few hundredths of a nat per token, ratio and clip correct for the age. "
-             "Beyond that the clip removes more and more tokens, and algorithms without a ratio learn from the wrong "
-             "policy. Use a lower staleness, a lower learning rate, or weigh tokens by truncated importance sampling.",
+             "In asynchronous training the policy learns from completions that it sampled some updates ago. What "
+             "counts is how far it has moved since, not the number of steps: look at KL of sampler and policy and at "
+             "Effective sample size. While the KL is a few hundredths of a nat per token, ratio and clip correct for "
+             "the age. Beyond that the clip removes more and more tokens, and algorithms without a ratio learn from "
+             "the wrong policy. Use a lower staleness, a lower learning rate, or weigh tokens by truncated importance "
+             "sampling.",
              findings=("stale",), metrics=("sample_age/mean", "sampling/effective_frac", "sampling/kl"),
              knobs=("staleness", "staleness_order", "replay_share", "replay_steps")),
 

@@ -50,13 +50,13 @@ class Rollout:
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
     age: Tensor | None = None  # (B,) updates between sampling and this step, where there may be some
-    apart: Tensor | None = None  # (B,) bool, True where `old_logprobs` are of other weights than the policy's; None: none
+    apart: Tensor | None = None  # (B,) bool: `old_logprobs` are of other weights than the policy's; None: nowhere
     at_reference: bool = False  # the policy that sampled is the reference: its log-probs are the old ones
 
     def met_by_sampler(self, logprobs: Tensor) -> Rollout:
         """The same with the old log-probs from `logprobs` (B, T), a pass that the sampler's weights make now: ratios
-        are then exactly 1, where two passes of one network would differ in their last digits. Rows that are `apart` keep
-        theirs."""
+        are then exactly 1, where two passes of one network would differ in their last digits. Rows that are `apart`
+        keep theirs."""
         old = logprobs.detach().masked_fill(~self.completion_mask, 0)
         old = old if self.apart is None else torch.where(self.apart[:, None], self.old_logprobs, old)
         return replace(self, old_logprobs=old, ref_logprobs=old if self.at_reference else self.ref_logprobs)

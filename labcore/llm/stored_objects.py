@@ -34,7 +34,7 @@ def _packed(value: Any, tensors: dict[str, Tensor]) -> Any:
     if is_dataclass(value) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         if kind not in CLASSES:
             raise TypeError(f"{kind} is no class that a checkpoint may hold: see stored_objects.CLASSES")
-        names = [each.name for each in fields(value)] if is_dataclass(value) else value._fields  # type: ignore[arg-type]
+        names = [each.name for each in fields(value)] if is_dataclass(value) else value._fields
         return {_CLASS: kind, _MAP: {name: _packed(getattr(value, name), tensors) for name in names}}
     if isinstance(value, Mapping):
         return {_MAP: {key: _packed(each, tensors) for key, each in value.items()}}

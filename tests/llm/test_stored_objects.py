@@ -16,11 +16,12 @@ from labcore.tasks.task import Problem, Turn
 
 def test_dataclasses_come_back_from_tensors_and_json():
     problem = Problem("a", "b", 3, (Turn("user", "a"),), {"level": 2, "tags": ["x"]}, talk=True)
-    value = [{"first": Prompts(torch.tensor([[1, 2]]), torch.tensor([[True, False]]), (1,))}, problem, None, 1.5, "text"]
+    first = Prompts(torch.tensor([[1, 2]]), torch.tensor([[True, False]]), (1,))
+    value = [{"first": first}, problem, None, 1.5, "text"]
     tensors, found = packed(value)
     again = unpacked(tensors, json.loads(json.dumps(found)))
     assert again[1:] == value[1:] and again[1].columns == problem.columns and type(again[1].turns[0]) is Turn
-    assert torch.equal(again[0]["first"].ids, value[0]["first"].ids) and again[0]["first"].known == (1,)
+    assert torch.equal(again[0]["first"].ids, first.ids) and again[0]["first"].known == (1,)
 
 
 def test_no_other_class_is_written_or_made():

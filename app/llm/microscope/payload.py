@@ -9,7 +9,7 @@ from typing import Any
 
 from app import tokens
 from app.chat_text import parts, thought
-from app.llm import reward_parts
+from app.llm import reward_parts, sample_age
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
 from app.theme import number
@@ -64,11 +64,12 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
         said.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
         said.append("excluded by the selection, so the policy does not learn from it")
-    logprobs = [completion.get(key) or [None] for key in ("old_logprobs", "logprobs")]
+    said.append(sample_age.said(group))
+    logprobs = [found or [None] for found in (sample_age.before(group, completion), completion.get("logprobs"))]
     if None not in (*logprobs[0], *logprobs[1]):
         before, after = map(sum, logprobs)
         said.append(_moved(before, after))
-    return " · ".join(said)
+    return " · ".join(filter(None, said))
 
 
 def _moved(before: float, after: float) -> str:

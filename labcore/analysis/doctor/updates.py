@@ -251,7 +251,8 @@ def stale(view: RunView) -> Finding | None:
     kept, age = view["sampling/effective_frac"].mean(FEW), view["sample_age/mean"].mean(FEW)
     said = _clip_share(view)
     if kept < EFFECTIVE or (view.held and kept < EFFECTIVE + 0.1):
-        said = f"the effective sample size is {share(kept)} of the tokens in {view.when('sampling/effective_frac', FEW)}"
+        when = view.when("sampling/effective_frac", FEW)
+        said = f"the effective sample size is {share(kept)} of the tokens in {when}"
     if not said:
         return None
     return Finding("The samples are too old", f"{said}; the batches are {number(age)} updates old on average",

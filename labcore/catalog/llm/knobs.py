@@ -175,9 +175,10 @@ ONLINE = (
          "the most off-policy. 0: off.",
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True, group="clip"),
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
-         "probability, at most this; the trainer's is computed anew. It matters where an older policy sampled "
-         "or the two round differently, as in bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: "
-         "steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True, group="clip", aliases="tis vllm_importance_sampling_clip_max"),
+         "probability, at most this; the trainer's is computed anew. It matters where an older policy sampled or the "
+         "two round differently, as in bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. "
+         "0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True, group="clip",
+         aliases="tis vllm_importance_sampling_clip_max"),
     Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Lower weights are raised to this, or set to 0 "
          "if `importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, "
          "or more of them are masked. 0: no lower bound.", "next batch", 0.0, 1.0, (0.0, 0.5), advanced=True,

@@ -18,8 +18,8 @@ STALENESS = (
          (0, 8), "k", "steps", advanced=True, group="sampling", reach=(0, 32), before=0,
          aliases="async asynchronous off-policy max_staleness max_async_level max_head_offpolicyness async_queue_size"),
     Knob("staleness_order", "Order of the queue", IN_ORDER, "in order: a step learns from the oldest groups of the "
-         "queue, which are all k steps old. mixed: it takes groups at random, so ages vary around a mean of k steps, as "
-         "where some completions take longer than others.", "next batch", choices=(IN_ORDER, MIXED), advanced=True,
+         "queue, which are all k steps old. mixed: it takes groups at random, so ages vary around a mean of k steps, "
+         "as where some completions take longer than others.", "next batch", choices=(IN_ORDER, MIXED), advanced=True,
          group="sampling", before=IN_ORDER),
     Knob("replay_share", "Replay share", 0.0, "Share of a batch's groups that earlier steps already learnt from; the "
          "other groups are new. Higher: fewer new completions per step, older data. Lower: more sampling. 0: no "

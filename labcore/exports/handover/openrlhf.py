@@ -36,6 +36,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
+from labcore.exports.handover.stale_data import stale_rules
 from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
 
 VERSION = "0.11.2"
@@ -154,6 +155,9 @@ _ONLINE: Rules = {
     "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
+    **stale_rules("OpenRLHF", given(
+        lambda plan, value: {"--train.async_enable": ON, "--train.async_queue_size": value},
+        "its queue holds at most so many batches, so they may also be younger"), "vLLM's dtype"),
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
     "entropy_target": switch(missing("OpenRLHF's entropy bonus is constant"), 0.0), "entropy_step": built_in(),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
@@ -250,7 +254,7 @@ def settings(plan: Plan) -> dict[str, Any]:
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",
         "--data.label_key": "answer", "--reward.remote_url": "task.py", "--vllm.num_engines": "$GPUS",
         "--actor.num_gpus_per_node": "$GPUS", "--ref.num_gpus_per_node": "$GPUS", "--train.colocate_all": ON,
-        "--vllm.enable_sleep": ON, "--ds.enable_sleep": ON}
+        "--ds.enable_sleep": ON, **({} if plan.get("staleness") else {"--vllm.enable_sleep": ON})}  # refused when async
 
 
 def _chat(plan: Plan) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
+from labcore.exports.handover.stale_data import stale_rules
 from labcore.runs.spec.model_names import is_published, members
 
 # ---------------------------------------------------------------- trl rewards
@@ -157,6 +158,8 @@ _ONLINE: Rules = {
     "rollouts": _ROLLOUTS, "importance_cap": _sampler, "importance_mode": built_in("with importance_cap"),
     "importance_floor": _by_vllm(lambda value: {f"{_CORRECTION}_clip_min": value}, 0.0),
     "recompute_logprobs": switch(missing(_RECOMPUTED), False),
+    **stale_rules("TRL", missing("GRPOTrainer samples right before the updates of a batch: trl.experimental.async_grpo "
+                                 "has max_staleness"), "the dtype and quantization of vLLM"),
     "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
     **TRL_REWARDS, **_SELECTED, "shaping": choices_of(choices.SHAPING, "GRPOTrainer", _NO_SHAPE),
     "group_size": _GROUPS, "prompts_per_step": given(_per_update), "updates_per_batch": to("num_iterations"),

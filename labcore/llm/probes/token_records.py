@@ -139,8 +139,8 @@ class StepTokens:
         return float(masked_mean(self.gap.abs(), self._rollout.completion_mask & ~self.gap.isnan()))
 
     def apart(self) -> dict[str, float]:
-        """How far the policy is from the sampler, where other weights than its own may have sampled: the KL, nats/token,
-        and the effective sample size, of the tokens that the first update met."""
+        """How far the policy is from the sampler, where that may have other weights: the KL, in nats per token, and the
+        effective sample size, of the tokens that the first update met."""
         assert self.gap is not None
         mask = self._rollout.counted & ~self.gap.isnan()
         if self._rollout.age is None or not mask.any():

@@ -12,6 +12,7 @@ from typing import Any
 from labcore import machine
 from labcore.catalog import choices
 from labcore.catalog.amounts import size as in_bytes
+from labcore.catalog.conditions import SAME_DTYPE
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
@@ -37,6 +38,7 @@ from labcore.runs.spec.vllm import by_vllm
 # Bytes that a worker on a processor takes for itself without a model: it is forked, and shares all else.
 PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}
 GAPS = 0.15  # of all else, which the allocator of a processor leaves between the blocks
+_ID = 8  # bytes of a token's id
 PHASES = ALWAYS, SAMPLES, LEARNS, DRAWS = (
     "at all times", "while it samples", "while it learns", "while it draws an update")
 
@@ -140,6 +142,15 @@ def before_step(sizes: Sizes, loop: str) -> int:
     return WEIGHT * sizes.learnt if kept else 0
 
 
+def waiting(spec: RunSpec, done: Batch) -> int:
+    """Bytes of the completions that wait in the queue or in the replay buffer: ids, masks and log-probs. Never weights
+    of an old policy."""
+    knobs = spec.knobs
+    steps = int(knobs.get("staleness", 0)) + int(knobs.get("replay_steps", 0)) * bool(knobs.get("replay_share"))
+    asked = done.sampled // done.group * done.prompt * (_ID + 1)
+    return steps * (asked + done.sampled * int(knobs["max_new_tokens"]) * (_ID + FULL + 1))
+
+
 def drawn(sizes: Sizes, loop: str) -> int:
     """Bytes of the weights after an update, which the online loop keeps while it draws the line through it."""
     policy = next(each["learnt"] for each in sizes.held if each["name"] == "policy")
@@ -188,6 +199,9 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
              kv_cache(sizes, done, tokens, mode.width, once=copied and sizes.fused) if sizes.shares else 0,
              f"{done.sampled:,} rows of {tokens:,} tokens" + ", prompts once" * (copied and sizes.fused)),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
+        Part("Weights beside rounded ones", SAMPLES, WEIGHT * sizes.parameters("policy") * (
+            str(knobs.get("sampler_dtype", SAME_DTYPE)) != SAME_DTYPE), "4 bytes a parameter of the policy"),
+        Part("Waiting completions", ALWAYS, waiting(spec, done), "13 bytes a token: no weights of old policies"),
         Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),

@@ -85,7 +85,7 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
         total += sampling(sizes, whole, speed) * share
     labelled = any(not source.from_file for source in choices.chosen(choices.STEP_LABELS, knobs))
     if loop == "online" or labelled or any(source.each_step for source in choices.chosen(choices.PAIRS, knobs)):
-        total += sampling(sizes, whole, speed)
+        total += sampling(sizes, whole, speed) * (1 - float(knobs.get("replay_share", 0)))
     elif evaluated := int(knobs.get("eval_prompts", 0)):
         total += sampling(sizes, replace(whole, sampled=evaluated), speed) / int(knobs["eval_every"])
     return OTHER * total

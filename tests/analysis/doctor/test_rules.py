@@ -34,6 +34,8 @@ from tests.analysis.doctor.tools import (
 RECORDED = Path(__file__).parent / "recorded"
 
 
+AGED = {"sample_age/mean": 8.0, "sampling/effective_frac": 0.9}
+
 # rule: (algorithm, its knobs, rows that trigger it, rows beside them that do not)
 PRESETS = {
     "not_finite": [
@@ -118,8 +120,15 @@ PRESETS = {
                    ("grpo", {}, lambda at: well(at) | {"kl": 0.01 * 1.07**at}, grows("kl", 0, 0.008))],
     "precision_mismatch": [
         ("grpo", {}, flat(**{"sampling/logp_difference": 0.06}), flat(**{"sampling/logp_difference": 0.04})),
+        ("grpo", {"sampler_dtype": "int8"}, flat(**{"sampling/logp_difference": 0.06}), None),
+        ("grpo", {"staleness": 1}, None, flat(**{"sampling/logp_difference": 0.06})),
         ("grpo", ONE | {"dtype": "bf16"}, flat(**{"ratio/max": 1.3}), flat(**{"ratio/max": 1.1})),
         ("grpo", ONE, flat(**{"ratio/max": 1.3}), None), ("grpo", {}, None, flat(**{"ratio/max": 1.3}))],
+    "stale": [
+        ("grpo", {"staleness": 4}, flat(**AGED | {"sampling/effective_frac": 0.4}), flat(**AGED)),
+        ("grpo", {"replay_share": 0.5}, flat(**AGED | {"clip_frac/region": 0.4}), flat(**AGED)),
+        ("grpo", {}, None, flat(**AGED | {"sampling/effective_frac": 0.4})),
+        ("grpo", {"sampler_dtype": "int8"}, None, flat(**AGED | {"sampling/effective_frac": 0.4}))],
     "tiny_updates": [
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY | {"ratio/max": 1.05})),
         ("grpo", {"updates_per_batch": 2}, flat(**TINY), flat(**TINY | {"clip_frac/region": 0.001})),

@@ -53,14 +53,6 @@ def test_the_bias_of_each_correction():
         assert reasons(found.in_force) or bias[0] < 1e-5, name
 
 
-def test_without_an_older_policy_all_of_them_are_unbiased():
-    for name, (algorithm, knobs, _) in BIAS.items():
-        found = session(algorithm, **{**PLAIN, **knobs})
-        world = World.of(found)
-        prepared(found, world)
-        assert off(expectation(found, world)[0], world.gradient(found))[0] < 1e-5, name
-
-
 def test_a_sampler_with_rounded_weights_is_another_policy():
     """int8: what is sampled has the probabilities of the rounded weights, and the ratio of completions corrects it."""
     found = session("rloo", **{**PLAIN, **WHOLE, **FREE, "sampler_dtype": "int8"})

@@ -1,0 +1,19 @@
+"""What becomes of the knobs of stale data in another tool."""
+
+from __future__ import annotations
+
+from labcore.catalog.conditions import SAME_DTYPE
+from labcore.catalog.llm.staleness import IN_ORDER
+from labcore.exports.handover.plan import Rule, Rules, acting, built_in, missing, switch
+
+
+def stale_rules(tool: str, staleness: Rule, precision: str) -> Rules:
+    """What becomes of the knobs of stale data in `tool`. `precision` is its setting for the sampler's weights."""
+    return {
+        "staleness": switch(staleness, 0),
+        "staleness_order": acting(switch(missing(f"in {tool} ages vary with the time that completions take"), IN_ORDER),
+                                  "staleness_order"),
+        "replay_share": switch(missing(f"no equivalent in {tool}: no group is learnt from twice"), 0.0),
+        "replay_steps": built_in(),
+        "sampler_dtype": switch(missing(f"the script does not round the sampler's weights: see {precision}"),
+                                SAME_DTYPE)}
