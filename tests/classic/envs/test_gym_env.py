@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 
 from labcore.classic.envs.cartpole import WORLD
 from labcore.classic.envs.gym_env import (
-    AcrobotEnvironments,
+    TogetherEnvironments,
     CartPoleEnvironments,
     SingleEnvironments,
     make_environments,
@@ -160,7 +160,7 @@ def test_what_cannot_be_used_is_said(env_id, words):
 def test_acrobot_all_at_once_is_gymnasiums_bit_for_bit():
     """Through ends at the goal and at the time limit; its state is one that single environments continue from."""
     world = describe("Acrobot-v1")
-    single, together = SingleEnvironments(world, 4, 3), AcrobotEnvironments(world, 4, 3)
+    single, together = SingleEnvironments(world, 4, 3), TogetherEnvironments(world, 4, 3)
     rng, ends = np.random.default_rng(1), np.zeros(2)
     for _ in range(700):
         actions = np.where(single.observations[:, 5] > 0, 2, 0)  # along with the lower link: it swings up
