@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
@@ -257,11 +258,15 @@ _WORLDS = (
     ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the goal, "
      "less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to 1, and earns "
      "100 at the goal on the hill, less 0.1 times the squared force of each step"),
-    ("LunarLander-v3", "Lunar lander", "Land between the flags by three engines. Needs the package Box2D.",
+)
+
+# Offered where their package is installed.
+_OF_BOX2D = (
+    ("LunarLander-v3", "Lunar lander", "Land between the flags by three engines.",
      "sees the position, speed and angle of a lander, fires one of three engines or none, and earns reward for landing "
      "softly between the flags"),
-    ("LunarLanderContinuous-v3", "Lunar lander, continuous", "Land between the flags with two throttles. Needs the "
-     "package Box2D.", "sees the position, speed and angle of a lander, sets two throttles, and earns reward for "
+    ("LunarLanderContinuous-v3", "Lunar lander, continuous", "Land between the flags with two throttles.",
+     "sees the position, speed and angle of a lander, sets two throttles, and earns reward for "
      "landing softly between the flags"),
 )
 
@@ -269,9 +274,29 @@ ENV_ARGS = Knob("env_args", "Arguments of the world", "", "Arguments of the envi
                 "spaces, such as is_slippery=false map_name=8x8. Empty: its own defaults.", "restart", before="",
                 group="task", aliases="env_kwargs environment arguments", advanced=True)
 
-# Where continuous worlds need other values than the rows: what was taken from the zoo of Stable-Baselines3 for them.
-_SWING: dict[str, dict[str, Value]] = {}
-_OWN: dict[str, dict[str, dict[str, Value]]] = {}
+# Where a world needs other values than the rows.
+_SPARSE: dict[str, Value] = {"log_std": 1.0, "normalise_observations": True, "normalise_rewards": True}
+_OWN: dict[str, dict[str, dict[str, Value]]] = {
+    "Pendulum-v1": {
+        "ppo": {"gamma": 0.95, "environments": 16, "rollout_steps": 128, "epochs": 10, "mini_batches": 4,
+                "learning_rate": 3e-3, "critic_learning_rate": 3e-3},
+        "a2c": {"gamma": 0.95, "gae_lambda": 0.95, "rollout_steps": 16, "normalise": True, "entropy_coef": 0.0,
+                "learning_rate": 3e-3, "critic_learning_rate": 5e-3},
+        "trpo": {"gamma": 0.95, "gae_lambda": 0.95, "environments": 16, "rollout_steps": 128,
+                 "critic_learning_rate": 3e-3, "anneal": True},
+        "reinforce": {"gamma": 0.95, "gae_lambda": 0.95, "learning_rate": 5e-3, "critic_epochs": 40},
+    },
+    # Random actions reach the goal only where they are far beyond the force's bounds: a log σ of 1 at first.
+    "MountainCarContinuous-v0": {
+        "ppo": {"rollout_steps": 256, "epochs": 10, "mini_batches": 4, "learning_rate": 1e-3, "gae_lambda": 0.98,
+                **_SPARSE},
+        "a2c": {"gamma": 0.99, "gae_lambda": 0.98, "rollout_steps": 64, "normalise": True, "entropy_coef": 0.0,
+                **_SPARSE},
+        "trpo": {"rollout_steps": 256, "gae_lambda": 0.98, **_SPARSE},
+        "reinforce": {"gae_lambda": 0.98, **_SPARSE},
+    },
+}
 
 TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), (ENV_ARGS,), verifiable=False, goal={"": goal},
-                                    of_algorithm=_OWN.get(key, {})) for key, label, help, goal in _WORLDS}
+                                    of_algorithm=_OWN.get(key, {})) for key, label, help, goal in
+                          (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}

@@ -35,14 +35,20 @@ def parse(text: str) -> dict[str, Any]:
         parts = shlex.split(text)
     except ValueError as error:
         raise LabError(f"The arguments {quoted(text)} have a quote that does not end: close it.") from error
-    found: dict[str, Any] = {}
-    for part in parts:
-        name, equals, value = part.partition("=")
-        if not equals or not name.isidentifier():
-            raise LabError(f"The environment's argument {quoted(part)} has no name or no value: write NAME=VALUE, for "
-                           "example is_slippery=false.")
-        found[name] = _value(value)
-    return found
+    return dict(map(one, parts))
+
+
+def one(part: str) -> tuple[str, Any]:
+    """The name and the value of one argument. Raises LabError where it lacks either.
+
+    >>> one("is_slippery=false")
+    ('is_slippery', False)
+    """
+    name, equals, value = part.partition("=")
+    if not equals or not name.isidentifier():
+        raise LabError(f"The environment's argument {quoted(part)} has no name or no value: write NAME=VALUE, for "
+                       "example is_slippery=false.")
+    return name, _value(value)
 
 
 def written(arguments: Mapping[str, Any]) -> str:

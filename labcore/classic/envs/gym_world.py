@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from labcore.runs.spec.run_spec import RunSpec
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
 UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
 MOST = 65536  # numbers of an observation
+_COMMAND = re.compile(r"`(pip install [^`]+)`")
 PACKAGES = {"ALE": "ale-py", "procgen": "procgen", "minigrid": "minigrid"}  # by their namespace
 
 
@@ -66,8 +68,8 @@ def make_one(env_id: str, arguments: str = "") -> gym.Env:
             warnings.simplefilter("ignore")
             return gym.make(registered, max_episode_steps=limit, disable_env_checker=True, **given)
     except (ImportError, gym.error.Error) as error:
-        raise LabError(f"{env_id} needs a package that is not installed ({first_line(error)}): install it, or take "
-                       "CartPole-v1.") from error
+        commands = " and ".join(_COMMAND.findall(str(error))) or f"install it ({first_line(error)})"
+        raise LabError(f"{env_id} needs a package that is not installed: {commands}, or take CartPole-v1.") from error
     except Exception as error:  # the environment's own code
         about = f" with {arguments}" if arguments else ""
         raise LabError(f"{env_id} cannot be made{about} ({type(error).__name__}: {first_line(error)}): correct "
@@ -85,13 +87,19 @@ def _check_id(env_id: str) -> None:
     raise LabError(f"Gymnasium has no environment {quoted(env_id)}: {suggestion(env_id, _near(env_id))}")
 
 
-@lru_cache
 def describe(env_id: str, arguments: str = "") -> World:
     """The sizes of the environment `env_id`, which is made once in a process to find them.
 
     Raises:
         LabError: it is unknown, cannot be made, or has spaces that the methods cannot use.
     """
+    own_modules.load(env_id)  # allowed by this lab, whatever the process has imported before
+    return described(env_id, arguments)
+
+
+@lru_cache
+def described(env_id: str, arguments: str) -> World:
+    """`describe`, once it is known that its module may be imported."""
     env = make_one(env_id, arguments)
     try:
         return _world(env, env_id, arguments)

@@ -13,6 +13,8 @@ import re
 import sys
 from pathlib import Path
 
+import gymnasium as gym
+
 from labcore.errors import LabError, quoted
 from labcore.runs.files import atomic, untrusted
 from labcore.runs.files.paths import ENVIRONMENTS, check_writable, home, made
@@ -49,7 +51,7 @@ def allow(env_id: str) -> None:
     Raises:
         LabError: the id names no module, it cannot be imported, or the lab is shared for reading.
     """
-    module, _ = named(env_id)
+    module, registered = named(env_id)
     if not module:
         return
     check_writable()
@@ -58,6 +60,9 @@ def allow(env_id: str) -> None:
                        "--env my_module:MyEnv-v0.")
     folder = str(Path.cwd())
     _import(module, folder)
+    if registered not in gym.registry:
+        raise LabError(f"The module {module} registers no environment {quoted(registered)}: give the id of its "
+                       f'gymnasium.register("{registered}", …).')
     file = getattr(sys.modules[module], "__file__", None)
     installed = not file or not Path(file).resolve().is_relative_to(Path(folder).resolve())
     known = allowed() | {module: "" if installed else folder}
